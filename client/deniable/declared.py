@@ -64,6 +64,14 @@ class Declared:
         return f"{self.metric.id}@{self.metric.version}"
 
     @property
+    def needed(self) -> str:
+        """How many reports a release needs: ``100 reports``, or of a set ``100 reports about each option, some 3,000 in all``."""
+        least = self.metric.min_reports
+        reports = f"{least:,} report{'s' if least > 1 else ''}"
+        part = self.mechanism.part
+        return f"{reports} about each {part}, some {self.mechanism.needed(least):,} in all" if part else reports
+
+    @property
     def definition(self) -> Definition:
         """The metric, version and fingerprint under which it is counted."""
         return self.metric.id, self.metric.version, self.fingerprint

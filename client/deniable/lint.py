@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,10 @@ LONG_SECONDS = 60
 _LONG = 1e9  # seconds; a longer time is treated alike
 _USUAL = {"us": 100_000, "ms": 10_000, "s": 60, "bytes": 1_000_000, "kB": 10_000, "MB": 100, "percent": 100}
 """By unit, the least upper end of a range that is not suspiciously narrow."""
+
+MANY_REPORTS = 10_000
+"""Reports that a release waits for above which lint reports a metric whose reports are about one of many parts each."""
+_MANY_PARTS = 20
 
 LARGE_BYTES = 1 << 28
 """Bytes in the store above which lint reports a metric, with the reasons: 256 MiB."""
@@ -116,7 +121,8 @@ def lint(path: str | Path) -> Lint:
             faults += error.faults
         else:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
-            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _large(loaded, metric, mechanism)]
+            found = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
+            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in found]
             allowance = Allowance.of(metric, mechanism, budget)
             facts = _resolved(metric, mechanism, number)
             facts |= _reserved(metric, allowance, budget) | _experiments(loaded, metric, mechanism)
@@ -309,6 +315,14 @@ def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[t
         releases = f"{groups:,} x {published:,} of releases, for {days.releases}"
         mend = "use a mechanism with fewer cells, a longer period, fewer segments, or a shorter [retention]"
         yield f"up to {_bytes(size)} in the store: {cells:,} cells of 8 bytes x ({sums}, + {releases}); {mend}", size
+
+
+def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
+    """Report a metric of which each release waits for many reports, since each report is about a part of what is asked."""
+    needed = mechanism.needed(metric.min_reports)
+    if needed > max(MANY_REPORTS, _MANY_PARTS * metric.min_reports):
+        rule = f"a release waits until {metric.min_reports:,} reports are about each {mechanism.part}: some {needed:,} in all"
+        yield f"{rule}, and in each segment: list less, choose a longer period, or lower min_reports", needed
 
 
 def _periods(metric: Metric, days: int) -> int:

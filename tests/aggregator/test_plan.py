@@ -157,20 +157,20 @@ def test_the_first_release_comes_when_the_publisher_makes_it(real_redis):
         assert store.partitions[0].commit("test", [], {stratum: np.array(cells, np.int64)}, int(noon)) == []
         made.append(len(Publisher(store, shop).publish(noon)))
     assert made == [0, 0, 1]
-    assert first_release(metric, shop.publication, 2400.0) == timedelta(hours=2)
+    assert first_release(metric, None, shop.publication, 2400.0) == timedelta(hours=2)
 
 
 def test_when_a_release_waits_for_the_close():
     """Segments, few reports and permanent responses each change when the first release comes."""
     publication = registry.parse(REGISTRY).publication
     day, close = timedelta(days=1), timedelta(days=2)
-    assert first_release(listed(), publication, 200) == day
-    assert first_release(listed(), publication, 199) == day + close
-    assert first_release(listed(segments=("platform",)), publication, 5000) == day + close
-    assert first_release(listed(), publication, 40) == 3 * day + close
-    assert first_release(listed(epsilon_permanent="2"), publication, 40) is None
-    assert first_release(listed(), replace(publication, early=False), 5000) == day + close
-    assert first_release(listed(), replace(publication, trial=True), 1) == timedelta(0)
+    assert first_release(listed(), None, publication, 200) == day
+    assert first_release(listed(), None, publication, 199) == day + close
+    assert first_release(listed(segments=("platform",)), None, publication, 5000) == day + close
+    assert first_release(listed(), None, publication, 40) == 3 * day + close
+    assert first_release(listed(epsilon_permanent="2"), None, publication, 40) is None
+    assert first_release(listed(), None, replace(publication, early=False), 5000) == day + close
+    assert first_release(listed(), None, replace(publication, trial=True), 1) == timedelta(0)
 
 
 def test_every_metric_and_cell_of_a_registry(run, declared):

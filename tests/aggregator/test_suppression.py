@@ -24,7 +24,7 @@ LEAST = 10
 
 def judged(cube: Cube, least=LEAST):
     """Return what is said of each cell of enough reports."""
-    return {cube.breakdown.text(words): verdict for words, verdict in suppression._judged(cube, least).items()}
+    return {cube.breakdown.text(words): verdict for words, verdict in suppression._judged(cube, least, None, many=False).items()}
 
 
 def withheld(cube: Cube, least=LEAST):
@@ -128,7 +128,7 @@ def test_the_attackers_find_what_is_there():
 @settings(max_examples=80, deadline=None)
 def test_nothing_that_can_be_computed_tells_of_few(cube):
     """No weighted sum of published cells, and no set of leaves that they determine, has 1 to least - 1 reports."""
-    published = publishable(cube, LEAST)
+    published = publishable([cube], LEAST)
     rows = indicator(cube, sorted(published))
     assert fewest(rows, cube.reports, LEAST) == LEAST
     if len(rows):
@@ -150,7 +150,7 @@ STALLED = {"a,1.0,a": 3, "a,1.1,b": 2, "a,2.0,a": 1, "a,2.0,b": 4, "b,1.0,a": 4,
 @settings(max_examples=60, deadline=None)
 def test_nothing_is_withheld_without_need(cube):
     """A withheld cell with enough reports would give few away if it were published, too."""
-    published, verdicts = publishable(cube, LEAST), judged(cube)
+    published, verdicts = publishable([cube], LEAST), judged(cube)
     assert Verdict.OPEN not in verdicts.values()
     assert published | withheld(cube) == set(verdicts)
     for cell in withheld(cube):
@@ -163,7 +163,7 @@ def test_nothing_is_withheld_without_need(cube):
 @settings(max_examples=60, deadline=None)
 def test_no_two_answers_differ_by_few(cube, random):
     """Of two published cells the reports in one and not in the other are none or enough, taken together."""
-    cells = sorted(publishable(cube, LEAST))
+    cells = sorted(publishable([cube], LEAST))
     for _ in range(20 if cells else 0):
         one, other = (set(cube.members(random.choice(cells)).tolist()) for _ in range(2))
         differing = int(cube.reports[sorted(one ^ other)].sum())
@@ -174,7 +174,7 @@ def test_no_two_answers_differ_by_few(cube, random):
 @settings(max_examples=100, deadline=None)
 def test_solving_the_linear_system_gives_no_hidden_cell(cube):
     """Least squares over all published cells determines no cell of 1 to least - 1 reports."""
-    rows = indicator(cube, sorted(publishable(cube, LEAST))).astype(float)
+    rows = indicator(cube, sorted(publishable([cube], LEAST))).astype(float)
     for words in cube.cells():
         cell = cube.breakdown.text(words)
         if len(rows) and cube.total(cell) < LEAST:
@@ -198,14 +198,14 @@ def test_the_choice_is_always_the_same(cube, random):
     """The order in which strata are given does not matter."""
     given_ = list(zip(map(cube.breakdown.text, cube.leaves), cube.reports.tolist(), strict=True))
     random.shuffle(given_)
-    assert publishable(Cube.of(cube.breakdown, dict(given_)), LEAST) == publishable(cube, LEAST)
+    assert publishable([Cube.of(cube.breakdown, dict(given_))], LEAST) == publishable([cube], LEAST)
 
 
 def table(*rows, least=LEAST):
     """Return a table of two segments, r and c, and what is published of it."""
     values = {"r": tuple(f"r{i}" for i in range(len(rows))), "c": tuple(f"c{i}" for i in range(len(rows[0])))}
     cube = cube_of(values, {}, [n for row in rows for n in row])
-    return cube, publishable(cube, least)
+    return cube, publishable([cube], least)
 
 
 def test_a_small_cell_takes_three_more_with_it():
@@ -251,9 +251,9 @@ def test_a_tracker_is_refused():
     """All less all but a few is those few (Denning, Denning, Schwartz 1979): a group is not published if it leaves few."""
     values = {"v": ("a", "b")}
     cube = cube_of(values, {}, [500, 9])
-    assert publishable(cube, LEAST) == {""}
+    assert publishable([cube], LEAST) == {""}
     assert withheld(cube) == {"v=a"}
-    assert publishable(cube_of(values, {}, [500, 10]), LEAST) == {"", "v=a", "v=b"}
+    assert publishable([cube_of(values, {}, [500, 10])], LEAST) == {"", "v=a", "v=b"}
 
 
 def test_a_rare_version_is_shown_within_a_more_common_one():
@@ -262,7 +262,7 @@ def test_a_rare_version_is_shown_within_a_more_common_one():
     cube = cube_of(
         {"p": ("x", "y"), "version": versions}, {"version": parents(versions, ".")}, [200, 3, 5, 100, 150, 4, 120, 300]
     )
-    published = publishable(cube, LEAST)
+    published = publishable([cube], LEAST)
     offered = {
         cell: next(around for around in cube.breakdown.coarser(cell) if around in published)
         for cell in ("version=2.4.1", "p=x,version=2.4.1", "p=x,version=2.5.0")
@@ -279,8 +279,8 @@ def test_without_a_threshold_everything_is_published(least):
 
 def test_too_few_at_all():
     """Of fewer reports than the threshold, or of none, nothing is published."""
-    assert publishable(cube_of({"v": ("a", "b")}, {}, [5, 4]), LEAST) == set()
-    assert publishable(cube_of({"v": ("a", "b")}, {}, [0, 0]), LEAST) == set()
+    assert publishable([cube_of({"v": ("a", "b")}, {}, [5, 4])], LEAST) == set()
+    assert publishable([cube_of({"v": ("a", "b")}, {}, [0, 0])], LEAST) == set()
 
 
 def test_what_is_not_found_out_is_withheld(monkeypatch):
@@ -322,7 +322,7 @@ def test_many_small_combinations_take_bounded_work(monkeypatch, caplog):
     monkeypatch.setattr(difference, "clear", clear)
     values = {"a": tuple("abcde"), "b": tuple("abcde"), "c": tuple("abcde"), "d": tuple("abcd")}
     cube = cube_of(values, {}, np.random.default_rng(2).poisson(3, 500).tolist())
-    published = publishable(cube, LEAST)
+    published = publishable([cube], LEAST)
     assert 1000 < len(steps) <= 10_000
     assert f"{caplog.records[0].args[0]} cells took too long" in caplog.text
     enough = [text for text in map(cube.breakdown.text, cube.cells()) if cube.total(text) >= LEAST]
@@ -338,7 +338,7 @@ def test_many_cells_are_published_in_order(monkeypatch):
         cube, published = table((30, 40), (50, 60))
         assert {"c=c0", "c=c1"} <= published
         monkeypatch.setattr(suppression, limit, 3)
-        assert publishable(cube, LEAST) == published - {"c=c0", "c=c1"}
+        assert publishable([cube], LEAST) == published - {"c=c0", "c=c1"}
         monkeypatch.undo()
 
 
@@ -364,7 +364,7 @@ def realistic(least, hierarchy):
     numbers = rng.multinomial(100_000, weights / weights.sum()).tolist()
     above = {"version": parents(versions, ".")} if hierarchy else {}
     cube = cube_of({"platform": tuple("abcdef"), "version": versions}, above, numbers)
-    return cube, publishable(cube, least)
+    return cube, publishable([cube], least)
 
 
 @pytest.mark.parametrize("hierarchy", [False, True])
@@ -381,7 +381,7 @@ def test_three_segments():
     rng = np.random.default_rng(3)
     values = {"x": tuple("abcdef"), "y": tuple("abcdefghij"), "z": tuple("abcde")}
     cube = cube_of(values, {}, rng.multinomial(30_000, rng.dirichlet(np.full(300, 0.7))).tolist())
-    published = publishable(cube, 100)
+    published = publishable([cube], 100)
     assert Verdict.OPEN not in judged(cube, 100).values()
     rows = indicator(cube, sorted(published)).astype(float)
     projection = np.linalg.pinv(rows) @ rows
@@ -399,7 +399,7 @@ def test_a_large_cube_is_published_in_order():
     above = {"version": parents(versions, ".")}
     cube = cube_of(values, above, (1 + rng.multinomial(1_000_000, rng.dirichlet(np.full(10_000, 0.5)))).tolist())
     assert len(cube.leaves) == 10_000
-    published = publishable(cube, 100)
+    published = publishable([cube], 100)
     breakdown = cube.breakdown
     rests = {(None, None, None): 0}
     for leaf, n in zip(cube.leaves, cube.reports.tolist(), strict=True):
@@ -408,3 +408,37 @@ def test_a_large_cube_is_published_in_order():
     assert all(n == 0 or n >= 100 for n in rests.values())
     assert len(published) > 3000
     assert "z=a" not in published
+
+
+@given(cubes(), st.integers(2, 4), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_no_part_tells_of_few(cube, parts, random):
+    """Reports are divided into parts at random. No weighted sum of published cells tells of 1 to least - 1 reports of a part."""
+    texts = [cube.breakdown.text(leaf) for leaf in cube.leaves]
+    divided = [dict.fromkeys(texts, 0) for _ in range(parts)]
+    for text, n in zip(texts, cube.reports.tolist(), strict=True):
+        for _ in range(parts * n):
+            random.choice(divided)[text] += 1
+    each = [Cube.of(cube.breakdown, part) for part in divided]
+    published = publishable(each, LEAST)
+    for part in each:
+        rows = indicator(part, sorted(published))
+        assert fewest(rows, part.reports, LEAST) == LEAST
+        assert all(part.total(cell) >= LEAST for cell in published)
+    assert published <= publishable([each[0]], LEAST)
+
+
+def test_too_many_parts_are_published_along_one_order():
+    """Where the cubes of all parts are too large together, cells along one order of the segments are published; each is safe."""
+    options, words = 60, [f"v{number:03}" for number in range(200)]
+    assert options * len(words) > suppression.MAX_ALL_LEAVES
+    breakdown, rng = Breakdown({"version": tuple(words)}), np.random.default_rng(1)
+    numbers = {f"version={word}": rng.poisson(11 if place % 3 else 40, options) for place, word in enumerate(words)}
+    each = [Cube.of(breakdown, {leaf: int(n[option]) for leaf, n in numbers.items()}) for option in range(options)]
+    published = publishable(each, LEAST)
+    assert len(published) > 60
+    hidden = [leaf for leaf in numbers if leaf not in published]
+    for option in range(options):
+        assert all(numbers[leaf][option] >= LEAST for leaf in published if leaf)
+        rest = sum(numbers[leaf][option] for leaf in hidden)
+        assert rest == 0 or rest >= LEAST

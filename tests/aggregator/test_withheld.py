@@ -52,7 +52,7 @@ def releases(breakdown, reports):
         if sum(counts) == reports:
             cube = Cube.of(breakdown, dict(zip(leaves, counts, strict=True)))
             totals = {cell: cube.total(cell) for cell in cells(breakdown)}
-            published = suppression.publishable(cube, LEAST)
+            published = suppression.publishable([cube], LEAST)
             key = frozenset((cell, totals[cell]) for cell in published)
             found.setdefault(key, []).append((counts, totals))
     return found

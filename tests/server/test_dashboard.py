@@ -852,7 +852,7 @@ def test_count(number, text):
 
 def test_columns_stay_in_the_picture():
     """Columns and their intervals lie within the picture, side by side, even where an estimate is negative."""
-    rows = [ValueShare("a", "a", f, 0.05, (f - 0.1, f + 0.1), (f - 0.2, f + 0.2)) for f in (-0.05, 0.2, 0.5)]
+    rows = [ValueShare("a", "a", 500, f, 0.05, (f - 0.1, f + 0.1), (f - 0.2, f + 0.2)) for f in (-0.05, 0.2, 0.5)]
     drawn = chart.columns(rows)
     assert [column.height for column in drawn] == [0, pytest.approx(33.333), pytest.approx(83.333)]
     assert all(column.top + column.height == pytest.approx(100) for column in drawn)
@@ -863,7 +863,9 @@ def test_columns_stay_in_the_picture():
 @pytest.mark.parametrize("detected", [True, False])
 def test_a_value_is_muted_when_it_was_not_detected(detected):
     """Whether a value stands out from 0 is judged among all values, not by its own interval."""
-    row = ValueEstimate("a", "a", 0.1, 0.03, (0.04, 0.16), (0.01, 0.2), "pointwise", consistent=0.1, count=10, detected=detected)
+    row = ValueEstimate(
+        "a", "a", 500, 0.1, 0.03, (0.04, 0.16), (0.01, 0.2), "pointwise", consistent=0.1, count=10, detected=detected
+    )
     assert chart.chart([row]).rows[0].faint is not detected
 
 
@@ -1006,7 +1008,9 @@ def test_ordered_answers_and_sets(numbers):
     assert "The mean position is 2.0" in mood
     used = client.get("/m/used").get_data(as_text=True)
     assert "options each, on average" in used
-    assert re.search(r"<bdi>search and share</bdi>: \d+\.?\d*% of people, not by chance", used)
+    assert '<abbr title="reports that the share rests on">Reports</abbr>' in used
+    assert "reports that the share rests on" not in mood
+    assert re.search(r"<bdi>search and share</bdi>: \d+\.?\d*% of people, from [\d,]+ reports, not by chance", used)
 
 
 @pytest.mark.parametrize(

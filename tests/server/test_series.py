@@ -298,7 +298,7 @@ def test_a_line_breaks_at_gaps_and_new_versions():
         Told(name, state, None, version, 100 if version else 0, closed=at < 6)
         for at, (name, state, version) in enumerate(zip(names, states, versions, strict=True))
     ]
-    points = [Point(0.2, (0.1, 0.3), (0.0, 0.4)) if version else None for version in versions]
+    points = [Point(0.2, (0.1, 0.3), (0.0, 0.4), 100) if version else None for version in versions]
     line = Line("share", "dark", "dark", points, None, None)
     told = {"id": "theme", "version": 2, "period_length": "day", "periods": told, "lines": [line], "left_out": 0}
     rest = {"trial": False, "segment": None, "level": 0.95, "target": "population", "unit": "", "scale": "linear"}

@@ -45,9 +45,10 @@ def publish(parser: argparse.ArgumentParser) -> Run:
             if loaded[store.app].publication.trial:
                 print(f"{store.app}: a trial: all reports are published as soon as they are counted")
                 continue
-            for metric, came in publisher.unpublished().items():
+            for declared, came in publisher.unpublished():
+                metric = declared.metric
                 due = metric.closes(metric.next_to_close(datetime.now(UTC)))
-                wait = f"reports that wait: {came:,}; needed: {metric.min_reports:,}"
+                wait = f"reports that wait: {came:,}; needed: {declared.needed}"
                 print(f"{store.app}: {metric.id}@{metric.version}: {wait}; the next release is due {due:%Y-%m-%d %H:%M} UTC")
         print(f"{made} published")
         return 0

@@ -52,6 +52,11 @@ class Partial(Estimate):
     told: NDArray[np.int64]
     shares: NDArray[np.float64] | None = None
 
+    @property
+    def reports(self) -> NDArray[np.int64]:
+        """How many reports cover each value."""
+        return self.told
+
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each value; nan where there are no reports."""

@@ -50,6 +50,11 @@ class Combined:
     _parts: tuple[tuple[Estimate, NDArray[np.intp]], ...]
     _common: NDArray[np.float64]
 
+    @property
+    def reports(self) -> NDArray[np.int64]:
+        """(values,), how many reports each frequency rests on."""
+        return np.asarray(np.sum([estimate.reports[places] for estimate, places in self._parts], axis=0), np.int64)
+
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute confidence intervals from those of the estimates.
 

@@ -93,6 +93,11 @@ class Discovery(Estimate):
     joint: Joint
 
     @property
+    def reports(self) -> NDArray[np.int64]:
+        """How many reports confirm: of these the frequencies are."""
+        return np.full(len(self.values), self.n_confirm, np.int64)
+
+    @property
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each value."""
         return self.joint.frequency

@@ -119,6 +119,11 @@ class Estimate(ABC):
         return 1 if self.mirrored else len(self.frequency)
 
     @property
+    def reports(self) -> NDArray[np.int64]:
+        """(values,), how many reports each frequency rests on: by default all."""
+        return np.full(len(self.frequency), self.n, np.int64)
+
+    @property
     def count(self) -> NDArray[np.float64]:
         """Unbiased number of respondents with each value; 0 where there are no reports."""
         return self.n * self.frequency if self.n else np.zeros(len(self.frequency))

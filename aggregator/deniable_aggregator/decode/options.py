@@ -51,6 +51,11 @@ class OptionShares(Estimate):
     told: NDArray[np.int64]
     channel: Channel
 
+    @property
+    def reports(self) -> NDArray[np.int64]:
+        """How many reports are about each option."""
+        return self.told
+
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each option; nan where there are no reports about it."""

@@ -106,6 +106,11 @@ class Panel(Estimate):
         return self.apart.frequency
 
     @property
+    def reports(self) -> NDArray[np.int64]:
+        """How many reports each frequency rests on."""
+        return self.apart.reports
+
+    @property
     def mirrored(self) -> bool:
         """Whether these are two values whose estimates sum to 1."""
         return self.apart.mirrored

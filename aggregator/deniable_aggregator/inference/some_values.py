@@ -41,6 +41,10 @@ class _Some(Estimate):
     places: NDArray[np.int64]
 
     @property
+    def reports(self) -> NDArray[np.int64]:
+        return self.whole.reports[self.places]
+
+    @property
     def frequency(self) -> NDArray[np.float64]:
         return self.whole.frequency[self.places]
 

@@ -148,13 +148,14 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
     whole = not declared.metric.open
     is_set = declared.metric.type == "set"
     possible = np.clip(estimate.frequency, 0.0, 1.0) if is_set else consistent(estimate.frequency, complete=whole)
-    columns = (estimate.frequency, estimate.stderr, *selected, *simultaneous, possible, estimate.count)
+    columns = (estimate.reports, estimate.frequency, estimate.stderr, *selected, *simultaneous, possible, estimate.count)
     numbers = zip(*(column.tolist() for column in columns), strict=True)
     for position, detected, row in zip(values, found, numbers, strict=True):
-        frequency, stderr, low, high, lowest, highest, share, count = row
+        n, frequency, stderr, low, high, lowest, highest, share, count = row
         yield ValueEstimate(
             value=declared.metric.value(position),
             label=declared.metric.label(position),
+            n=n,
             frequency=frequency,
             stderr=stderr,
             interval=(low, high),

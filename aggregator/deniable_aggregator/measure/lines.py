@@ -66,8 +66,8 @@ class Lines:
         How many other reports in the tally the device of a report has made, on average, at most.
     labels
         What each line is of.
-    estimates, stderr
-        (lines,).
+    reports, estimates, stderr
+        (lines,). The first is how many reports each estimate rests on.
     detected
         Whether each value is present; None of a number.
     interval
@@ -84,6 +84,7 @@ class Lines:
     n: int
     repeats: float
     labels: Sequence[str]
+    reports: NDArray[np.int64]
     estimates: NDArray[np.float64]
     stderr: NDArray[np.float64]
     detected: Sequence[bool | None]
@@ -128,6 +129,7 @@ def _shares(declared: Declared, counted: Tally, periods: Mapping[str, float], ag
         n=counted.n,
         repeats=again,
         labels=[labels[at] for at in places],
+        reports=some.reports,
         estimates=shown,
         stderr=some.stderr if wanted.target == "population" else some.respondents_stderr,
         detected=[bool(found[at]) for at in places],
@@ -161,6 +163,7 @@ def _numbers(declared: Declared, counted: Tally, _: Mapping[str, float], again: 
         n=counted.n,
         repeats=again,
         labels=first + [name for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if share in quantiles],
+        reports=np.full(len(places), counted.n, np.int64),
         estimates=np.array([number(place) for place in places]),
         stderr=np.array([centre.stderr * length] * len(first) + [_UNKNOWN] * len(quantiles)),
         detected=[None] * len(places),
@@ -190,6 +193,7 @@ def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
         several[0],
         n=sum(each.n for each in several),
         labels=[labels[at] for at in places],
+        reports=combined.reports[places],
         estimates=combined.frequency[places],
         stderr=combined.stderr[places],
         detected=[None] * len(places),

@@ -92,6 +92,8 @@ class ValueShare(Struct, frozen=True, forbid_unknown_fields=True):
         The answer exactly.
     label
         The answer as it is shown.
+    n
+        Reports that the share rests on. Of a set these are the reports about the option.
     frequency
         The unbiased share, which may be negative or above 1.
     stderr
@@ -104,6 +106,7 @@ class ValueShare(Struct, frozen=True, forbid_unknown_fields=True):
 
     value: Value
     label: str
+    n: Count
     frequency: Number
     stderr: Number
     interval: _Interval
@@ -115,7 +118,7 @@ class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
 
     Parameters
     ----------
-    value, label, frequency, stderr, simultaneous
+    value, label, n, frequency, stderr, simultaneous
         As of a `ValueShare`.
     interval
         The interval that `interval_kind` names.
@@ -342,6 +345,8 @@ class PairEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     options
         The two.
+    n
+        Reports about the two.
     both
         The unbiased share of people who chose both.
     stderr
@@ -351,6 +356,7 @@ class PairEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     options: tuple[str, str]
+    n: Count
     both: Number
     stderr: Number
     p_value: float | None

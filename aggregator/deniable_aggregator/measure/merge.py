@@ -72,7 +72,13 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
     if found is None:
         return None
     positions, combined = found
-    columns = (combined.frequency, combined.stderr, *combined.interval(level), *combined.interval(level, simultaneous=True))
+    columns = (
+        combined.reports,
+        combined.frequency,
+        combined.stderr,
+        *combined.interval(level),
+        *combined.interval(level, simultaneous=True),
+    )
     numbers = zip(*(column.tolist() for column in columns), strict=True)
     first = several[0].decoded.declared.metric
     return Merged(
@@ -83,8 +89,8 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
         n=sum(each.answer.n for each in several),
         p_value=combined.p_value,
         estimates=[
-            ValueShare(first.value(position), first.label(position), share, stderr, (low, high), (lowest, highest))
-            for position, (share, stderr, low, high, lowest, highest) in zip(positions, numbers, strict=True)
+            ValueShare(first.value(position), first.label(position), n, share, stderr, (low, high), (lowest, highest))
+            for position, (n, share, stderr, low, high, lowest, highest) in zip(positions, numbers, strict=True)
         ],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
@@ -156,7 +157,8 @@ def releases_of(app: Collection, declared: Declared) -> dict[Stratum, Release]:
 
 def by_period(app: Collection, declared: Declared, releases: Mapping[Stratum, Release]) -> dict[str, float]:
     """Return how many reports each period has in some releases of one cell, as far as it is published."""
-    return release.by_period(releases, declared.metric.period, 1 if app.trial else declared.metric.min_reports)
+    least = 1 if app.trial else inf if declared.mechanism.part else declared.metric.min_reports
+    return release.by_period(releases, declared.metric.period, least)
 
 
 def _versions(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:

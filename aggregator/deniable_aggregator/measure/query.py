@@ -49,7 +49,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "period": ("text", "the last period of the release"),
     "time": ("time", "when the period begins, as in RFC 3339"),
     "value": ("text", "the answer, as pages show it; of a number mean, or a quantile such as p50"),
-    "n": ("integer", "reports behind the row"),
+    "n": ("integer", "reports that the estimate rests on; of a set, those about the option"),
     "estimate": ("number", "unbiased estimate in the metric's unit; of the view consistent a possible share"),
     "stderr": ("number", "its standard error; null of quantiles, and on a logarithmic scale"),
     "low": ("number", "low end of its interval"),

@@ -107,7 +107,9 @@ def withheld(declared: Declared, breakdown: Breakdown, cell: str, published: Som
     """Explain why a cell is withheld. The words are the same for few reports and for none."""
     instead = next((each for each in breakdown.coarser(cell) if each in published), "")
     least = declared.metric.min_reports
-    rule = f"what is published rests on {least} reports, and nothing computed from it on fewer: this segment is withheld"
+    part = declared.mechanism.part
+    rests = f"each {part} that is published rests" if part else "what is published rests"
+    rule = f"{rests} on {least} reports, and nothing computed from it on fewer: this segment is withheld"
     return WithheldCell(f"{rule}; ask for {instead or 'all segments'}", instead or None)
 
 
@@ -125,7 +127,7 @@ def awaited(app: Collection, declared: Declared) -> str:
     if due is None:
         return "everything is published at once" if app.trial else "collection has ended"
     steps = app.registry.publication.early and not declared.metric.segments
-    before = f", or earlier once there are some {2 * least:,}" if steps else ""
-    needed = f"{least:,} report{'s are' if least > 1 else ' is'} needed"
+    before = f", or earlier once there are some {2 * declared.mechanism.needed(least):,}" if steps else ""
+    needed = f"{declared.needed} {'are' if least > 1 else 'is'} needed"
     wait = "" if declared.metric.kept else f"; fewer wait for those of the next {declared.metric.period}"
     return f"{needed}, and the next release is due {due:%Y-%m-%d %H:%M} UTC{before}{wait}"

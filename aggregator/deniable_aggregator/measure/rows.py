@@ -295,7 +295,13 @@ def _rows(query: Query, group: _Group, together: float, adjusted: NDArray[np.flo
     if lines is None or not lines.labels:
         return [common]
     columns: dict[str, Sequence[Cell] | NDArray[np.float64]]
-    columns = {"value": lines.labels, "estimate": lines.estimates, "stderr": lines.stderr, "detected": lines.detected}
+    columns = {
+        "value": lines.labels,
+        "n": lines.reports.tolist(),
+        "estimate": lines.estimates,
+        "stderr": lines.stderr,
+        "detected": lines.detected,
+    }
     columns["low"], columns["high"] = lines.interval(query.level)
     columns["low_all"], columns["high_all"] = lines.interval(together)
     if group.apart is not None:

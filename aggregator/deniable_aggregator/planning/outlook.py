@@ -185,7 +185,7 @@ class Outlook:
             if not self.reports:
                 return None
             rate = self.reports * self.metric.per_period / (LENGTHS[self.metric.period] / LENGTHS["day"])
-        return first_release(self.metric, self.publication, rate / self.parts)
+        return first_release(self.metric, self.mechanism, self.publication, rate / self.parts)
 
     @property
     def _precision(self) -> Precision | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from deniable.registry.tables import duration
 
 if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
     from deniable.registry.tables import Publication
 
@@ -20,13 +21,15 @@ LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedel
 _SNAPSHOTS = 2  # times min_reports: the publisher holds back one, which is published once another one came
 
 
-def first_release(metric: Metric, publication: Publication, per_day: float) -> timedelta | None:
+def first_release(metric: Metric, mechanism: Mechanism | None, publication: Publication, per_day: float) -> timedelta | None:
     """Compute how long after the beginning of a period the first release of a cell comes, if reports come evenly.
 
     Parameters
     ----------
     metric
         As declared.
+    mechanism
+        Its mechanism; None: one whose estimates rest on all reports.
     publication
         How its app publishes.
     per_day
@@ -40,7 +43,8 @@ def first_release(metric: Metric, publication: Publication, per_day: float) -> t
     if publication.trial:
         return timedelta(0)
     length = LENGTHS[metric.period]
-    share = per_day * (length / timedelta(days=1)) / metric.min_reports  # of what a release needs, in a period
+    needed = mechanism.needed(metric.min_reports) if mechanism else metric.min_reports
+    share = per_day * (length / timedelta(days=1)) / needed  # of what a release needs, in a period
     if share >= _SNAPSHOTS and publication.early and not metric.segments:
         return length * (_SNAPSHOTS / share)
     if share < 1 and metric.kept:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from deniable_aggregator import tally
 from deniable_aggregator.publish import suppression
 from deniable_aggregator.publish.suppression.cube import Cube
@@ -12,6 +14,8 @@ from deniable_aggregator.store.tallies import name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from deniable.declared import Declared
     from deniable.registry import Metric
@@ -94,6 +98,10 @@ class Period:
     known: Release | None
     commits: int
 
+    def rests_on(self, each: Tally) -> NDArray[np.int64]:
+        """Return how many reports each estimate from a tally rests on: of an option of a set, those about it."""
+        return each.by_parts(self.version.declared.mechanism)
+
     def settled(self) -> bool:
         """Return whether what was read since the beginning contains no part of a commit."""
         return self.store.settled(self.whole.metric) == self.commits
@@ -111,11 +119,12 @@ class Period:
         return leaves
 
     def by_cells(self, leaves: Mapping[str, Tally], note: Release, least: int) -> Step | None:
-        """Release what was counted, as a whole and by segments, unless it would reveal fewer reports than `least`."""
+        """Release what was counted, as a whole and by segments, unless an estimate would rest on fewer reports than `least`."""
         breakdown = self.version.breakdown
         cube = Cube.of(breakdown, {leaf: each.n for leaf, each in leaves.items()})
         tallies = [leaves[breakdown.text(leaf)] for leaf in cube.leaves]
-        cells = suppression.publishable(cube, least)
+        # One report is no part of most estimates of a set. If one is enough, they are told as far as they go.
+        cells = suppression.publishable([cube] if least <= 1 else self._cubes(leaves), least)
         if note.number > 1:  # published cells stay, even if min_reports was raised meanwhile
             cells |= {""}
         nothing = tally.empty(self.version.layout)
@@ -125,15 +134,24 @@ class Period:
             found[self.whole._replace(segment=cell)] = Released(replace(note, n=counted.n), counted)
         return Step(found) if found else None
 
+    def _cubes(self, leaves: Mapping[str, Tally]) -> list[Cube]:
+        """Return the cube of each part of the reports that estimates rest on."""
+        parts = {leaf: self.rests_on(each).tolist() for leaf, each in leaves.items()}
+        return [
+            Cube.of(self.version.breakdown, dict(zip(parts, of_one, strict=True))) for of_one in zip(*parts.values(), strict=True)
+        ]
+
     def last(self, leaves: Mapping[str, Tally], note: Release, least: int) -> Step | None:
         """Release what was counted, by cells, as the last step. If the store lost some of it, nothing is added.
 
         Otherwise the last step would show what was lost, or too few reports: releases may be on another server than the sums.
         """
         if self.known:
-            snapshot = self.store.snapshots.read(self.version.layout, [self.whole])
-            if sum(leaf.n for leaf in leaves.values()) < max(self.known.n, snapshot.n):
-                return Step({self.whole: Released(replace(note, n=self.known.n), self.published())})
+            snapshot, published = self.store.snapshots.read(self.version.layout, [self.whole]), self.published()
+            counted = tally.merge(tally.empty(self.version.layout), *leaves.values())
+            before = np.maximum(self.rests_on(published), self.rests_on(snapshot))
+            if np.any(self.rests_on(counted) < before):
+                return Step({self.whole: Released(replace(note, n=self.known.n), published)})
         return self.by_cells(leaves, note, least)
 
     def all_of_it(self, note: Release) -> Step | None:
@@ -146,14 +164,19 @@ class Period:
         layout, least = self.version.layout, self.version.metric.min_reports
         came, published = self.store.read(layout, self.strata), self.published()
         snapshot = self.store.snapshots.read(layout, [self.whole])
-        there = snapshot.n - published.n >= least
-        if came.n - (snapshot if there else published).n < max(least, published.n // _GROWTH):
+        there = self._enough(published, snapshot, least)
+        last = snapshot if there else published
+        if came.n - last.n < published.n // _GROWTH or not self._enough(last, came, least):
             return None
         if there:
             return Step({self.whole: Released(replace(note, n=snapshot.n), snapshot)}, came)
         if self.settled():
             self.store.staging.replace(self.store.snapshots.key(name(self.whole)), written(came))
         return None
+
+    def _enough(self, before: Tally, after: Tally, least: int) -> bool:
+        """Return whether the reports between two tallies are enough for every estimate."""
+        return bool(np.all(self.rests_on(after) - self.rests_on(before) >= least))
 
 
 def written(each: Tally) -> bytes:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from deniable.declared import Definition
-    from deniable.registry import Metric, Registry
+    from deniable.registry import Registry
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
     from deniable_aggregator.tally import Tally
@@ -164,10 +164,10 @@ class Publisher:
             return True
         return self._store.seal(each.version.declared.definition, _after(last, metric.period))
 
-    def unpublished(self) -> dict[Metric, int]:
+    def unpublished(self) -> list[tuple[Declared, int]]:
         """Count the reports of each version of each metric that are in no release yet; for administrators only."""
         declared = [each.declared for each in self._versions]
-        return {each.metric: counted.unpublished(self._store, each) for each in declared}
+        return [(each, counted.unpublished(self._store, each)) for each in declared]
 
     def drained(self, now: float) -> float:
         """Return the Unix time up to which every accepted batch is counted."""

@@ -86,7 +86,7 @@ def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
     return {each: Release.read(note) for each, note in zip(strata, found, strict=True) if note}
 
 
-def by_period(releases: Mapping[Stratum, Release], length: str, least: int) -> dict[str, float]:
+def by_period(releases: Mapping[Stratum, Release], length: str, least: float) -> dict[str, float]:
     """Return how many reports each period has in some releases of one cell, as far as it is published.
 
     Parameters
@@ -96,7 +96,7 @@ def by_period(releases: Mapping[Stratum, Release], length: str, least: int) -> d
     length
         Of a period.
     least
-        Reports that a release rests on.
+        Reports that a release rests on; infinite if not all are of each estimate.
 
     Notes
     -----

@@ -60,6 +60,19 @@ class Tally:
             return self.counts.ravel()
         return np.concatenate([self.counts.ravel(), self.reports])
 
+    def by_parts(self, mechanism: Mechanism) -> NDArray[np.int64]:
+        """Count the reports that estimates rest on: (parts,), those of each of `Mechanism.parts`.
+
+        Raises
+        ------
+        ParameterError
+            As `check_decoder`.
+        """
+        self.check_decoder(mechanism)
+        if not mechanism.part:
+            return np.array([self.n], np.int64)
+        return np.array([self.reports[list(rows)].sum() for rows in mechanism.parts], np.int64)
+
     def check_decoder(self, mechanism: Mechanism) -> None:
         """Refuse a mechanism that made no such reports.
 

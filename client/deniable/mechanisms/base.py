@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import FrozenInstanceError, dataclass, field
+from fractions import Fraction
+from math import ceil
 from operator import index
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -14,7 +16,6 @@ from deniable.source import OS, mark_process, process_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from fractions import Fraction
 
     from deniable.source import Source
     from deniable.wire.layout import Layout
@@ -92,6 +93,8 @@ class Mechanism(_Sealed, ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    part: ClassVar[str] = ""
+    """What a report is about, if it is about a part of what is asked, such as one option; see `parts`."""
     options: ClassVar[tuple[str, ...]] = ()
 
     domain_size: int
@@ -125,6 +128,18 @@ class Mechanism(_Sealed, ABC):
     @abstractmethod
     def _parameters(self) -> dict[str, Any]:
         """Compute `ratio`, `layout` and the integers of the sampler from `domain_size` and `requested`."""
+
+    @property
+    def parts(self) -> tuple[tuple[int, ...], ...]:
+        """The rows that each estimate rests on, as groups: an estimate uses all reports of one or more of them, and no others.
+
+        By default one group of all rows: hash functions and cohorts are only different ways to tell the same.
+        """
+        return (tuple(range(self.layout.rows)),)
+
+    def needed(self, least: int) -> int:
+        """Return how many reports it takes on average until each estimate rests on `least`."""
+        return ceil(least * Fraction(self.layout.rows, min(map(len, self.parts)))) if self.part else least
 
     @property
     @abstractmethod

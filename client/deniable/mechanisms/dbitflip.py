@@ -57,6 +57,7 @@ class DBitFlip(Permanent):
 
     name = "dbitflip"
     summary = "keep a noisy bit for each of a few of the values, whether it is the answer, and always report the same bits"
+    part = "value"
     options = ("buckets", "permanent")
 
     buckets: int = 0
@@ -86,6 +87,13 @@ class DBitFlip(Permanent):
             "layout": Layout(sets, d, "bits"),
             "buckets": d,
         }
+
+    @property
+    def parts(self) -> tuple[tuple[int, ...], ...]:
+        """For each step from one set to the next, the sets that have its values."""
+        sets = self.layout.rows
+        covering = self.buckets * sets // self.domain_size
+        return tuple(tuple(sorted((place - back) % sets for back in range(covering))) for place in range(sets))
 
     @property
     def constants(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import isqrt
 from typing import Any, ClassVar
 
@@ -97,6 +98,7 @@ class PrefixTree(FastLocalHash):
         Probability that a payload supports a given value whose prefix does not collide with the true one's.
     """
 
+    part = "level of the search"
     options = ("step", "start", "rows", "confirm")
 
     _STEP: ClassVar[int] = 8
@@ -164,6 +166,11 @@ class PrefixTree(FastLocalHash):
         if isinstance(self.confirm, bool) or not 0 < share < 1:
             raise ParameterError("confirm is a share of the devices, between 0 and 1", self.confirm)
         return share
+
+    @property
+    def parts(self) -> tuple[tuple[int, ...], ...]:
+        """The rows of each level, and of the confirmation, which alone tells the shares."""
+        return tuple(tuple(range(first, last)) for first, last in pairwise(self.first_rows))
 
     @property
     def constants(self) -> dict[str, Any]:

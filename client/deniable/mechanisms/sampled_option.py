@@ -67,6 +67,11 @@ class _Sampled(Scored):
         }
 
     @property
+    def parts(self) -> tuple[tuple[int, ...], ...]:
+        """Each row: its reports alone tell of its options, or of its pair."""
+        return tuple((row,) for row in range(self.layout.rows))
+
+    @property
     def constants(self) -> dict[str, Any]:
         """The probability of the truth about the row."""
         return {"keep": self.keep}
@@ -121,6 +126,7 @@ class SampledOption(_Sampled):
     """
 
     name = "sampled_option"
+    part = "option"
     summary = "draw one of the options, and tell whether you chose it by randomised response"
 
     def _groups(self, options: int) -> tuple[tuple[int, ...], ...]:
@@ -139,6 +145,7 @@ class SampledPair(_Sampled):
     """Two options, drawn at random, and which of them are chosen, by generalised randomised response over the four cases."""
 
     name = "sampled_pair"
+    part = "pair of options"
     summary = "draw two of the options, and tell which of them you chose by generalised randomised response"
 
     def _groups(self, options: int) -> tuple[tuple[int, ...], ...]:

@@ -74,7 +74,7 @@ class Row:
         ``"below"`` or ``"above"`` if the estimate lies outside the axis, else empty.
     interval, simultaneous
         Positions of the ends of the two intervals.
-    estimate, stderr, interval_text, simultaneous_text, count
+    reports, estimate, stderr, interval_text, simultaneous_text, count
         The numbers.
     faint
         Whether the value was not detected, tested together with all values.
@@ -85,6 +85,7 @@ class Row:
     beyond: str
     interval: tuple[float, float]
     simultaneous: tuple[float, float]
+    reports: str
     estimate: str
     stderr: str
     interval_text: str
@@ -224,6 +225,7 @@ def _row(row: ValueShare, scale: Axis, digits: int) -> Row:
         beyond="below" if frequency < 0 else "above" if frequency > scale.top else "",
         interval=(scale.place(low), scale.place(high)),
         simultaneous=(scale.place(lowest), scale.place(highest)),
+        reports=count(row.n),
         estimate=percent(frequency, digits),
         stderr=percent(row.stderr, digits, ""),
         interval_text=f"{percent(low, digits, '')} to {percent(high, digits)}",

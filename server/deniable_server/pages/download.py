@@ -32,7 +32,7 @@ def of_values(measured: Measurement) -> str:
     """
     if measured.number is not None:
         return _written(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
-    names = ("value", "share", "standard error", *_ENDS, *_ALL, "count", "consistent share", "detected", "level")
+    names = ("value", "reports", "share", "standard error", *_ENDS, *_ALL, "count", "consistent share", "detected", "level")
     return _written(names, map(_value, measured.estimates), measured.level)
 
 
@@ -49,7 +49,7 @@ def of_series(series: Series) -> str:
 
 
 def _value(row: ValueEstimate) -> tuple[Cell, ...]:
-    told = (row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
+    told = (row.n, row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
     return row.label, *told, row.detected
 
 
@@ -64,13 +64,13 @@ def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
 
 def _points(series: Series) -> Iterator[tuple[Cell, ...]]:
     for at, told in enumerate(series.periods):
-        begin = (told.period, told.state, told.closed, told.version, told.n)
+        begin = (told.period, told.state, told.closed, told.version)
         points = [(line.label, line.points[at]) for line in series.lines]
         for label, point in points:
             if point is not None:
-                yield *begin, label, point.estimate, *point.interval, *point.simultaneous
+                yield *begin, point.n, label, point.estimate, *point.interval, *point.simultaneous
         if not any(point for _, point in points):
-            yield *begin, "", "", "", "", "", ""
+            yield *begin, told.n, "", "", "", "", "", ""
 
 
 def _written(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: float) -> str:

@@ -136,6 +136,7 @@ def described(app: Collection, measured: Estimates) -> dict[str, Any]:
         "table": _table(measured),
         **_more(measured),
         "awaited": awaited(app, found),
+        "part": found.mechanism.part,
     }
 
 
@@ -179,6 +180,7 @@ def _more(measured: Estimates) -> dict[str, Any]:
         told["pairs"] = [
             {
                 "names": " and ".join(each.options),
+                "reports": chart.count(each.n),
                 "both": chart.share(each.both, each.stderr),
                 "linked": each.p_value is not None and each.p_value < level,
             }

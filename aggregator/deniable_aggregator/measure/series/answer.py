@@ -52,11 +52,14 @@ class Point(Struct, frozen=True, forbid_unknown_fields=True):
         Its pointwise interval; of a median its band.
     simultaneous
         The interval that holds together with those of all other periods.
+    n
+        Reports that it rests on. Of a set these are the reports about the option.
     """
 
     estimate: Number
     interval: tuple[Number, Number]
     simultaneous: tuple[Number, Number]
+    n: Count
 
 
 class Change(Differing, frozen=True, forbid_unknown_fields=True):

@@ -42,7 +42,7 @@ def number_lines(
             continue  # another axis
         centre = centre_of(own, each.counted, each.repeats)
         ends = [tuple(number(end) for end in centre.interval(wanted)) for wanted in (level, narrow)]
-        means[each.at] = Point(number(centre.place), (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]))
+        means[each.at] = Point(number(centre.place), (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]), each.counted.n)
         if own.metric.estimate == "distribution" and left <= _MOST_MEDIANS:
             medians[each.at] = _median(each, level, narrow)
         if own is current and each.released.note.closed:
@@ -66,7 +66,8 @@ def _median(each: Estimated, level: float, narrow: float) -> Point | None:
         return None
     number = to_number(declared.metric)
     middle, wide = (spread.quantile(0.5, wanted) for wanted in (level, narrow))
-    return Point(number(middle.place), (number(middle.low), number(middle.high)), (number(wide.low), number(wide.high)))
+    ends = [(number(band.low), number(band.high)) for band in (middle, wide)]
+    return Point(number(middle.place), ends[0], ends[1], each.counted.n)
 
 
 def _mean_change(current: Declared, kept: Sequence[tuple[Estimated, Centre]], level: float) -> Change | None:

@@ -83,9 +83,9 @@ def share_lines(
 
 
 def _points(some: Estimate, level: float, periods: int) -> list[Point]:
-    columns = (some.frequency, *some.interval(level), *some.interval(1 - (1 - level) / periods))
+    columns = (some.frequency, *some.interval(level), *some.interval(1 - (1 - level) / periods), some.reports)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [Point(share, (low, high), (lowest, highest)) for share, low, high, lowest, highest in rows]
+    return [Point(share, (low, high), (lowest, highest), n) for share, low, high, lowest, highest, n in rows]
 
 
 def _changes(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: float) -> list[Change]:

@@ -33,6 +33,8 @@ from deniable_aggregator.publish.suppression.difference import Difference, Verdi
 from deniable_aggregator.publish.suppression.span import Span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deniable_aggregator.publish.breakdown import Words
     from deniable_aggregator.publish.suppression.cube import Cube
 
@@ -40,6 +42,8 @@ __all__ = ["MAX_LEAVES", "publishable"]
 
 MAX_LEAVES = 500
 """Combinations with reports above which a cube is published along one order of its segments."""
+MAX_ALL_LEAVES = 10_000
+"""The same, for the cubes of all options of a set together."""
 MAX_MEMBERSHIPS = 100_000
 """The same, for pairs of a cell and a leaf in it."""
 MAX_ROUNDS = 12
@@ -52,35 +56,49 @@ MAX_ALL_EXCHANGES = 10_000
 log = logging.getLogger("deniable.publisher")
 
 
-def publishable(cube: Cube, least: int) -> frozenset[str]:
-    """Choose the cells of a cube that may be published together. The same cube always gives the same cells.
+def publishable(cubes: Sequence[Cube], least: int) -> frozenset[str]:
+    """Choose the cells of a metric that may be published together. The same cubes always give the same cells.
 
     Parameters
     ----------
-    cube
-        Raw numbers of reports.
+    cubes
+        Raw numbers of reports, of each part that estimates rest on: one cube of all reports, or one of each option of a set. Any
+        two parts have no report in common, or what is estimated from them is not the same.
     least
         Fewest reports that anything published may be about; 1 or less withholds only empty cells.
+
+    Notes
+    -----
+    A cell is published if the rule holds for it in each cube. The cubes are judged one after the other, each with the cells that
+    the last ones left. To withhold a cell never breaks the rule, so it holds in the first cubes, too.
     """
-    verdicts = _judged(cube, least)
-    undecided = sum(verdict is Verdict.OPEN for verdict in verdicts.values())
-    if undecided:
-        log.warning("%d cells took too long to check and are withheld: %r", undecided, cube)
-    return frozenset(cube.breakdown.text(words) for words, verdict in verdicts.items() if verdict is Verdict.SAFE)
+    cells: frozenset[str] | None = None
+    many = sum(len(cube.leaves) for cube in cubes) > MAX_ALL_LEAVES
+    for cube in cubes:
+        verdicts = _judged(cube, least, cells, many=many)
+        undecided = sum(verdict is Verdict.OPEN for verdict in verdicts.values())
+        if undecided:
+            log.warning("%d cells took too long to check and are withheld: %r", undecided, cube)
+        cells = frozenset(cube.breakdown.text(words) for words, verdict in verdicts.items() if verdict is Verdict.SAFE)
+        if not cells:
+            break
+    return cells or frozenset()
 
 
-def _judged(cube: Cube, least: int) -> dict[Words, Verdict]:
-    """Judge every cell with enough reports; in too large a cube, only cells along one order of its segments."""
-    if len(cube.leaves) <= MAX_LEAVES and cube.memberships <= MAX_MEMBERSHIPS:
-        verdicts = _any_order(cube, least)
+def _judged(cube: Cube, least: int, cells: frozenset[str] | None, *, many: bool) -> dict[Words, Verdict]:
+    """Judge each of some cells with enough reports; in too large a cube, only cells along one order of its segments."""
+    if not many and len(cube.leaves) <= MAX_LEAVES and cube.memberships <= MAX_MEMBERSHIPS:
+        verdicts = _any_order(cube, least, cells)
         if verdicts is not None:
             return verdicts
-    return {words: Verdict.SAFE if safe else Verdict.UNSAFE for words, safe in nested.choose(cube, least).items()}
+    return {words: Verdict.SAFE if safe else Verdict.UNSAFE for words, safe in nested.choose(cube, least, cells).items()}
 
 
-def _any_order(cube: Cube, least: int) -> dict[Words, Verdict] | None:
-    """Judge every cell with enough reports; None in the very unlikely case that the prime lowers the rank."""
+def _any_order(cube: Cube, least: int, cells: frozenset[str] | None) -> dict[Words, Verdict] | None:
+    """Judge each of some cells with enough reports; None in the very unlikely case that the prime lowers the rank."""
     breakdown, found = cube.breakdown, cube.cells()
+    if cells is not None:
+        found = {words: members for words, members in found.items() if breakdown.text(words) in cells}
     totals = {words: int(cube.reports[members].sum()) for words, members in found.items()}
     enough = sorted(
         (words for words in found if totals[words] >= least),

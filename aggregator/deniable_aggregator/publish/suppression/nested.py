@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["choose"]
 
 
-def choose(cube: Cube, least: int) -> dict[Words, bool]:
+def choose(cube: Cube, least: int, cells: frozenset[str] | None = None) -> dict[Words, bool]:
     """Choose, of the cells with enough reports above a cube's leaves, those to publish; return True for these, False for others.
 
     This goes up from the finest cells. If the rest of a cell is too small, the smallest cell within it that has a rest of its own
@@ -29,6 +29,8 @@ def choose(cube: Cube, least: int) -> dict[Words, bool]:
         Raw numbers of reports.
     least
         Fewest reports that anything published may be about.
+    cells
+        The cells that may be published; None: all.
     """
     totals: dict[Words, int] = {}
     above: dict[Words, Words | None] = {}
@@ -39,11 +41,13 @@ def choose(cube: Cube, least: int) -> dict[Words, bool]:
             above[words] = last
             last = words
     text = cube.breakdown.text
-    published = {words: True for words in totals if totals[words] >= least}
+    published = {words: True for words in totals if totals[words] >= least and (cells is None or text(words) in cells)}
     within: dict[Words, list[Words]] = {words: [] for words in published}
     rest = {words: totals[words] for words in published}
     for words in published:
         parent = above[words]
+        while parent is not None and parent not in published:
+            parent = above[parent]
         if parent is not None:
             within[parent].append(words)
     # A cell comes after the cell that contains it.

@@ -15,7 +15,7 @@ from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
 from deniable.limits.caps import Caps
 from deniable.limits.exposure import Exposure
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.registry.axis import read_number
+from deniable.registry.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, spelt
 from deniable.registry.period import touched
 from deniable.registry.places import placed
@@ -283,6 +283,7 @@ def _number_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if metric.unit in _USUAL and metric.axis.high < _USUAL[metric.unit]:
         rule = f"numbers above {high} are reported as {high}, and {metric.unit} often exceed it: a wide range costs little"
         yield f"{rule}{'' if metric.scale == 'log' else ' on a logarithmic scale'}", f"{low} to {high}"
+    yield from _step_doubts(metric)
     if metric.none is not None and not metric.axis.covers(read_number(metric.none)):
         yield "none is beyond the range, so it is reported as the nearer end", metric.none
 
@@ -300,6 +301,19 @@ def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     elif longest > LONG_SECONDS:
         rule = f"a time by `timed` travels {end} after its block begins, so that the moment does not tell the time"
         yield f"{rule}; it waits in memory, and is lost if the process is killed: choose a shorter range if you use `timed`", end
+
+
+def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
+    if metric.axis is None or metric.estimate != "distribution" or metric.kept:
+        if metric.step is not None:
+            yield "step has no effect here: it is for the distribution of a number without epsilon_permanent", metric.step
+        return
+    low, high = metric.axis.low, metric.axis.high
+    if metric.step is not None and not metric.step_values:
+        yield f"step has no effect: it makes more than {MOST_STEP_VALUES} values", metric.step
+    whole = low.denominator == high.denominator == 1
+    if metric.step is None and whole and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
+        yield "if answers are whole numbers, write whole = true: quantiles then are exact values", f"{low} to {high}"
 
 
 def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
@@ -362,7 +376,7 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     """Compare a published registry with a proposed one.
 
     A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
-    grace, delay and least_shift may change freely. So may the values of segments, what they generalise to, and experiments.
+    grace, delay, step and least_shift may change freely. So may the values of segments, what they generalise to, and experiments.
     """
     changes = []
     if published.app != proposed.app:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.errors import ParameterError, RegistryError
 from deniable.registry import Metric, load, parse
 from deniable.registry.rules import MAX_VALUES
@@ -273,6 +274,15 @@ FAULTS = [
         "least_shift belongs to a metric whose answers are listed",
         0.5,
     ),
+    (HEAD + number(step="0"), "m", "step is a number above 0 that divides the range", 0),
+    (HEAD + number(step="0.3"), "m", "step is a number above 0 that divides the range", 0.3),
+    (HEAD + number(step='"1"'), "m", "step is a number above 0", "1"),
+    (HEAD + number(step="true"), "m", "step is a number above 0", True),
+    (HEAD + number(whole="1"), "m", "whole is true or false, without quotes", 1),
+    (HEAD + number(whole="true", range="[0, 7.5]"), "m", "step is a number above 0 that divides the range", "whole"),
+    (HEAD + number(whole="true", step="2"), "m", "whole = true is a step of 1: write one of them", 2),
+    (HEAD + metric(step="1"), "m", "step belongs to a metric of type number", 1),
+    (HEAD + metric(whole="true"), "m", "whole belongs to a metric of type number", True),
     (HEAD + metric(expires='"2027-12-31"'), "m", "expires is a date such as 2027-12-31, without quotes", "2027-12-31"),
     (HEAD + metric(expires="07:32:00"), "m", "expires is a date", None),
     (HEAD + metric(expires="2027-12-31T07:32:00Z"), "m", "expires is a date", None),
@@ -282,6 +292,24 @@ FAULTS = [
     (HEAD + metric(segments='["platform", "platform"]'), "m", "segments lists each name once", ["platform", "platform"]),
     (f'format = 1\napp = "shop"\n{metric(segments=chr(91) + chr(34) + "x" + chr(34) + chr(93))}', "m", "none is", ["x"]),
 ]
+
+
+def test_a_step_is_for_estimates_only():
+    """`whole = true` is a step of 1. Devices do as without, and the fingerprint is the same."""
+    given = {"range": "[0, 8]", "estimate": '"distribution"'}
+    plain, stepped, whole = (
+        parse(HEAD + number(**given, **each)).metrics["m"] for each in ({}, {"step": "0.50"}, {"whole": "true"})
+    )
+    assert (plain.step, stepped.step, whole.step) == (None, "0.5", "1")
+    assert plain.step_values == ()
+    assert stepped.step_values == tuple(each / 2 for each in range(17))
+    assert whole.step_values == tuple(map(float, range(9)))
+    assert len({Declared.of(each).fingerprint for each in (plain, stepped, whole)}) == 1
+    assert parse(HEAD + number(**given, whole="false")).metrics["m"] == plain
+    assert (
+        parse(HEAD + number(range="[0, 500]", estimate='"distribution"', step="1")).metrics["m"].step_values == ()
+    )  # finer than reports are
+    assert parse(HEAD + number(step="1")).metrics["m"].step_values == ()
 
 
 @pytest.mark.parametrize(("text", "where", "rule", "value"), FAULTS, ids=range(len(FAULTS)))

@@ -208,6 +208,7 @@ REFUSED = [
     ([('"pages.txt"', '"other.txt"')], "page: candidates is"),
     ([('b = ["z", "w"]', 'b = ["w", "z"]')], "both: values is .*\n.*both: factors is"),
     ([('{ a = ["x", "y"], b = ["z", "w"] }', '{ b = ["z", "w"], a = ["x", "y"] }')], "both: values is .*\n.*both: factors is"),
+    ([("range = [1, 100]", "range = [1, 100]\nwhole = true")], "wait: step is as in the app: None; got '1'"),
     ([("range = [1, 100]", "range = [1, 1000]")], "wait: range is as in the app: .'1', '100'.; got"),
     ([('unit = "ms"', 'unit = "s"')], "wait: unit is as in the app: ms; got 's'"),
     ([('scale = "log"\n', "")], "wait: scale is as in the app: log; got 'linear'"),

@@ -41,6 +41,13 @@ scale = "log"
 estimate = "distribution"
 segments = ["platform"]
 {COMMON}
+[metrics.stars]
+type = "number"
+range = [1, 5]
+unit = "stars"
+estimate = "distribution"
+whole = true
+{COMMON}
 [metrics.flights]
 type = "number"
 range = [0, 10]
@@ -171,6 +178,27 @@ def test_a_distribution_on_a_logarithmic_scale(numbers, answered):
     assert number["parts"][0]["low"] == 1
     assert number["parts"][-1]["high"] == pytest.approx(60_000)
     assert sum(part["share"] for part in number["parts"]) == pytest.approx(1)
+
+
+def test_the_values_of_a_number_with_a_step(numbers, answered):
+    """Quantiles are exact values, and the share of each value has an interval: in the API, on the page and in the file."""
+    answered(numbers, "stars", [[5] * 1000 + [4] * 400 + [1] * 600])
+    numbers.drain(days=5)
+    number = asked(numbers, "stars")["number"]
+    assert {each["value"] for each in number["quantiles"]} <= {1, 2, 3, 4, 5}
+    median = next(each for each in number["quantiles"] if each["share"] == 0.5)
+    assert median["interval"][0] <= 4.5 <= median["interval"][1] or median["value"] in (4, 5)
+    values = number["values"]
+    assert [(each["value"], each["label"], each["n"]) for each in values] == [(name, name, 2000) for name in "12345"]
+    assert sum(each["frequency"] for each in values) == pytest.approx(1)
+    for each, true in zip(values, (0.3, 0, 0, 0.2, 0.5), strict=True):
+        assert each["simultaneous"][0] < true < each["simultaneous"][1]
+    browse = numbers.flask.test_client().get
+    page = browse("/m/stars").get_data(as_text=True)
+    assert "<h3>Shares of values</h3>" in page
+    assert "a picture, without intervals" in page
+    assert "<h3>Shares of values</h3>" not in browse("/m/start").get_data(as_text=True)
+    assert "share of 5," in browse("/m/stars/values.csv").get_data(as_text=True)
 
 
 def test_strict_bands(numbers, answered):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from math import sqrt
@@ -14,8 +14,11 @@ from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.decode.consistent import consistent
 from deniable_aggregator.decode.multiple_testing import tail
+from deniable_aggregator.decode.profile import Profile, band_of_points, cell_chances
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
@@ -66,13 +69,20 @@ class Distribution:
     mass
         (parts,), the share of the answers in each; not negative, with sum 1.
     resampled
-        (`RESAMPLES`, parts), what it is estimated to be from as many other samples of devices and of their noise.
+        (`RESAMPLES`, parts), what it is estimated to be from as many other samples of devices and of their noise. It says how
+        fine a picture may be.
+    profile
+        What bands of quantiles come from; None of permanent responses, where they are resampled.
+    values
+        (values,), the places of the only values that answers can have; None if they may lie anywhere.
     """
 
     n: int
     edges: NDArray[np.float64]
     mass: NDArray[np.float64]
     resampled: NDArray[np.float64]
+    profile: Profile | None = None
+    values: NDArray[np.float64] | None = None
 
     @cached_property
     def cumulative(self) -> NDArray[np.float64]:
@@ -83,14 +93,6 @@ class Distribution:
     def cumulative_stderr(self) -> NDArray[np.float64]:
         """(parts + 1,), its standard error."""
         return np.asarray(_below(self.resampled).std(axis=0), np.float64)
-
-    def density_band(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return a band of the mass of each part, (parts,) each."""
-        return self._band(self.resampled, self.mass, level)
-
-    def cumulative_band(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return a band of the cumulative share at each edge, (parts + 1,) each."""
-        return self._band(_below(self.resampled), self.cumulative, level)
 
     def grouped(self) -> Distribution:
         """Return the distribution over parts that are as fine as these reports can show.
@@ -103,7 +105,7 @@ class Distribution:
             starts = np.arange(0, len(self.mass) - size // 2, size)  # the last part has what is left, too
             edges = np.append(self.edges[starts], 1.0)
             mass, others = np.add.reduceat(self.mass, starts), np.add.reduceat(self.resampled, starts, axis=1)
-        return Distribution(self.n, edges, mass, others)
+        return replace(self, edges=edges, mass=mass, resampled=others)
 
     def quantile(self, share: float, level: float = 0.95) -> Quantile:
         """Estimate a quantile.
@@ -117,31 +119,40 @@ class Distribution:
 
         Notes
         -----
-        The band has the percentiles of the resampled quantiles, and half a part more to both sides. It covers as stated where
-        the share is at least four standard errors away from 0 and from 1 (`Quantile.resolved`). Elsewhere it may not.
+        The band has all places that the reports allow, whatever the rest of the distribution is: see `Profile`. It covers as
+        stated where the share is at least four standard errors away from 0 and from 1 (`Quantile.resolved`). Elsewhere it may
+        not.
         """
-        place = _invert(self.cumulative, self.edges, share)
-        others = np.array([_invert(each, self.edges, share) for each in _below(self.resampled)])
-        low, high = np.quantile(others, [tail(level), 1 - tail(level)])
-        half = float(np.max(np.diff(self.edges))) / 2
+        if self.profile is not None and self.values is not None:
+            place, low, high = (float(self.values[at]) for at in self.profile.quantile(share, level))
+        else:
+            place = _invert(self.cumulative, self.edges, share)
+            low, high = self._resampled_band(share, level) if self.profile is None else self._profiled_band(share, level)
         # Reports that all name one cell show no error.
         error = max(float(np.interp(place, self.edges, self.cumulative_stderr)), sqrt(share * (1 - share) / self.n))
         return Quantile(
             share,
             place,
-            max(min(float(low), place) - half, 0.0),
-            min(max(float(high), place) + half, 1.0),
+            min(low, place),
+            max(high, place),
             resolved=min(share, 1 - share) >= _RESOLVED * error,
         )
 
-    def _band(
-        self, resampled: NDArray[np.float64], middle: NDArray[np.float64], level: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        low, high = np.quantile(resampled, [tail(level), 1 - tail(level)], axis=0)
-        return np.minimum(low, middle), np.maximum(high, middle)
+    def _profiled_band(self, share: float, level: float) -> tuple[float, float]:
+        assert self.profile is not None  # noqa: S101 - the caller has looked
+        return band_of_points(self.profile, self.mass, share, level)
+
+    def _resampled_band(self, share: float, level: float) -> tuple[float, float]:
+        """Return the percentiles of the resampled quantiles, and half a part more to both sides."""
+        others = np.array([_invert(each, self.edges, share) for each in _below(self.resampled)])
+        low, high = np.quantile(others, [tail(level), 1 - tail(level)])
+        half = float(np.max(np.diff(self.edges))) / 2
+        return max(float(low) - half, 0.0), min(float(high) + half, 1.0)
 
 
-def distribution(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool = False) -> Distribution | None:
+def distribution(
+    mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool = False, values: Sequence[float] = ()
+) -> Distribution | None:
     """Estimate the distribution of the places of answers.
 
     Parameters
@@ -154,6 +165,8 @@ def distribution(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, ke
         How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
     kept
         Whether the devices keep their permanent responses.
+    values
+        The places of the only values that answers can have, in order; none if they may lie anywhere. Only a window uses them.
 
     Returns
     -------
@@ -193,7 +206,15 @@ def distribution(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, ke
     others = fit(mechanism, chance.multinomial(n, counts / n, RESAMPLES).astype(np.float64))
     # Half of the room of the two points at the ends lies outside of the axis.
     edges = np.concatenate([[0.0], (np.arange(1, mechanism.points) - 0.5) / (mechanism.points - 1), [1.0]])
-    return Distribution(n, edges, fitted, _of_same_people(fitted, others, n, repeats, chance))
+    resampled = _of_same_people(fitted, others, n, repeats, chance)
+    if not len(values):
+        points = cell_chances(mechanism, np.linspace(0, 1, mechanism.points))
+        return Distribution(n, edges, fitted, resampled, Profile(points, counts, fitted, repeats))
+    places = np.asarray(values, np.float64)
+    chances = cell_chances(mechanism, places)
+    nearest = np.searchsorted((places[1:] + places[:-1]) / 2, np.linspace(0, 1, mechanism.points))
+    start = np.bincount(nearest, fitted, len(places)).astype(np.float64)
+    return Distribution(n, edges, fitted, resampled, Profile(chances, counts, start, repeats), places)
 
 
 def fit(mechanism: Window, counts: NDArray[np.float64]) -> NDArray[np.float64]:

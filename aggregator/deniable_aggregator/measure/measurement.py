@@ -232,21 +232,15 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
     low, high
         Its ends, in the metric's unit.
     share
-        The share of answers in it.
-    interval
-        The band of the share.
+        The share of answers in it, by the likeliest distribution.
     below
         The share of answers below its high end.
-    below_interval
-        The band of that.
     """
 
     low: float
     high: float
     share: float
-    interval: tuple[float, float]
     below: float
-    below_interval: tuple[float, float]
 
 
 class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -276,8 +270,10 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     bands
         Those of the quantiles. ``"approximate"``: each holds as stated if the quantile is resolved. ``"strict"``: all hold
         together, for every population and every number of reports.
+    values
+        Of a number with a step: the share of each value, or of a few neighbours together, without bias. Else empty.
     parts
-        The distribution, in order; likewise.
+        The distribution, in order; likewise. It is a picture, without intervals.
     """
 
     unit: str
@@ -290,6 +286,7 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     sum: tuple[Number, _Interval] | None
     quantiles: list[QuantileEstimate]
     bands: Literal["approximate", "strict"]
+    values: list[ValueShare]
     parts: list[Part]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import combinations
-from math import isnan
+from math import ceil, isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.mean import mean
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
+from deniable_aggregator.decode.profile import cell_chances, value_shares
 from deniable_aggregator.decode.strict import strict_quantile
 from deniable_aggregator.inference.slope import Course
 from deniable_aggregator.measure.measurement import (
@@ -32,6 +33,7 @@ from deniable_aggregator.measure.measurement import (
     Part,
     QuantileEstimate,
     ValuesBelow,
+    ValueShare,
 )
 from deniable_aggregator.measure.remembered import once
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.tally import Tally
 
 __all__ = [
+    "MOST_VALUES",
     "QUANTILES",
     "Centre",
     "centre_of",
@@ -60,6 +63,8 @@ __all__ = [
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page
 _MOST_PAIRS = 500
+MOST_VALUES = 21
+"""Values of a number with a step whose shares are told one by one. Of more, single shares would have large errors."""
 
 
 class Centre(NamedTuple):
@@ -113,7 +118,8 @@ def number_of(declared: Declared, counted: Tally, repeats: float, level: float) 
         sum=(n * number(found.place), (n * each[0], n * each[1])) if linear and n else None,
         quantiles=[] if spread is None else _quantiles(spread, number, level),
         bands="approximate",
-        parts=[] if spread is None else _parts(spread.grouped(), number, level),
+        values=_values(declared, counted, repeats, level),
+        parts=[] if spread is None else _parts(spread.grouped(), number),
     )
 
 
@@ -146,9 +152,12 @@ def spread_of(declared: Declared, counted: Tally, repeats: float) -> Distributio
     """Estimate the distribution of a number; None without reports. The fit is slow, so it is remembered."""
 
     def fit() -> Distribution | None:
-        return distribution(declared.mechanism, counted, repeats=repeats, kept=declared.metric.kept)
+        return distribution(declared.mechanism, counted, repeats=repeats, kept=metric.kept, values=places)
 
-    return once(("distribution", declared.fingerprint, repeats), counted, fit)
+    metric = declared.metric
+    places = [metric.axis.share(value) for value in metric.step_values] if metric.axis else []
+    # A step is in no fingerprint.
+    return once(("distribution", declared.fingerprint, repeats, metric.step), counted, fit)
 
 
 def to_number(metric: Metric) -> Callable[[float], float]:
@@ -191,15 +200,36 @@ def _quantiles(spread: Distribution, number: Callable[[float], float], level: fl
     ]
 
 
-def _parts(spread: Distribution, number: Callable[[float], float], level: float) -> list[Part]:
-    (low, high), (lower, upper) = spread.density_band(level), spread.cumulative_band(level)
-    edges = [number(edge) for edge in spread.edges.tolist()]
-    columns = (spread.mass, low, high, spread.cumulative[1:], lower[1:], upper[1:])
-    rows = zip(edges, edges[1:], *(column.tolist() for column in columns), strict=False)
+def _values(declared: Declared, counted: Tally, repeats: float, level: float) -> list[ValueShare]:
+    """Return the shares of the values of a number with a step; of many values, neighbours are joined."""
+    metric, mechanism = declared.metric, declared.mechanism
+    values = metric.step_values
+    if not values or not counted.n or metric.axis is None or not isinstance(mechanism, Window):
+        return []
+    size = ceil(len(values) / MOST_VALUES)
+    starts = range(0, len(values), size)
+    chances = cell_chances(mechanism, [metric.axis.share(value) for value in values])
+    shares, stderr = value_shares(chances, counted.counts[0].astype(np.float64), starts, repeats)
+    reaches = [-float(ndtri(tail(each))) * stderr for each in (level, 1 - (1 - level) / len(starts))]
+    columns = (shares, stderr, *(end for reach in reaches for end in (shares - reach, shares + reach)))
+    rows = zip(starts, *(column.tolist() for column in columns), strict=True)
     return [
-        Part(begin, end, share, (least, most), below, (under, over))
-        for begin, end, share, least, most, below, under, over in rows
+        ValueShare(
+            value=f"{values[start]:.12g}",
+            label=" to ".join(f"{end:.12g}" for end in dict.fromkeys((values[start], values[start : start + size][-1]))),
+            n=counted.n,
+            frequency=share,
+            stderr=error,
+            interval=(low, high),
+            simultaneous=(lowest, highest),
+        )
+        for start, share, error, low, high, lowest, highest in rows
     ]
+
+
+def _parts(spread: Distribution, number: Callable[[float], float]) -> list[Part]:
+    edges = [number(edge) for edge in spread.edges.tolist()]
+    return [Part(*part) for part in zip(edges, edges[1:], spread.mass.tolist(), spread.cumulative[1:].tolist(), strict=False)]
 
 
 def order_of(declared: Declared, estimate: Estimate, repeats: float, level: float) -> OrderEstimate | None:

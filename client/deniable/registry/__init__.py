@@ -307,7 +307,16 @@ def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric
     given["factors"] = factors
     parameters = tuple(sorted(given.pop("parameters", {}).items()))
     given.setdefault("epsilon", COIN_EPSILON)
-    for name in ("epsilon", "epsilon_permanent", "sample", "least_shift", *(("none",) if given["type"] == "number" else ())):
+    if given.pop("whole", False):
+        given["step"] = 1
+    for name in (
+        "epsilon",
+        "epsilon_permanent",
+        "sample",
+        "least_shift",
+        "step",
+        *(("none",) if given["type"] == "number" else ()),
+    ):
         if name in given:
             given[name] = _decimal(given[name])
     given["range"] = tuple(map(_decimal, given.get("range", ())))
@@ -320,4 +329,4 @@ def _decimal(written: object) -> str:
     return f"{Decimal(str(written)).normalize():f}"
 
 
-_KEYS = tuple(f.name for f in fields(Metric) if f.init and f.name != "id")
+_KEYS = (*(f.name for f in fields(Metric) if f.init and f.name != "id"), "whole")

@@ -11,13 +11,16 @@ from typing import Literal
 from deniable.errors import ParameterError
 from deniable.registry.number import plain
 
-__all__ = ["BINS", "FINEST", "Axis", "read_number"]
+__all__ = ["BINS", "FINEST", "MOST_STEP_VALUES", "Axis", "read_number"]
 
 FINEST = 1 << 16
 """An axis has at least so many steps. A number is rounded to the nearest of them."""
 
 BINS = 16
 """Equal parts of an axis, where permanent responses are kept for a distribution."""
+
+MOST_STEP_VALUES = 128
+"""With more values, a step has no effect on estimates: they are closer than the points of a report."""
 
 _MOST = 1 << 32  # steps
 

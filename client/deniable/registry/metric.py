@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from deniable.errors import ParameterError
 from deniable.exact.hashing import KEY_SPACE
 from deniable.registry import period, text
-from deniable.registry.axis import BINS, Axis
+from deniable.registry.axis import BINS, MOST_STEP_VALUES, Axis
 from deniable.registry.number import LARGEST, plain
 from deniable.registry.rules import ANSWERS_PER_WINDOW, OPEN_TYPES
 from deniable.registry.tables import GRACE, MIN_REPORTS, duration
@@ -100,6 +100,9 @@ class Metric:
         For a number: what it counts, such as ``ms``.
     scale
         For a number: ``linear`` or ``log``.
+    step
+        For a number: answers are its least value and every `step` from there on, as written; None if they may lie anywhere.
+        Devices do not use this.
     estimate
         For a number: ``mean``, or ``distribution`` for its distribution, quantiles and mean. For an ordinal: ``mean`` for the
         mean position only; empty for the share of each value.
@@ -147,6 +150,7 @@ class Metric:
     per_period: int = 1
     answers_per_window: int = ANSWERS_PER_WINDOW
     least_shift: str | None = None
+    step: str | None = None
     axis: Axis | None = field(init=False, repr=False, compare=False, default=None)
     _longest: int = field(init=False, repr=False, compare=False, default=0)
     _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
@@ -180,6 +184,15 @@ class Metric:
     def binned(self) -> bool:
         """Whether an answer is reported as one of `BINS` equal parts of its range: the distribution of a kept number."""
         return self.kept and self.type == "number" and self.estimate == "distribution"
+
+    @property
+    def step_values(self) -> tuple[float, ...]:
+        """Of a number with a step: the values that answers can have, as far as estimates use them: at most `MOST_STEP_VALUES`."""
+        if self.axis is None or self.step is None or self.kept or self.estimate != "distribution":
+            return ()
+        low, step = self.axis.low, Fraction(self.step)
+        count = int((self.axis.high - low) / step) + 1
+        return tuple(float(low + step * place) for place in range(count)) if count <= MOST_STEP_VALUES else ()
 
     @property
     def domain_size(self) -> int:

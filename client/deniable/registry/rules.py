@@ -199,6 +199,8 @@ _BELONGS = {
     "range": ("number",),
     "unit": ("number",),
     "scale": ("number",),
+    "step": ("number",),
+    "whole": ("number",),
     "estimate": ("number", "ordinal"),
     "joint": ("set",),
 }
@@ -255,11 +257,30 @@ def _number_faults(table: dict[str, Any]) -> Iterator[_Broken]:
     if not low < high or (scale == "log" and low <= 0):
         above = ", the least above 0 on a logarithmic scale" if scale == "log" else ""
         yield f"range is the least and the greatest number{above}, such as [1, 60000]", ends
+    else:
+        yield from _step_faults(table, high - low)
     if "none" in table:
         try:
             read_number(table["none"])
         except ParameterError:
             yield "none is the number that is reported for everything that is no number", table["none"]
+
+
+def _step_faults(table: dict[str, Any], length: Fraction) -> Iterator[_Broken]:
+    if not isinstance(table.get("whole", False), bool):
+        yield "whole is true or false, without quotes", table["whole"]
+    elif table.get("whole", False) and "step" in table:
+        yield "whole = true is a step of 1: write one of them", table["step"]
+    if "step" not in table and table.get("whole") is not True:
+        return
+    rule = "step is a number above 0 that divides the range into equal parts, such as 1 or 0.5"
+    try:
+        step = read_number(table.get("step", 1))
+    except ParameterError:
+        yield rule, table["step"]
+        return
+    if isinstance(table.get("step"), str) or step <= 0 or (length / step).denominator != 1:
+        yield rule, table.get("step", "whole")
 
 
 def _factors_faults(table: dict[str, Any]) -> Iterator[_Broken]:

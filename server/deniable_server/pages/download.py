@@ -58,6 +58,8 @@ def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
     if number.sum is not None:
         total, ends = number.sum
         yield "sum", total, *ends
+    for value in number.values:
+        yield f"share of {value.label}", value.frequency, *value.interval
     for each in number.quantiles:
         yield f"{100 * each.share:g}% quantile", each.value, *each.interval
 

@@ -69,18 +69,18 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A distribution: a line within its band.
+    """A distribution: a line, and the area below it.
 
     Parameters
     ----------
-    line, band
+    line, area
         Paths in a square of 100 by 100 units.
     top
         What the upper end stands for: a cumulative share; empty for a density, whose height has no unit.
     """
 
     line: str
-    band: str
+    area: str
     top: str
 
 
@@ -219,20 +219,18 @@ def _picture(number: NumberEstimate, view: str) -> Picture:
     parts = number.parts
     edges = [0.0, *(_place(number, each.high) for each in parts)]
     if view == "cumulative":
-        below = [(0.0, 0.0, 0.0), *((each.below_interval[0], each.below, each.below_interval[1]) for each in parts)]
-        return _drawn(edges, below, 1.0, "100%")
+        return _drawn(edges, [0.0, *(each.below for each in parts)], 1.0, "100%")
     places, heights = [], []  # a step for each part
     for each, (begin, end) in zip(parts, pairwise(edges), strict=True):
-        width = end - begin
         places += [begin, end]
-        heights += 2 * [(each.interval[0] / width, each.share / width, each.interval[1] / width)]
-    return _drawn(places, heights, max(high for _, _, high in heights) or 1.0, "")
+        heights += 2 * [each.share / (end - begin)]
+    return _drawn(places, heights, max(heights) or 1.0, "")
 
 
-def _drawn(places: Sequence[float], heights: Sequence[tuple[float, float, float]], top: float, name: str) -> Picture:
-    """Draw a line and its band from (low, middle, high) at each place."""
-    low, middle, high = ([(x, each[side]) for x, each in zip(places, heights, strict=True)] for side in range(3))
-    return Picture(_path(middle, top), _path([*high, *reversed(low)], top) + "Z", name)
+def _drawn(places: Sequence[float], heights: Sequence[float], top: float, name: str) -> Picture:
+    """Draw a line, and the area below it."""
+    line = list(zip(places, heights, strict=True))
+    return Picture(_path(line, top), _path([(places[0], 0.0), *line, (places[-1], 0.0)], top) + "Z", name)
 
 
 def _path(points: Sequence[tuple[float, float]], top: float) -> str:

@@ -70,7 +70,13 @@ def together(merged: Merged | None) -> dict[str, Any] | None:
 def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[str, Any]:
     """Draw the values in a view, on a page of `_MOST_ROWS` of them at most. Or draw the number."""
     if measured.number is not None:
-        return {"drawn": number.shown(measured.number, view), "chart": None, "pages": 1}
+        values = [each for each in measured.number.values if not isnan(each.frequency)]
+        return {
+            "drawn": number.shown(measured.number, view),
+            "values": chart.chart(values) if values else None,
+            "chart": None,
+            "pages": 1,
+        }
     estimated = _estimated(measured)
     if view == "consistent":
         estimated = [_consistent(row, measured.n) for row in estimated]

@@ -12,7 +12,8 @@ from deniable import mechanisms, registry
 from deniable.declared import Declared
 from deniable.wire.report import Stratum
 from deniable_aggregator import decode
-from deniable_aggregator.decode.options import option_shares, pair
+from deniable_aggregator.decode.options import option_shares
+from deniable_aggregator.decode.pairs import pairs
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store
@@ -126,13 +127,13 @@ def test_the_least_part_has_enough_of_what_is_needed(name):
 
 
 def test_a_pair_rests_on_its_row():
-    """The table of a pair is that of its own reports."""
+    """The share of people who chose both is that of its own reports."""
     mechanism = mechanisms.make("sampled_pair", epsilon="1", **PARTED["sampled_pair"])
     whole = tally_of(mechanism, np.random.default_rng(1))
-    before = pair(mechanism, whole, 2).raw
+    before = pairs(mechanism, whole).both[2]
     for row in range(mechanism.layout.rows):
         if row != 2:
-            assert np.array_equal(pair(mechanism, without(mechanism, whole, row), 2).raw, before)
+            assert pairs(mechanism, without(mechanism, whole, row)).both[2] == before
 
 
 class Counted:

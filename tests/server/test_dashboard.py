@@ -1010,7 +1010,10 @@ def test_ordered_answers_and_sets(numbers):
     assert "options each, on average" in used
     assert '<abbr title="reports that the share rests on">Reports</abbr>' in used
     assert "reports that the share rests on" not in mood
-    assert re.search(r"<bdi>search and share</bdi>: \d+\.?\d*% of people, from [\d,]+ reports, not by chance", used)
+    assert re.search(
+        r"<bdi>search and share</bdi>: \d+\.?\d*% of people \(\d+\.?\d*% to \d+\.?\d*%, from [\d,]+ reports\), not by chance",
+        used,
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sets: shares of options, and of pairs of options, from reports that are each about one option or one pair."""
+"""Sets: shares of options, from reports that are each about one option or one pair."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ import numpy as np
 from scipy.special import betainc
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.direct import Grr
 from deniable.mechanisms.sampled_option import SampledOption, SampledPair
 from deniable_aggregator.decode.binomial import clopper_pearson, half_significant
 from deniable_aggregator.decode.channel import Channel
 from deniable_aggregator.decode.estimate import Estimate
-from deniable_aggregator.decode.joint import from_product
-from deniable_aggregator.tally import from_cells
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.decode.estimate import Target
-    from deniable_aggregator.decode.joint import Joint
     from deniable_aggregator.tally import Tally
 
-__all__ = ["OptionShares", "chosen", "option_shares", "pair"]
+__all__ = ["OptionShares", "chosen", "option_shares"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,38 +184,6 @@ def _together(sets: SampledOption | SampledPair, tally: Tally, shares: OptionSha
     alone = shares.support / shares.told
     excess = tally.counts[:, 3] - tally.reports * alone[first] * alone[second]
     return 2 * float((excess / shares.told[first] / shares.told[second]).sum()) / shares.channel.gain**2
-
-
-def pair(mechanism: Mechanism, tally: Tally, row: int, *, repeats: float = 0.0) -> Joint:
-    """Estimate the table of one pair of options: neither, one, or both.
-
-    Parameters
-    ----------
-    mechanism
-        `SampledPair`.
-    tally
-        The sum of its reports.
-    row
-        The place of the pair among all.
-    repeats
-        As for `chosen`.
-
-    Returns
-    -------
-    Joint
-        Its table [b, a] has the share of people who chose option b of the pair (0 or 1) and option a (0 or 1).
-
-    Raises
-    ------
-    ParameterError
-        As for `option_shares`, and if the reports are not about pairs.
-    """
-    sets = _checked(mechanism, tally)
-    if not isinstance(sets, SampledPair):
-        raise ParameterError("which options are chosen together is estimated from reports about pairs", mechanism.name)
-    cases = Grr(domain_size=4, epsilon=sets.requested)  # type: ignore[arg-type] # read exactly
-    told = from_cells(cases.layout, tally.counts[row])
-    return from_product(cases, told, (2, 2), repeats=repeats / len(sets.groups))
 
 
 def _checked(mechanism: Mechanism, tally: Tally) -> SampledOption | SampledPair:

@@ -348,14 +348,17 @@ class PairEstimate(Struct, frozen=True, forbid_unknown_fields=True):
         The unbiased share of people who chose both.
     stderr
         Its standard error.
+    interval
+        Its pointwise interval.
     p_value
-        Chance of estimates at least as far from those of independent choices, if the choices are independent.
+        Chance of reports at least as far from what they are on average if the choices are independent.
     """
 
     options: tuple[str, str]
     n: Count
     both: Number
     stderr: Number
+    interval: _Interval
     p_value: float | None
 
 

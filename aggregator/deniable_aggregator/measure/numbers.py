@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import combinations
-from math import ceil, isnan
+from itertools import combinations, islice
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.mean import mean
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
+from deniable_aggregator.decode.pairs import pairs
 from deniable_aggregator.decode.profile import cell_chances, value_shares
 from deniable_aggregator.decode.strict import strict_quantile
 from deniable_aggregator.inference.slope import Course
@@ -262,13 +263,15 @@ def chosen_of(declared: Declared, counted: Tally, repeats: float, level: float) 
         return None
     average, stderr = options.chosen(mechanism, counted, repeats=repeats)
     reach = -float(ndtri(tail(level))) * stderr
-    pairs = []
-    if isinstance(mechanism, SampledPair):
-        for row, (first, second) in enumerate(combinations(metric.values, 2)):
-            if row == _MOST_PAIRS:
-                break
-            table = options.pair(mechanism, counted, row, repeats=repeats)
-            both, error = float(table.raw[1, 1]), float(table.stderr[1, 1])
-            p_value = None if isnan(both) else finite(table.independence().p_value)
-            pairs.append(PairEstimate((str(first), str(second)), int(counted.reports[row]), both, error, p_value))
-    return Chosen(average, stderr, (average - reach, average + reach), pairs)
+    together = _pairs(declared, counted, repeats, level) if isinstance(mechanism, SampledPair) else []
+    return Chosen(average, stderr, (average - reach, average + reach), together)
+
+
+def _pairs(declared: Declared, counted: Tally, repeats: float, level: float) -> list[PairEstimate]:
+    found = pairs(declared.mechanism, counted, repeats=repeats)
+    columns = (found.n, found.both, found.stderr, *found.interval(level), found.p_value)
+    rows = zip(combinations(declared.metric.values, 2), *(column.tolist() for column in columns), strict=True)
+    return [
+        PairEstimate((str(first), str(second)), n, both, stderr, (low, high), finite(p_value))
+        for (first, second), n, both, stderr, low, high, p_value in islice(rows, _MOST_PAIRS)
+    ]

@@ -187,6 +187,7 @@ def _more(measured: Estimates) -> dict[str, Any]:
             {
                 "names": " and ".join(each.options),
                 "reports": chart.count(each.n),
+                "between": " to ".join(chart.share(min(max(end, 0.0), 1.0), each.stderr) for end in each.interval),
                 "both": chart.share(each.both, each.stderr),
                 "linked": each.p_value is not None and each.p_value < level,
             }

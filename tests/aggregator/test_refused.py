@@ -18,7 +18,7 @@ def test_numbers_add_up_for_seven_days(real_redis):
         refused_reports.add(
             store, {("ui.theme", 1, "period_closed"): 3, ("ui.theme", 2, "segment"): 1, ("", 0, "unknown_metric"): 2}
         )
-    assert refused_reports.read(store) == {
+    assert refused_reports.read(store, refused_reports.tables(store)) == {
         ("ui.theme", 1): {"period_closed": 106},
         ("ui.theme", 2): {"segment": 2},
         ("", 0): {"unknown_metric": 4},
@@ -31,6 +31,6 @@ def test_those_of_an_erased_metric_go(real_redis):
     store = Store(real_redis, "shop")
     refused_reports.add(store, {("ui.theme", 1, "segment"): 3, ("ui.theme", 2, "segment"): 1, ("ui.themes", 1, "segment"): 2})
     Removal(store, "ui.theme", 1).sweep()
-    assert refused_reports.read(store).keys() == {("ui.theme", 2), ("ui.themes", 1)}
+    assert refused_reports.read(store, refused_reports.tables(store)).keys() == {("ui.theme", 2), ("ui.themes", 1)}
     Removal(store, "ui.theme").sweep()
-    assert refused_reports.read(store).keys() == {("ui.themes", 1)}
+    assert refused_reports.read(store, refused_reports.tables(store)).keys() == {("ui.themes", 1)}

@@ -53,7 +53,7 @@ MOST = 600  # ways to write one command, for each key; drawn if there are more
 
 def mark(name):
     """Return what only keys of a kind contain."""
-    return b"<%d>" % list(NAMES).index(name)
+    return b"<mark%02d>" % list(NAMES).index(name)
 
 
 def places():
@@ -223,7 +223,7 @@ def strangers(watch):
     own = {key.encode(): mark(name) for name, _, key in places()}
     marks = {mark(name): name for name in NAMES}
     for key in watch.scan_iter(count=1000):
-        held = set(re.findall(rb"<\d+>", watch.dump(key) or b""))
+        held = set(re.findall(rb"<mark\d\d>", watch.dump(key) or b""))
         found |= {marks[each] for each in held - {own.get(key)} if each in marks}
     return found
 
@@ -250,7 +250,7 @@ def test_no_call_shows_what_a_user_never_sees(shop, user):
                 fill(watch)
                 for call, answer in answers(client, form(calls(watch, command))):
                     text = repr(answer).encode() if isinstance(answer, (list, dict, Exception)) else answer
-                    for each in re.findall(rb"<\d+>", text if isinstance(text, bytes) else b""):
+                    for each in re.findall(rb"<mark\d\d>", text if isinstance(text, bytes) else b""):
                         if each in marks:
                             seen.add((command, marks[each], " ".join(map(str, call))))
                 if batches(watch) < 2:

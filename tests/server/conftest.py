@@ -14,7 +14,9 @@ from deniable import mechanisms
 from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.store import schema
 from deniable_server import create_app
 from deniable_server.settings import Settings
 
@@ -55,9 +57,18 @@ class Served:
         return self.http.get(path, headers={"Authorization": f"Bearer {key}"} if key else {})
 
     def drain(self, *, days=0):
-        """Count what is in the stream, and publish what may be published; when so many days have passed, if any are given."""
+        """Count what is in the stream, and publish what may be published; when so many days have passed, if any are given.
+
+        Live figures are those of the next full hour.
+        """
         Worker([self.store]).run(Event(), burst=True)
+        self.turn_the_hour()
         return Publisher(self.store, self.app.registry).publish(time() + 86400 * days)
+
+    def turn_the_hour(self):
+        """Copy what administrators see, as after the next full hour."""
+        self.store._client.delete(schema.COPIED.of(self.store.app))
+        Hourly(self.store).run(self.app.registry)
 
     def mechanism(self, metric):
         return self.app.highest[metric].mechanism

@@ -8,6 +8,7 @@ from base64 import b64encode
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from threading import Event
 
 import pytest
 import redis
@@ -16,6 +17,8 @@ from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.store import refused_reports
 from deniable_server.access.keys import KeyStore, id_of
 
@@ -129,6 +132,7 @@ def filled(shop):
 
 def test_an_owner_sees_what_was_accepted_and_refused(filled, admin):
     """What is counted is told exactly, published or not, what waits as batches, what was refused by reason and metric."""
+    filled.turn_the_hour()
     body = filled.get("/api/v1/live", admin).get_json()
     plugin, used = body["metrics"]
     assert (body["live"], body["backlog"], body["refused"], body["alarms"]) == (True, 1, {"unknown_metric": 2}, [])
@@ -143,6 +147,66 @@ def test_an_owner_sees_what_was_accepted_and_refused(filled, admin):
     assert filled.get(f"/api/v1/live/plugin?period={today}&level=0.5", admin).get_json()["n"] == 45
     assert filled.get("/api/v1/live/plugin?period=2001-01-01", admin).get_json()["estimates"][0]["frequency"] is None
     assert filled.get("/api/v1/metrics/plugin").get_json()["n"] == 0
+
+
+LOOKS = ("/api/v1/live", "/api/v1/live/plugin", "/api/v1/live/plugin?level=0.5")
+
+
+def looks(shop, admin, browse):
+    """Everything that a holder of an admin key is told of what is counted, but for the batches that wait."""
+    told = [shop.get(path, admin).get_json() for path in LOOKS]
+    del told[0]["backlog"]
+    pages = [browse(admin)(path).get_data(as_text=True) for path in ("/live", "/m/plugin/live")]
+    return told, [re.sub(r"nonce=\S+|name=.token. value=\S+", "", page) for page in pages]
+
+
+def test_two_looks_show_no_report(shop, admin, browse):
+    """Whatever comes within an hour, an administrator sees the same, to the byte: reports, segments, new ones, and refusals."""
+    shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 40)]})
+    shop.drain()
+    before = looks(shop, admin, browse)
+    for group in (
+        shop.group("plugin", [3]),
+        shop.group("plugin", [4], segment="platform=macos"),  # a segment without any report so far
+        shop.group("plugin", [4], version=7),
+    ):
+        shop.post({"format": 1, "groups": [group]})
+        Worker([shop.store]).run(Event(), burst=True)
+        Hourly(shop.store).run(shop.app.registry)  # the hour has not passed
+        assert looks(shop, admin, browse) == before
+    shop.turn_the_hour()
+    (told, *_), _ = looks(shop, admin, browse)
+    assert (told["metrics"][0]["n"], told["metrics"][0]["refused"]) == (42, {"unknown_version": 1})
+
+
+def test_each_full_hour_has_one_pass(shop, monkeypatch):
+    """A pass comes with the first look after a full hour, and none within 55 minutes after another."""
+    start, clock, until, passes = time.time() // 3600 * 3600, [0.0], [0], []
+
+    def claim(_, end):
+        if clock[0] < until[-1]:
+            return False
+        until.append(end)
+        passes.append((clock[0] - start) / 60)
+        return True
+
+    monkeypatch.setattr(shop.store, "now", lambda: clock[0])
+    monkeypatch.setattr(shop.store, "claim", claim)
+    for minute in range(50, 250):
+        clock[0] = start + 60 * minute
+        Hourly(shop.store).run(shop.app.registry)
+    assert passes == [50, 120, 180, 240]
+
+
+def test_sealed_periods_need_no_copy(shop, admin):
+    """Once nothing more can come for a period, its copy goes, and the sums themselves show."""
+    shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 200)]})
+    shop.drain()
+    assert list(shop.store._client.scan_iter("*:copy:*"))
+    shop.drain(days=5)
+    shop.turn_the_hour()
+    assert not list(shop.store._client.scan_iter("*:copy:*"))
+    assert shop.get("/api/v1/live/plugin", admin).get_json()["n"] == 200
 
 
 def test_what_workers_fail_at_shows(filled, admin, browse):

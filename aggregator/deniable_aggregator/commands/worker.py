@@ -134,16 +134,18 @@ def _chores(stores: list[Store], paths: str | None, events: Events | None, archi
 
 
 def _published(store: Store, registry: Registry, faults: Faults, archive: Folder | None) -> Iterator[Chore]:
-    """Return the chores of an app with a registry: the watch, the publisher, retention, and that of its archive."""
+    """Return the chores of an app with a registry: the watch, the publisher, copies, retention, and that of its archive."""
     from deniable_aggregator.alarms import watcher
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.deletion import retention
-    from deniable_aggregator.publish import publisher
+    from deniable_aggregator.publish import hourly, publisher
 
     publishing = publisher.Publisher(store, registry, faults=faults)
     often = publisher.TRIAL_SECONDS if registry.publication.trial else publisher.EVERY_SECONDS
     yield Chore("watch", watcher.EVERY_SECONDS, watcher.Watch(store, registry, faults=faults).run, faults)
     yield Chore("publisher", often, publishing.run, faults)
+    if not registry.publication.trial:
+        yield Chore("copies", hourly.EVERY_SECONDS, partial(hourly.Hourly(store).run, registry), faults)
     deleting = retention.Retention(store, registry, publishing, faults=faults)
     yield Chore("retention", retention.EVERY_SECONDS, deleting.run, faults)
     if archive:

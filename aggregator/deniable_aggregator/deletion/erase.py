@@ -149,7 +149,12 @@ class Removal:
         """Return the tables with the fields to delete from each."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
         found = [(index, held.fields(kind, self._wanted)) for kind in INDEXES for index in held.indexes(kind)]
-        tables = [self._store.alarms, self._store.published, *refused_reports.tables(self._store)]
+        tables = [
+            self._store.alarms,
+            self._store.published,
+            *refused_reports.tables(self._store),
+            self._store.table(schema.REFUSALS),
+        ]
         tables += [table for each in self._store.partitions for table in (each.expired, each.published)]
         # The only partition of an app has the app's summaries.
         alone = {table.key: table for table in tables}.values()

@@ -1,4 +1,7 @@
-"""Measurements of everything that is counted, published or not: for administrators only."""
+"""Measurements of everything that is counted, published or not: for administrators only.
+
+They step with each full hour, so that two looks do not show a report. In a trial they do not.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from deniable_aggregator.measure.estimates import LEVEL, described, estimated
 from deniable_aggregator.measure.measurement import Count, Description, Estimates, Moment
 from deniable_aggregator.measure.refusal import check_period
 from deniable_aggregator.publish import counted
+from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.store import refused_reports
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.store import Store
 
 __all__ = ["Alarm", "Live", "LiveMeasurement", "LiveMetric", "StratumCount", "measure", "overview"]
 
@@ -168,7 +173,7 @@ class Live(Struct, frozen=True, forbid_unknown_fields=True):
 
 def overview(app: Collection) -> Live:
     """Return what is counted of every metric of an app, and what was refused in the last days."""
-    reasons = refused_reports.read(app.store)
+    reasons = _refused(app)
     return Live(
         app=app.name,
         trial=app.trial,
@@ -191,14 +196,15 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
     """
     if period is not None:
         check_period(declared.metric, period)
-    strata = [stratum for some in counted.strata(app.store, declared.definition).values() for stratum in some]
-    tallies = dict(zip(strata, app.store.each(declared.layout, strata), strict=True))
+    source = _source(app)
+    strata = [stratum for some in counted.strata(source, declared.definition).values() for stratum in some]
+    tallies = dict(zip(strata, source.each(declared.layout, strata), strict=True))
     chosen = {stratum: each for stratum, each in tallies.items() if period in (None, stratum.period)}
     merged = tally.merge(tally.empty(declared.layout), *chosen.values())
     periods = Counter[str]()
     for stratum, each in chosen.items():
         periods[stratum.period] += each.n
-    told = _counted(app, declared, refused_reports.read(app.store))
+    told = _counted(app, declared, _refused(app))
     return LiveMeasurement(
         **asdict(estimated(app, declared, merged, periods, level)),
         live=True,
@@ -213,14 +219,24 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
 
 
 def _counted(app: Collection, declared: Declared, reasons: dict[tuple[str, int], dict[str, int]]) -> LiveMetric:
-    periods = counted.strata(app.store, declared.definition)
+    source = _source(app)
+    periods = counted.strata(source, declared.definition)
     return LiveMetric(
         **asdict(described(app, declared)),
         live=True,
-        n=app.store.read(declared.layout, [stratum for some in periods.values() for stratum in some]).n,
-        unpublished=counted.unpublished(app.store, declared),
+        n=source.read(declared.layout, [stratum for some in periods.values() for stratum in some]).n,
+        unpublished=counted.unpublished(app.store, declared, None if app.trial else Hourly(app.store)),
         refused=reasons.get((declared.metric.id, declared.metric.version), {}),
     )
+
+
+def _source(app: Collection) -> Store | Hourly:
+    """Return what live figures come from: the copies of the last full hour, but in a trial what is counted now."""
+    return app.store if app.trial else Hourly(app.store)
+
+
+def _refused(app: Collection) -> dict[tuple[str, int], dict[str, int]]:
+    return refused_reports.read(app.store, refused_reports.tables(app.store)) if app.trial else Hourly(app.store).refused()
 
 
 def _shown(app: Collection) -> list[Declared]:
@@ -229,7 +245,7 @@ def _shown(app: Collection) -> list[Declared]:
         each
         for highest in app.highest.values()
         for each in app.versions_of(highest.metric.id)
-        if each is highest or counted.strata(app.store, each.definition)
+        if each is highest or counted.strata(_source(app), each.definition)
     ]
 
 

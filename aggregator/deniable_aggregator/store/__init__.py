@@ -155,6 +155,10 @@ class Store:
         """Set a single value of the app."""
         self._client.set(kind.of(self.app), value)
 
+    def claim(self, kind: Key, until: int) -> bool:
+        """Set a single value of the app until a Unix time; return False if it is set."""
+        return bool(self._client.set(kind.of(self.app), "", nx=True, exat=until))
+
     def putting(self, kind: Key, value: str | int) -> Change:
         """Return the change that sets a single value of the app."""
         return Change(kind.of(self.app), "SET", (value,))

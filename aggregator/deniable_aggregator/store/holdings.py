@@ -1,7 +1,7 @@
 """Holdings: everything about one metric in the store, found by its indexes.
 
-Each metric has three tables whose fields name strata. Tallies and releases are listed by stratum; answers are listed by question
-and stratum. The keys of all data follow from these names.
+Each metric has tables whose fields name strata. Tallies, their copies and releases are listed by stratum; answers are listed by
+question and stratum. The keys of all data follow from these names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTED", "INDEXES", "PUBLISHED", "Holdings"]
 
-COUNTED = (schema.TALLIES,)
+COUNTED = (schema.TALLIES, schema.COPIES)
 """Indexes of exact data."""
 PUBLISHED = (schema.RELEASES, schema.ANSWERS)
 """Indexes of published data."""
@@ -66,7 +66,7 @@ class Holdings:
     def counted(self, partition: Partition, wanted: Callable[[Stratum], bool]) -> list[str]:
         """Return the keys of the exact sums of wanted strata in a partition; some may not exist."""
         strata = self._wanted(wanted)
-        kinds = (schema.TALLY, schema.WEIGHTS, schema.ARCHIVED)
+        kinds = (schema.TALLY, schema.COPY, schema.WEIGHTS, schema.ARCHIVED)
         return [key for kind in kinds for key in _keys(kind, partition.name, strata)]
 
     def snapshots(self, wanted: Callable[[Stratum], bool]) -> list[str]:

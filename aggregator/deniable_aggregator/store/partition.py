@@ -51,6 +51,7 @@ MOST = 64
 """Partitions that an app may have."""
 _SLOTS = 1 << 14  # of a cluster
 _DEAD_LETTERS = 10_000  # of an app
+_COPIES = 100  # in one round trip
 _HOUR = 3600  # the shortest period, and the finest time that is stored
 
 
@@ -365,6 +366,25 @@ class Partition:
         """Return every stratum counted for a metric, with the Unix time of the hour of its last commit."""
         noted = self.table(schema.TALLIES, metric).all()
         return {tallies.stratum(name.decode()): int(updated) for name, updated in noted.items()}
+
+    def copies(self, metric: str) -> Table:
+        """Open the table of a metric's copied tallies."""
+        return self.table(schema.COPIES, metric)
+
+    def copy(self, names: Sequence[str], metric: str, hour: int) -> None:
+        """Copy the tallies of some strata, by their names, and note the hour. Those that were deleted meanwhile are left out."""
+        for first in range(0, len(names), _COPIES):
+            some = names[first : first + _COPIES]
+            pipeline = self._client.pipeline(transaction=False)
+            for name in some:
+                pipeline.copy(schema.TALLY.of(self.name, name), schema.COPY.of(self.name, name), replace=True)
+            made = [name for name, done in zip(some, pipeline.execute(), strict=True) if done]
+            self.copies(metric).put(dict.fromkeys(made, hour))
+
+    def drop_copies(self, names: Sequence[str]) -> None:
+        """Delete the copies of some strata, by their names."""
+        for first in range(0, len(names), _COPIES):
+            self._client.delete(*(schema.COPY.of(self.name, name) for name in names[first : first + _COPIES]))
 
     def read_weights(self, layout: Layout, strata: Sequence[Stratum]) -> NDArray[np.int64]:
         """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros if there are none."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, cast
 from deniable_aggregator.store import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.table import Table
 
-__all__ = ["DAYS", "add", "read", "tables"]
+__all__ = ["DAYS", "add", "copy", "read", "tables"]
 
 DAYS = 7
 """Days for which numbers are kept, including the current one."""
@@ -41,10 +41,10 @@ def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
     pipeline.execute()
 
 
-def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
-    """Add up the numbers of all days: by metric and version, then by code."""
+def read(store: Store, of: Sequence[Table]) -> dict[tuple[str, int], dict[str, int]]:
+    """Add up the numbers of some tables: by metric and version, then by code."""
     pipeline = store._client.pipeline(transaction=False)
-    for table in tables(store):
+    for table in of:
         pipeline.hgetall(table.key)
     found: dict[tuple[str, int], dict[str, int]] = {}
     for day in cast("list[dict[bytes, bytes]]", pipeline.execute()):
@@ -53,6 +53,15 @@ def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
             of_it = found.setdefault((metric, int(version)), {})
             of_it[code] = of_it.get(code, 0) + int(number)
     return found
+
+
+def copy(store: Store, to: Table) -> None:
+    """Replace a table by the numbers of all days together."""
+    found = read(store, tables(store))
+    told = {f"{metric}|{version}|{code}": n for (metric, version), some in found.items() for code, n in some.items()}
+    over = {name for name in to.names() if name.decode() not in told}
+    to.put(told)
+    to.drop(*over)
 
 
 def tables(store: Store) -> list[Table]:

@@ -81,6 +81,13 @@ SEEN = Key(
 TALLY = Key("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT)
 TALLIES = Key("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT)
 WEIGHTS = Key("{app}:weights:*", "how many reports set how many bits, by metric, period and segment", _EXACT)
+COPY = Key(
+    "{app}:copy:*",
+    "the exact sums of a period that still takes reports, as they were after the last full hour: what administrators see",
+    "until the next copy, or until nothing more comes for the period",
+)
+COPIES = Key("{app}:copies:*", "which copies there are, with the hour of each", _EXACT)
+COPIED = Key("{app}:copied", "that sums were copied in this hour", "until the next full hour, or the one after")
 ARCHIVE = Key("{app}:archive", "a random number, the name of its folder in the archive, if there is one", _FOR_GOOD)
 ARCHIVED = Key("{app}:archived:*", "random names of the archive's files, by metric, period and segment", _EXACT)
 SNAPSHOT = Key(
@@ -101,6 +108,7 @@ ALARMS = Key(
     "{alarms} days after their period has closed",
 )
 REFUSED = Key("{app}:refused:*", "how many reports were refused on a day, by metric and reason", "7 days after the last of them")
+REFUSALS = Key("{app}:refusals", "the same of all 7 days, as it was after the last full hour", "until the next hour")
 WATCHED = Key("{app}:watched", "when made-up reports were last looked for", "until the next look")
 STAGED = Key(
     "{app}:staged:*",

@@ -53,7 +53,11 @@ class Shelf:
 
     def some(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Tally]:
         """Read the tallies of some strata, each with its layout, all at one moment."""
-        values = cast("list[bytes | None]", self._client.mget([self.key(name(s)) for s in strata])) if strata else []
+        return self.of_keys(layouts, [self.key(name(stratum)) for stratum in strata])
+
+    def of_keys(self, layouts: Sequence[Layout], keys: Sequence[str]) -> list[Tally]:
+        """Read tallies by their keys, which may be of several kinds, each with its layout, all at one moment."""
+        values = cast("list[bytes | None]", self._client.mget(keys)) if keys else []
         return [tallies.from_cells(layout, cells(value or b"")) for layout, value in zip(layouts, values, strict=True)]
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:

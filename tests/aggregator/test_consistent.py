@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from deniable import mechanisms
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode.consistent import consistent
+from deniable_aggregator.decode.consistent import consistent, lowered_by
 
 estimates = st.lists(st.floats(-2, 2), min_size=1, max_size=30).map(np.array)
 
@@ -23,6 +23,28 @@ def test_all_values_together_are_one(frequency):
     assert shown.sum() == pytest.approx(1)
     order = np.argsort(frequency, kind="stable")
     assert (np.diff(shown[order]) >= -1e-12).all()
+
+
+@given(estimates, st.booleans())
+def test_each_share_is_lowered_by_one_amount(frequency, complete):
+    """What is taken off is the same for each value that stays above 0."""
+    amount, shown = lowered_by(frequency, complete=complete), consistent(frequency, complete=complete)
+    assert shown == pytest.approx(np.maximum(frequency - amount, 0))
+
+
+def test_the_amount_is_the_bias_of_the_largest():
+    """Of many rare values with few reports, the largest share is too low by about what was taken off on average."""
+    rng, true = np.random.default_rng(5), 1 / np.arange(1, 129) / np.sum(1 / np.arange(1, 129))
+    mechanism = mechanisms.make("oue", domain_size=128, epsilon="1")
+    off, taken = [], []
+    for _ in range(200):
+        held = rng.multinomial(3000, true)
+        counts = rng.binomial(held, float(mechanism.p)) + rng.binomial(3000 - held, float(mechanism.q))
+        found = decode.estimate(mechanism, tally.from_cells(mechanism.layout, np.append(counts, 3000)))
+        off.append(true[0] - consistent(found.frequency, complete=True)[0])
+        taken.append(lowered_by(found.frequency, complete=True))
+    assert np.mean(taken) == pytest.approx(np.mean(off), rel=0.15)
+    assert np.mean(taken) > 0.02
 
 
 @given(estimates)

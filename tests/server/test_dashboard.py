@@ -316,6 +316,10 @@ def test_the_consistent_view(app, client):
         assert MINUS not in "".join(row[1:])
     assert sum(row["consistent"] for row in answer["estimates"]) == pytest.approx(1)
     assert "These shares are consistent" in html
+    assert answer["lowered_by"] == pytest.approx(
+        max(row["frequency"] - row["consistent"] for row in answer["estimates"] if row["consistent"])
+    )
+    assert "points, so that all sum to 100%." in html
     assert re.search(r'<a href="[^"]*view=consistent" aria-current="true">Consistent</a>', html)
     assert "order=estimate&amp;view=consistent" in html
     plain = client.get("/m/ui.choice").get_data(as_text=True)

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["consistent"]
+__all__ = ["consistent", "lowered_by"]
 
 
 def consistent(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.float64]:
@@ -44,17 +44,25 @@ def consistent(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.
     >>> consistent(np.array([0.3, -0.1]), complete=False)
     array([0.3, 0. ])
     """
-    known = ~np.isnan(frequency)
-    shown = frequency.copy()
-    shown[known] = _projected(frequency[known], complete=complete)
-    return shown
+    lowered = np.maximum(frequency - lowered_by(frequency, complete=complete), 0.0)
+    return np.asarray(lowered, np.float64)
 
 
-def _projected(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.float64]:
-    kept: NDArray[np.float64] = np.maximum(frequency, 0.0)
-    if not len(frequency) or (not complete and kept.sum() <= 1):
-        return kept
-    falling = np.sort(frequency)[::-1]
+def lowered_by(frequency: NDArray[np.float64], *, complete: bool) -> float:
+    """Return the amount that `consistent` takes off each share that stays above 0; negative if it adds it, nan without shares.
+
+    To first order this is the bias of the largest values, with the opposite sign.
+
+    Parameters
+    ----------
+    frequency, complete
+        As for `consistent`.
+    """
+    known = frequency[~np.isnan(frequency)]
+    if not len(known):
+        return float("nan")
+    if not complete and np.maximum(known, 0.0).sum() <= 1:
+        return 0.0
+    falling = np.sort(known)[::-1]
     over = (np.cumsum(falling) - 1) / np.arange(1, len(falling) + 1)
-    excess = over[np.flatnonzero(falling > over)[-1]]  # of the values that stay above 0 when it is taken from each
-    return np.asarray(np.maximum(frequency - excess, 0.0))
+    return float(over[np.flatnonzero(falling > over)[-1]])

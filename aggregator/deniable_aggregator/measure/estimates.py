@@ -13,7 +13,7 @@ from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.decode import panel
-from deniable_aggregator.decode.consistent import consistent
+from deniable_aggregator.decode.consistent import consistent, lowered_by
 from deniable_aggregator.decode.discovery import discover
 from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.joint import from_product
@@ -126,6 +126,7 @@ def estimated(
         detection_frequency=float("nan") if estimate is None else estimate.detection_frequency(1 - level),
         unallocated=_unallocated(estimate, level) if estimate is not None and metric.open else None,
         association=_association(declared, counted, periods, level),
+        lowered_by=float("nan") if estimate is None else _lowered_by(declared, estimate),
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
         estimates=[row for row in rows if row.detected or not metric.discover],
         number=number_of(declared, counted, repeats, level),
@@ -138,6 +139,10 @@ def _unallocated(estimate: Estimate, level: float) -> Unallocated:
     share, stderr = estimate.unallocated
     reach = -float(ndtri(tail(level))) * stderr
     return Unallocated(share, stderr, (share - reach, share + reach))
+
+
+def _lowered_by(declared: Declared, estimate: Estimate) -> float:
+    return float("nan") if declared.metric.type == "set" else lowered_by(estimate.frequency, complete=not declared.metric.open)
 
 
 def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: float) -> Iterator[ValueEstimate]:

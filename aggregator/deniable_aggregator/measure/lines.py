@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable_aggregator.decode.consistent import consistent
+from deniable_aggregator.decode.consistent import consistent, lowered_by
 from deniable_aggregator.decode.panel import repeats
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
@@ -72,6 +72,8 @@ class Lines:
         Whether each value is present; None of a number.
     interval
         Computes the intervals, (lines,) each, at a confidence level.
+    lowered_by
+        The amount that consistent shares are lowered by; nan of others.
     shares
         What the estimates are made of; None of a number, and of several versions.
     centre
@@ -89,6 +91,7 @@ class Lines:
     stderr: NDArray[np.float64]
     detected: Sequence[bool | None]
     interval: Callable[[float], Ends]
+    lowered_by: float
     shares: Estimate | None
     centre: Centre | None
     decoded: Decoded | None
@@ -119,11 +122,12 @@ def _shares(declared: Declared, counted: Tally, periods: Mapping[str, float], ag
     # What a search tried and could not confirm is not an answer that anybody is known to have given.
     places = [at for at, label in enumerate(labels) if (found[at] or not metric.discover) and wanted.kept(label)]
     some = some_values(whole, places)
-    shown = some.frequency
-    if wanted.consistent:
-        is_set = metric.type == "set"  # shares of options need not sum to 1
-        all_ = np.clip(whole.frequency, 0.0, 1.0) if is_set else consistent(whole.frequency, complete=not metric.open)
-        shown = all_[places]
+    shown, lowered = some.frequency, _UNKNOWN
+    if wanted.consistent and metric.type == "set":  # shares of options need not sum to 1
+        shown = np.clip(shown, 0.0, 1.0)
+    elif wanted.consistent:
+        shown = consistent(whole.frequency, complete=not metric.open)[places]
+        lowered = lowered_by(whole.frequency, complete=not metric.open)
     return Lines(
         declared=declared,
         n=counted.n,
@@ -134,6 +138,7 @@ def _shares(declared: Declared, counted: Tally, periods: Mapping[str, float], ag
         stderr=some.stderr if wanted.target == "population" else some.respondents_stderr,
         detected=[bool(found[at]) for at in places],
         interval=lambda level: some.interval(level, target=wanted.target),
+        lowered_by=lowered,
         shares=some,
         centre=None,
         decoded=Decoded(declared, periods, values, whole),
@@ -168,6 +173,7 @@ def _numbers(declared: Declared, counted: Tally, _: Mapping[str, float], again: 
         stderr=np.array([centre.stderr * length] * len(first) + [_UNKNOWN] * len(quantiles)),
         detected=[None] * len(places),
         interval=interval,
+        lowered_by=_UNKNOWN,
         shares=None,
         centre=centre,
         decoded=None,

@@ -506,6 +506,9 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
         The share that none of the candidates accounts for, or of what a search found; None if all answers are listed.
     association
         For a product, whether its factors are associated; None if there are none, or if it cannot be tested.
+    lowered_by
+        The amount by which the consistent share of each value is below the unbiased one, as far as it is above 0; negative if it
+        is above. None of a set, whose shares need no whole, and where there are no shares.
     estimates
         The values: all of them, the candidates, or what was discovered; of a set its options. None of a number.
     number
@@ -521,6 +524,7 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
     detection_frequency: Number
     unallocated: Unallocated | None
     association: Association | None
+    lowered_by: Number
     estimates: list[ValueEstimate]
     number: NumberEstimate | None
     order: OrderEstimate | None

@@ -51,6 +51,10 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "value": ("text", "the answer, as pages show it; of a number mean, or a quantile such as p50"),
     "n": ("integer", "reports that the estimate rests on; of a set, those about the option"),
     "estimate": ("number", "unbiased estimate in the metric's unit; of the view consistent a possible share"),
+    "lowered_by": (
+        "number",
+        "of the view consistent, the amount that was taken off each share above 0; null of sets and numbers",
+    ),
     "stderr": ("number", "its standard error; null of quantiles, and on a logarithmic scale"),
     "low": ("number", "low end of its interval"),
     "high": ("number", "high end"),

@@ -304,6 +304,7 @@ def _rows(query: Query, group: _Group, together: float, adjusted: NDArray[np.flo
     }
     columns["low"], columns["high"] = lines.interval(query.level)
     columns["low_all"], columns["high_all"] = lines.interval(together)
+    columns["lowered_by"] = np.full(len(lines.labels), lines.lowered_by)
     if group.apart is not None:
         columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.apart, strict=True))
         columns["p_holm"] = np.resize(adjusted, len(lines.labels))
@@ -342,6 +343,8 @@ def _columns(query: Query) -> list[Column]:
     absent |= {"value"} - set(query.dimensions)
     if query.compare is None:
         absent |= {"difference", "diff_low", "diff_high", "p", "p_holm"}
+    if query.view != "consistent":
+        absent |= {"lowered_by"}
     if not query.include:
         absent |= {"trend", "trend_low", "trend_high"}
     listed = [Column(name, type_, meaning) for name, (type_, meaning) in COLUMNS.items() if name not in absent]

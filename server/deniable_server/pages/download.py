@@ -32,8 +32,20 @@ def of_values(measured: Measurement) -> str:
     """
     if measured.number is not None:
         return _written(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
-    names = ("value", "reports", "share", "standard error", *_ENDS, *_ALL, "count", "consistent share", "detected", "level")
-    return _written(names, map(_value, measured.estimates), measured.level)
+    names = (
+        "value",
+        "reports",
+        "share",
+        "standard error",
+        *_ENDS,
+        *_ALL,
+        "count",
+        "consistent share",
+        "lowered by",
+        "detected",
+        "level",
+    )
+    return _written(names, (_value(row, measured.lowered_by) for row in measured.estimates), measured.level)
 
 
 def of_series(series: Series) -> str:
@@ -48,8 +60,8 @@ def of_series(series: Series) -> str:
     return _written(names, _points(series), series.level)
 
 
-def _value(row: ValueEstimate) -> tuple[Cell, ...]:
-    told = (row.n, row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
+def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
+    told = (row.n, row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent, lowered_by)
     return row.label, *told, row.detected
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["card", "described", "found", "near", "offered", "picture", "together", "types"]
 
+_SHOWN = 5e-5  # a share that is written
 _MOST_ROWS = 80  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _PREVIEW_ROWS = 4
@@ -89,7 +90,21 @@ def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[s
     begin = first + _MOST_ROWS * (page - 2) if page > 1 else 0
     shown = rows[begin : begin + (_MOST_ROWS if page > 1 else first)]
     pages = 1 + max(0, ceil((len(rows) - first) / _MOST_ROWS))
-    return {"chart": chart.chart(shown, over=rows) if shown else None, "pages": pages, "begin": begin}
+    drawn = chart.chart(shown, over=rows) if shown else None
+    return {"chart": drawn, "pages": pages, "begin": begin, "lowered": _lowered(measured) if view == "consistent" else ""}
+
+
+def _lowered(measured: Estimates) -> str:
+    """Say by how much consistent shares differ from unbiased ones; empty if by nothing that shows."""
+    amount, rows = measured.lowered_by, _estimated(measured)
+    if isnan(amount) or not rows or abs(amount) < _SHOWN:
+        return ""
+    way = "lowered" if amount > 0 else "raised"
+    said = f"Each share is {way} by {100 * abs(amount):.2g} points, so that all sum to 100%."
+    largest = max(rows, key=lambda row: row.frequency)
+    if abs(amount) > largest.stderr:
+        said += " That is more than the standard error of the largest: for large shares the unbiased ones are better."
+    return said
 
 
 def _estimated(measured: Estimates) -> list[ValueEstimate]:

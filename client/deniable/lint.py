@@ -376,7 +376,8 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     """Compare a published registry with a proposed one.
 
     A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
-    grace, delay, step and least_shift may change freely. So may the values of segments, what they generalise to, and experiments.
+    grace, delay, step, together and least_shift may change freely. So may the values of segments, what they generalise to, and
+    experiments.
     """
     changes = []
     if published.app != proposed.app:

@@ -11,14 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from deniable import mechanisms
+from deniable import mechanisms, registry
+from deniable.declared import Declared
 from deniable.source import OS
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.joint import from_product
-from deniable_aggregator.decode.panel import Panel, overlap, repeats
+from deniable_aggregator.decode.panel import Panel, overlap, repeats, repeats_of
 from deniable_aggregator.decode.support_estimate import Supported
+from deniable_aggregator.measure.estimates import decoded
 from deniable_aggregator.tally import Tally
 
 REPLAYS = 2000
@@ -404,3 +406,51 @@ def test_devices_that_keep_responses(name, size, options):
         estimate = decode.estimate(mechanism, counted, repeats=repeats([people] * times), kept=True)
         scores.append((estimate.frequency - shares) / estimate.stderr)
     assert np.sqrt(np.mean(np.square(scores))) == pytest.approx(1, abs=0.13)
+
+
+HOUSEHOLDS = [(5, 500, "1"), (5, 2000, "4"), (50, 20_000, "1"), (50, 20_000, "4")]
+
+
+@pytest.mark.parametrize(("group", "n", "epsilon"), HOUSEHOLDS)
+def test_groups_that_answer_alike(group, n, epsilon):
+    """With `together` intervals of shares hold where groups answer alike; without they miss more often."""
+    runs, rng, f = 600, np.random.default_rng(42), 0.3
+    metric = declared_of(together=group, epsilon=epsilon)
+    mechanism = metric.mechanism
+    held = group * rng.binomial(n // group, f, runs)
+    ones = rng.binomial(held, float(mechanism.p)) + rng.binomial(n - held, float(mechanism.q))
+    covered, ignorant = 0, 0
+    for one in ones.tolist():
+        counted = tally.from_cells(mechanism.layout, np.array([n - one, one]))
+        (_, estimate), (_, alone) = (decoded(each, counted, {"2026-11-21": n}) for each in (metric, declared_of(epsilon=epsilon)))
+        low, high = estimate.interval(0.95)
+        covered += low[1] <= f <= high[1]
+        low, high = alone.interval(0.95)
+        ignorant += low[1] <= f <= high[1]
+    assert covered >= binom.ppf(1e-4, runs, 0.94)
+    assert ignorant < 0.92 * runs
+
+
+def test_groups_enter_in_one_place():
+    """Reports of a group are as repeats: of one period, and of several, and of two versions."""
+    metric = declared_of(together=4).metric
+    assert repeats_of(metric, {"2026-11-21": 100}) == 3
+    assert repeats_of(metric, {"2026-11-21": 100, "2026-11-22": 100}) == 7
+    assert repeats_of(declared_of().metric, {"2026-11-21": 100}) == 0
+    one, other = {"2026-11-21": 100.0}, {"2026-11-21": 50.0}
+    assert overlap(one, other) == 0
+    assert overlap(one, other, 4) == pytest.approx(4 * 50 / (100 * 50))
+
+
+def declared_of(together=1, epsilon="1"):
+    text = f"""
+format = 1
+app = "shop"
+[metrics.used]
+type = "boolean"
+epsilon = {epsilon}
+together = {together}
+description = "d"
+owner = "o"
+"""
+    return Declared.of(registry.parse(text).metrics["used"])

@@ -276,3 +276,15 @@ def test_every_metric_of_the_example_is_simulated(run):
     told = json.loads(run(EXAMPLE, "--users", "1e5", "--runs", "2", "--seed", "1", "--json")[1])
     assert told["not_simulated"] == ["crash.site"]
     assert len(told["results"]) == 7
+
+
+@pytest.mark.parametrize("metric", ["a", "s", "n"])
+def test_groups_that_answer_alike(metric):
+    """The plan, the rehearsal and the decoder agree where five devices each answer alike: in errors, and intervals hold."""
+    alike = registry.parse(REGISTRY.replace('owner = "o"', 'owner = "o"\ntogether = 5'))
+    (each,) = [one for one in rehearsals(alike, {})[0] if one.metric.id == metric]
+    told = each.run(5000, 300, np.random.default_rng(6))
+    assert told.ratio == pytest.approx(1, abs=0.15)
+    assert told.coverage > 0.93
+    (apart,) = [one for one in rehearsals(registry.parse(REGISTRY), {})[0] if one.metric.id == metric]
+    assert told.predicted > 1.05 * apart.run(5000, 2, np.random.default_rng(6)).predicted

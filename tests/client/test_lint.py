@@ -289,6 +289,7 @@ FREE = [
     ({"grace": "12h"}, "grace was '48h', is '12h'"),
     ({"delay": "12h"}, "delay was None, is '12h'"),
     ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
+    ({"together": 2.5}, "together was 1, is 2.5"),
     ({"step": "1"}, "step was None, is '1'"),
     ({"least_shift": "0.01"}, "least_shift was None, is '0.01'"),
 ]

@@ -240,6 +240,7 @@ REFUSED = [
     ([('owner = "o"', 'owner = "o"\nmin_reports = 7')], "theme: min_reports is"),
     ([('owner = "o"', 'owner = "o"\ngrace = "3d"')], "theme: grace is"),
     ([('owner = "o"', 'owner = "o"\ndelay = "3h"')], "theme: delay is"),
+    ([('owner = "o"', 'owner = "o"\ntogether = 3')], "theme: together is"),
     ([('owner = "o"', 'owner = "o"\nleast_shift = 0.1')], "theme: least_shift is"),
     # What may be turned down, turned up
     ([("sample = 0.5", "sample = 0.501")], "theme: sample is at most 0.5; got '0.501'"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms.permanent import Permanent
+    from deniable.registry import Metric
     from deniable_aggregator.decode.channel import Channel
     from deniable_aggregator.decode.estimate import Target
 
@@ -57,18 +58,34 @@ def repeats(reports: Iterable[float], most: int = 1) -> float:
     return float(min(most * _shared(counts, counts) / n, n) - 1) if n else 0.0
 
 
-def overlap(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """Bound the probability that a report of each of two versions, both drawn at random, are of one device.
+def repeats_of(metric: Metric, periods: Mapping[str, float]) -> float:
+    """Bound how many other reports are as that of a device: its own of some periods, and those of devices that answer alike.
+
+    Parameters
+    ----------
+    metric
+        As declared: `Metric.per_period` and `Metric.together`.
+    periods
+        Number of reports of each period.
+    """
+    return float((1 + repeats(periods.values(), metric.per_period)) * metric.together - 1)
+
+
+def overlap(first: Mapping[str, float], second: Mapping[str, float], together: float = 1) -> float:
+    """Bound the probability that a report of each of two versions, both drawn at random, are of one device, or of two alike.
 
     Parameters
     ----------
     first, second
-        Number of reports of each version by period. In one period a device has one version.
+        Number of reports of each version by period. In one period a device has one version; others that answer alike may have
+        another.
+    together
+        How many devices answer alike.
     """
     counts = [np.array([number for number in each.values() if number], np.float64) for each in (first, second)]
-    together = sum(min(number, second.get(period, 0)) for period, number in first.items())
+    never = sum(min(number, second.get(period, 0)) for period, number in first.items()) if together == 1 else 0.0
     pairs = counts[0].sum() * counts[1].sum()
-    return float((_shared(*counts) - together) / pairs) if pairs else 0.0
+    return min(float((_shared(*counts) * together - never) / pairs), 1.0) if pairs else 0.0
 
 
 def _shared(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator import tally
-from deniable_aggregator.decode.panel import repeats
+from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.overall import chi_square
 from deniable_aggregator.inference.some_values import some_values
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deniable.declared import Declared
+    from deniable.registry import Metric
     from deniable.registry.metric import Value
     from deniable.wire.report import Stratum
     from deniable_aggregator.decode.estimate import Estimate
@@ -167,8 +168,8 @@ class _Part(NamedTuple):
     counted: Tally
     periods: Mapping[str, float]
 
-    def repeats(self, most: int) -> float:
-        return repeats(self.periods.values(), most)
+    def repeats(self, metric: Metric) -> float:
+        return repeats_of(metric, self.periods)
 
 
 def compare(
@@ -304,7 +305,7 @@ def _differences(
     if metric.discover or not first.counted.n or not second.counted.n:
         return [], 0, None
     if metric.estimate:
-        one, other = (centre_of(declared, each.counted, each.repeats(metric.per_period)) for each in (first, second))
+        one, other = (centre_of(declared, each.counted, each.repeats(metric)) for each in (first, second))
         return [_told(None, "mean", each) for each in differing_means(metric, one, other, level, planned)], 0, None
     values, together = decoded(declared, tally.merge(first.counted, second.counted), {**first.periods, **second.periods})
     assert together is not None  # noqa: S101 - it is no number
@@ -318,7 +319,7 @@ def _differences(
     sides = [Side.of(each) for each in shown]
     rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
     found = [_told(metric.value(values[place]), metric.label(values[place]), each) for place, each in rows]
-    more = [each.repeats(metric.per_period) for each in (first, second)]
+    more = [each.repeats(metric) for each in (first, second)]
     whole = None if planned else _chi_square(declared, estimates, together, more)
     return found, len(values) - len(found), _overall(found, shown[0].hypotheses, whole, level)
 

@@ -71,7 +71,7 @@ def decoded(declared: Declared, counted: Tally, periods: Mapping[str, float]) ->
     Of a number there are none. Slow results are cached.
     """
     metric, mechanism = declared.metric, declared.mechanism
-    repeats = panel.repeats(periods.values(), metric.per_period)
+    repeats = panel.repeats_of(metric, periods)
     if metric.estimate:
         return (), None
     if metric.type == "set":
@@ -118,7 +118,7 @@ def estimated(
     metric = declared.metric
     values, estimate = found or decoded(declared, counted, periods)
     rows = [] if estimate is None else _rows(declared, values, estimate, level)
-    repeats = panel.repeats(periods.values(), metric.per_period)
+    repeats = panel.repeats_of(metric, periods)
     return Estimates(
         **asdict(described(app, declared)),
         n=counted.n,
@@ -178,7 +178,7 @@ def _association(declared: Declared, counted: Tally, periods: Mapping[str, float
     mechanism = declared.mechanism
     if not factors or not counted.n or metric.domain_size > _MOST_COMBINATIONS or not isinstance(mechanism, FrequencyOracle):
         return None
-    shape, repeats = [len(listed) for _, listed in factors], panel.repeats(periods.values(), metric.per_period)
+    shape, repeats = [len(listed) for _, listed in factors], panel.repeats_of(metric, periods)
     try:
         table = from_product(mechanism, counted, shape, repeats=repeats, kept=metric.kept)
         test = table.independence()

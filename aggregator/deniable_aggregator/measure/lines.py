@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable_aggregator.decode.consistent import consistent, lowered_by
-from deniable_aggregator.decode.panel import repeats
+from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 from deniable_aggregator.inference.some_values import some_values
@@ -109,7 +109,7 @@ class Lines:
 
 def lines_of(declared: Declared, counted: Tally, periods: Mapping[str, float], wanted: Wanted) -> Lines:
     """Estimate what is wanted from a tally that is made of these reports by period."""
-    again = repeats(periods.values(), declared.metric.per_period)
+    again = repeats_of(declared.metric, periods)
     return (_numbers if declared.metric.estimate else _shares)(declared, counted, periods, again, wanted)
 
 

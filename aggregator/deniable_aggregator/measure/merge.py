@@ -61,7 +61,8 @@ def common(several: Sequence[Decoded]) -> tuple[list[int], Combined] | None:
     meanings = list(filter(known, places[0]))
     if not meanings:
         return None
-    overlaps = np.array([[overlap(one.periods, other.periods) for other in several] for one in several])
+    alike = max(each.declared.metric.together for each in several)
+    overlaps = np.array([[overlap(one.periods, other.periods, alike) for other in several] for one in several])
     combined = combine(estimates, [[own[meaning] for meaning in meanings] for own in places], overlaps)
     return [several[0].values[places[0][meaning]] for meaning in meanings], combined
 

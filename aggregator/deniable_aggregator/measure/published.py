@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
@@ -130,7 +130,7 @@ def _measured(
     values, estimate = decoded(declared, counted, periods)
     numbers = estimated(app, declared, counted, periods, level, (values, estimate))
     if strict and numbers.number:
-        repeats = len(periods) * declared.metric.per_period - 1
+        repeats = ceil(len(periods) * declared.metric.per_period * declared.metric.together) - 1
         numbers = replace(numbers, number=with_strict_bands(declared, counted, numbers.number, repeats, level))
     answer = Measurement(
         **asdict(numbers),

@@ -39,11 +39,19 @@ _SPREAD = 0.25  # the largest variance of answers between 0 and 1
 _HALVINGS = 60  # as many bits as a difference needs
 
 
+@dataclass(frozen=True, kw_only=True)
 class Precision(ABC):
     """What the reports of one mechanism tell of a share, or of a mean place on an axis.
 
     All errors are of the population that those who answer are drawn from.
+
+    Parameters
+    ----------
+    together
+        How many devices answer alike.
     """
+
+    together: float
 
     @abstractmethod
     def variance(self, at: float) -> float:
@@ -86,7 +94,7 @@ class Precision(ABC):
         return high
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Shares(Precision):
     """Shares of values.
 
@@ -103,7 +111,7 @@ class _Shares(Precision):
 
     def variance(self, at: float) -> float:
         """Add the variance of who answers to that of the devices."""
-        return self.mechanism.variance(at, 1) + at * (1 - at)
+        return self.mechanism.variance(at, 1) + at * (1 - at) * self.together
 
     def detects(self, n: int, level: float = 0.95) -> float | None:
         """Ask the decoder what it would detect, if nobody held any of the values."""
@@ -112,7 +120,7 @@ class _Shares(Precision):
         return _known(_nobody(self.mechanism, self.values, n).detection_frequency(1 - level))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Options(Precision):
     """Shares of the options of a set."""
 
@@ -130,7 +138,8 @@ class _Options(Precision):
     def variance(self, at: float) -> float:
         """Only some of the reports are about the option."""
         channel = self._nothing.channel
-        return float(channel.variance(np.array(at))) / channel.gain**2 / self._asked
+        apart = float(channel.variance(np.array(at))) / channel.gain**2 / self._asked
+        return apart + at * (1 - at) * (self.together - 1)
 
     def detects(self, n: int, level: float = 0.95) -> float | None:
         """Ask the decoder what it would detect, if nobody chose any of the options."""
@@ -139,7 +148,7 @@ class _Options(Precision):
         return _known(OptionShares(n, support, told, self._nothing.channel).detection_frequency(1 - level))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Mean(Precision):
     """The mean place of answers on their axis, from 0 to 1, if they are spread as far as they can be.
 
@@ -153,7 +162,7 @@ class _Mean(Precision):
 
     def variance(self, at: float) -> float:  # noqa: ARG002 - the worst answers are taken
         """Add the largest spread of answers to the largest variance of the devices."""
-        return self.worst + _SPREAD
+        return self.worst + _SPREAD * self.together
 
 
 def precision(metric: Metric, mechanism: Mechanism, values: int) -> Precision | None:
@@ -174,14 +183,16 @@ def precision(metric: Metric, mechanism: Mechanism, values: int) -> Precision | 
         None for Bloom filters that are decoded by regression: their error depends on all answers.
     """
     if isinstance(mechanism, SampledOption | SampledPair):
-        return _Options(mechanism)
+        return _Options(mechanism=mechanism, together=metric.together)
     if isinstance(mechanism, Window):
-        return _Mean(float(mechanism.worst_variance))
+        return _Mean(worst=float(mechanism.worst_variance), together=metric.together)
     if not isinstance(mechanism, FrequencyOracle):
         raise ParameterError("a plan is for a mechanism of shares or means", mechanism.name)
     if metric.rounded:
-        return _Mean(mechanism.variance(0.5, 1))
-    return None if isinstance(mechanism, Bloom) and not mechanism.basic else _Shares(mechanism, values)
+        return _Mean(worst=mechanism.variance(0.5, 1), together=metric.together)
+    if isinstance(mechanism, Bloom) and not mechanism.basic:
+        return None
+    return _Shares(mechanism=mechanism, values=values, together=metric.together)
 
 
 def _nobody(mechanism: FrequencyOracle, values: int, n: int) -> Estimate:

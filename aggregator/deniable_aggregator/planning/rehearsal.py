@@ -20,6 +20,7 @@ from deniable_aggregator import decode
 from deniable_aggregator.accounting import checks
 from deniable_aggregator.decode.mean import mean
 from deniable_aggregator.decode.options import option_shares
+from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.planning.population import falling, of_options, of_values
 from deniable_aggregator.planning.precision import precision
 from deniable_aggregator.planning.simulation import Simulation, draw_sets
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
+    from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
     Floats = NDArray[np.float64]
@@ -122,6 +124,14 @@ class Rehearsal(ABC):
     def draw(self, n: int, rng: np.random.Generator) -> Tally:
         """Draw people from the population, and the tally of their reports."""
 
+    def people(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw how many of n people hold each value; those who answer alike hold one."""
+        size = self.metric.together
+        groups = max(round(n / size), 1)
+        held = np.round(rng.multinomial(groups, self.shares) * (n / groups)).astype(np.int64)
+        held[held.argmax()] += n - held.sum()
+        return held
+
     @abstractmethod
     def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
         """Estimate the truth; return estimates and the ends of their intervals."""
@@ -192,12 +202,12 @@ class OfShares(Rehearsal):
 
     def draw(self, n: int, rng: np.random.Generator) -> Tally:
         """Draw who holds what, and their reports."""
-        return self._simulation.draw(rng.multinomial(n, self.shares), rng)
+        return self._simulation.draw(self.people(n, rng), rng)
 
     def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
         """Estimate the share of each value."""
         assert isinstance(self.mechanism, FrequencyOracle)  # noqa: S101 - shares have one
-        estimate = decode.estimate(self.mechanism, tally, self.values)
+        estimate = decode.estimate(self.mechanism, tally, self.values, repeats=self.metric.together - 1)
         return estimate.frequency, *estimate.interval(level)
 
 
@@ -209,11 +219,17 @@ class OfOptions(Rehearsal):
 
     def draw(self, n: int, rng: np.random.Generator) -> Tally:
         """Draw what people choose of the options that they report about."""
-        return draw_sets(self.mechanism, n, self.shares, rng)
+        shares, alike = self.shares, self.metric.together
+        if alike > 1:  # each option is asked of a few of a group, who answer as the group does
+            groups = max(round(n / alike), 1)
+            shares = rng.binomial(groups, shares) / groups
+        return draw_sets(self.mechanism, n, shares, rng)
 
     def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
         """Estimate the share of each option."""
-        estimate = option_shares(self.mechanism, tally)
+        estimate: Estimate = option_shares(self.mechanism, tally)
+        if self.metric.together > 1:
+            estimate = Panel(tally.n, estimate, self.metric.together - 1)
         return estimate.frequency, *estimate.interval(level)
 
 
@@ -245,12 +261,15 @@ class OfMean(Rehearsal):
 
     def draw(self, n: int, rng: np.random.Generator) -> Tally:
         """Draw who holds what, and their reports. A kept number is reported as one end of its range."""
-        high = float(self.truth[0])
-        return self._simulation.draw(rng.multinomial(n, [1 - high, high] if self.metric.rounded else self.shares), rng)
+        held = self.people(n, rng)
+        if self.metric.rounded:  # each device by its own chance
+            high = int(rng.binomial(held, self._places).sum())
+            held = np.array([n - high, high])
+        return self._simulation.draw(held, rng)
 
     def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
         """Estimate the mean."""
-        found = mean(self.mechanism, tally)
+        found = mean(self.mechanism, tally, repeats=self.metric.together - 1)
         low, high = found.interval(level)
         return np.array([found.place]), np.array([low]), np.array([high])
 
@@ -259,7 +278,7 @@ class OfMean(Rehearsal):
         at = float(self.truth[0])
         if isinstance(self.mechanism, Window):
             noise = self.shares @ [self.mechanism.score_variance(place) for place in self._places.tolist()]
-            return np.array([noise + self.shares @ self._places**2 - at**2])
+            return np.array([noise + (self.shares @ self._places**2 - at**2) * self.metric.together])
         assert isinstance(self.mechanism, FrequencyOracle)  # noqa: S101 - a rounded number has one
         return np.array([self.mechanism.variance(at, 1) + at * (1 - at)])
 

@@ -113,6 +113,9 @@ class Metric:
     answers_per_window
         With permanent responses: most different ones that a device reports in a window of its budget. After that it reports the
         last one again.
+    together
+        How many devices answer alike, on average as a device sees it: those of a household, a fleet, a school. Devices do not
+        use this.
     least_shift
         The smallest shift of a share that matters, as written; of a number, as a share of its range. Shifts are looked for as
         periods close. None: they are not. Devices do not use this.
@@ -149,6 +152,7 @@ class Metric:
     joint: bool = False
     per_period: int = 1
     answers_per_window: int = ANSWERS_PER_WINDOW
+    together: float = 1
     least_shift: str | None = None
     step: str | None = None
     axis: Axis | None = field(init=False, repr=False, compare=False, default=None)

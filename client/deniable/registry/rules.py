@@ -45,6 +45,7 @@ _TABLES: dict[str, tuple[type[Budget | Publication | Retention | Analysts], str]
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
 _MAX_ID = 80
+_MOST_TOGETHER = 1_000_000
 
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
 _Broken = tuple[str, object]  # rule, value
@@ -386,6 +387,7 @@ def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[_Broken]:
     if table.get("period", "day") not in period.LENGTHS:
         yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
     yield from _shift_faults(table)
+    yield from _group_faults(table)
     expires = table.get("expires")
     if expires is not None and (not isinstance(expires, date) or isinstance(expires, datetime)):
         yield "expires is a date such as 2027-12-31, without quotes", expires
@@ -416,6 +418,12 @@ def _delay_faults(table: dict[str, Any], grace: str) -> Iterator[_Broken]:
             f"delay is at least an hour shorter than grace, so that no report comes too late: declare a grace of {hours}h",
             table["delay"],
         )
+
+
+def _group_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    together = table.get("together", 1)
+    if isinstance(together, bool) or not isinstance(together, int | float) or not 1 <= together <= _MOST_TOGETHER:
+        yield f"together is how many devices answer alike, from 1 to {_MOST_TOGETHER:,}, such as 2.5", together
 
 
 def _shift_faults(table: dict[str, Any]) -> Iterator[_Broken]:

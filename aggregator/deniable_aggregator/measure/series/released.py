@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
-from deniable_aggregator.decode.panel import repeats
+from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.shift import MEMORY
 from deniable_aggregator.measure.measurement import Span
 from deniable_aggregator.measure.published import by_period, releases_of
@@ -49,7 +49,7 @@ class Estimated(NamedTuple):
     @property
     def repeats(self) -> float:
         """The effective number of reports of a device in it, at most."""
-        return repeats(self.periods.values(), self.released.declared.metric.per_period)
+        return repeats_of(self.released.declared.metric, self.periods)
 
 
 def read(app: Collection, several: Sequence[tuple[int, Released]]) -> list[Estimated]:

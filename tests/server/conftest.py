@@ -67,7 +67,12 @@ class Served:
 
     def turn_the_hour(self):
         """Copy what administrators see, as after the next full hour."""
-        self.store._client.delete(schema.COPIED.of(self.store.app))
+        client = self.store._client
+        client.delete(schema.COPIED.of(self.store.app))
+        for key in client.scan_iter(schema.COPIES.of("*", "*")):
+            copied = {name: 0 for name, hour in client.hgetall(key).items() if hour.isdigit()}
+            if copied:
+                client.hset(key, mapping=copied)
         Hourly(self.store).run(self.app.registry)
 
     def mechanism(self, metric):

@@ -75,7 +75,7 @@ def test_all_refusals_are_counted_though_not_all_are_told(served):
     groups = [served.group("ui.theme", [0], version=9) for _ in range(130)]
     answer = served.post(batch(served.group("ui.theme", [0]), *groups)).get_json()
     assert (answer["accepted"], answer["rejected"], len(answer["errors"])) == (1, 130, 100)
-    assert refused_reports.read(served.store) == {("ui.theme", 1): {"unknown_version": 130}}
+    assert refused_reports.read(served.store, refused_reports.tables(served.store)) == {("ui.theme", 1): {"unknown_version": 130}}
 
 
 def test_a_period_that_closed_takes_nothing_new_and_repeats_the_first_answer(served, monkeypatch):

@@ -19,7 +19,7 @@ from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.hourly import Hourly
-from deniable_aggregator.store import refused_reports
+from deniable_aggregator.store import refused_reports, schema
 from deniable_server.access.keys import KeyStore, id_of
 
 from .conftest import INGEST, READ, Served
@@ -198,12 +198,47 @@ def test_each_full_hour_has_one_pass(shop, monkeypatch):
     assert passes == [50, 120, 180, 240]
 
 
+def test_a_pass_that_fails_is_made_up_for(shop, admin, monkeypatch):
+    """What a pass could not copy is copied by the next look; what it did copy stays as it is until the next hour."""
+    shop.post({"format": 1, "groups": [shop.group("export.used", [1] * 30), shop.group("plugin", [1] * 20)]})
+    Worker([shop.store]).run(Event(), burst=True)
+    copy = type(shop.store.partitions[0]).copy
+
+    def fail(partition, names, metric, hour):
+        if metric == "plugin":
+            raise redis.ConnectionError
+        copy(partition, names, metric, hour)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(shop.store.partitions[0]), "copy", fail)
+        with pytest.raises(redis.ConnectionError):
+            Hourly(shop.store).run(shop.app.registry)
+    shop.post({"format": 1, "groups": [shop.group("export.used", [1])]})
+    Worker([shop.store]).run(Event(), burst=True)
+    Hourly(shop.store).run(shop.app.registry)
+    told = {each["id"]: each["n"] for each in shop.get("/api/v1/live", admin).get_json()["metrics"]}
+    assert told == {"export.used": 30, "plugin": 20}
+
+
+def test_no_alarm_comes_within_the_hour(shop, monkeypatch):
+    """Alarms are looked for once an hour: one more report of a segment raises none before."""
+    looks = []
+    monkeypatch.setattr(Watch, "check", lambda _, now: looks.append(now) or shop.store.put(schema.WATCHED, now))
+    clock = time.time() // 3600 * 3600
+    for minute in range(0, 130, 1):
+        monkeypatch.setattr(time, "time", lambda minute=minute: clock + 60 * minute + 30)
+        Watch(shop.store, shop.app.registry).run()
+    assert [(each - clock) // 60 for each in looks] == [0, 60, 120]
+
+
 def test_sealed_periods_need_no_copy(shop, admin):
     """Once nothing more can come for a period, its copy goes, and the sums themselves show."""
     shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 200)]})
     shop.drain()
     assert list(shop.store._client.scan_iter("*:copy:*"))
     shop.drain(days=5)
+    shop.turn_the_hour()
+    assert shop.get("/api/v1/live/plugin", admin).get_json()["n"] == 200
     shop.turn_the_hour()
     assert not list(shop.store._client.scan_iter("*:copy:*"))
     assert shop.get("/api/v1/live/plugin", admin).get_json()["n"] == 200

@@ -115,6 +115,7 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     send(shop, "export", [0, 1] * 30)
     assert shop.post({"format": 1, "groups": [shop.group("export", [1], version=9)]}).status_code == 422
     send(shop, "gone", [1] * 50)
+    shop.turn_the_hour()
     scan()
     count(shop)
     assert {stratum.metric for stratum in close(shop)} == {"theme", "export", "gone"}

@@ -28,7 +28,7 @@ EVERY_SECONDS = 60.0
 """Seconds between looks whether an hour has passed."""
 
 _HOUR, _LEAST = 3600, 3300  # seconds between two passes, at least; after it the next one comes at a full hour
-_SEALED = ""
+_SEALED, _DROPPED = "sealed", ""  # nothing more can come; likewise, and there is no copy
 
 
 class Hourly:
@@ -66,31 +66,52 @@ class Hourly:
     def _of_partition(partition: Partition, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
         noted = {name: hour for metric in {each.metric for each in strata} for name, hour in _noted(partition, metric).items()}
         names = [tallies.name(stratum) for stratum in strata]
-        keys = [(schema.TALLY if noted.get(name) == _SEALED else schema.COPY).of(partition.name, name) for name in names]
+        keys = [
+            (schema.TALLY if noted.get(name) in (_SEALED, _DROPPED) else schema.COPY).of(partition.name, name) for name in names
+        ]
         return partition.tallies.of_keys([layout] * len(strata), keys)
 
     # Copying
 
     def run(self, registry: Registry) -> None:
-        """Copy what has changed, unless it was done within this hour."""
+        """Copy what has changed, unless it was done within this hour. What could not be copied is tried again soon."""
         now = int(self._store.now())
         if not self._store.claim(schema.COPIED, -(-(now + _LEAST) // _HOUR) * _HOUR):
             return
-        hour = now - now % _HOUR
-        for metric in sorted(registry.metrics):
-            for partition in self._store.partitions:
-                self._copy(partition, metric, hour)
-        refused_reports.copy(self._store, self._store.table(schema.REFUSALS))
+        complete = False
+        try:
+            copied = [self._copy(metric, now - now % _HOUR) for metric in sorted(registry.metrics)]
+            refused_reports.copy(self._store, self._store.table(schema.REFUSALS))
+            complete = all(copied)
+        finally:
+            if not complete:
+                self._store.release(schema.COPIED)
 
-    def _copy(self, partition: Partition, metric: str, hour: int) -> None:
-        noted = {tallies.stratum(name): copied for name, copied in _noted(partition, metric).items()}
-        strata = partition.strata(metric)
-        sealed = self._sealed(strata)
-        closing = [stratum for stratum in strata if stratum in sealed and noted.get(stratum) != _SEALED]
-        due = [stratum for stratum, at in strata.items() if stratum not in sealed and at >= int(noted.get(stratum) or 0)]
-        partition.copy([tallies.name(stratum) for stratum in due], metric, hour)
-        partition.copies(metric).put(dict.fromkeys(map(tallies.name, closing), _SEALED))
-        partition.drop_copies([tallies.name(stratum) for stratum in closing])
+    def _copy(self, metric: str, hour: int) -> bool:
+        """Copy what has changed of a metric, and was not copied in this hour; return False while a commit is added in pieces."""
+        settled = self._store.settled(metric)
+        if settled is None:
+            return False
+        notes = [
+            {tallies.stratum(name): state for name, state in _noted(each, metric).items()} for each in self._store.partitions
+        ]
+        done = {stratum for noted in notes for stratum, state in noted.items() if state == str(hour)}
+        for partition, noted in zip(self._store.partitions, notes, strict=True):
+            strata = partition.strata(metric)
+            sealed = self._sealed(strata)
+            # The hour of a commit is by the clock of its worker, which may be slow.
+            due = [
+                stratum
+                for stratum, at in strata.items()
+                if stratum not in sealed | done and at + _HOUR >= int(noted.get(stratum) or 0)
+            ]
+            partition.copy([tallies.name(stratum) for stratum in due], metric, hour)
+            # A copy goes an hour after its stratum was sealed: who has read that there is one finds it.
+            over = [tallies.name(stratum) for stratum in sealed if noted.get(stratum) == _SEALED]
+            partition.drop_copies(over)
+            states = {tallies.name(stratum): _SEALED for stratum in sealed if noted.get(stratum) not in (_SEALED, _DROPPED)}
+            partition.copies(metric).put(states | dict.fromkeys(over, _DROPPED))
+        return self._store.settled(metric) == settled
 
     def _sealed(self, strata: Iterable[Stratum]) -> set[Stratum]:
         """Return the strata to which nothing can be added any more."""
@@ -99,5 +120,5 @@ class Hourly:
 
 
 def _noted(partition: Partition, metric: str) -> dict[str, str]:
-    """Return the hour in which each stratum of a metric was copied; empty if it is sealed."""
+    """Return the hour in which each stratum of a metric was copied, or that it is sealed."""
     return {name.decode(): hour.decode() for name, hour in partition.copies(metric).all().items()}

@@ -159,6 +159,10 @@ class Store:
         """Set a single value of the app until a Unix time; return False if it is set."""
         return bool(self._client.set(kind.of(self.app), "", nx=True, exat=until))
 
+    def release(self, kind: Key) -> None:
+        """Delete a single value of the app that was claimed."""
+        self._client.delete(kind.of(self.app))
+
     def putting(self, kind: Key, value: str | int) -> Change:
         """Return the change that sets a single value of the app."""
         return Change(kind.of(self.app), "SET", (value,))

@@ -140,6 +140,18 @@ FAULTS = [
         "experiments.platform: base is one of its arms",
         "beos",
     ),
+    (
+        f'{HEAD}[experiments]\nplatform = {{ base = "linux", planned = 0.1, split = {{ linux = 1 }} }}\n{metric()}',
+        "-",
+        "experiments.platform: split names each arm",
+        ["linux"],
+    ),
+    (
+        f'{HEAD}[experiments]\nplatform = {{ base = "linux", planned = 0.1, split = {{ linux = 0, macos = 1 }} }}\n{metric()}',
+        "-",
+        "experiments.platform: split has a number above 0 for each arm",
+        {"linux": 0, "macos": 1},
+    ),
     (f"{HEAD}[experiments]\nplatform = {{ base = 3, planned = 0.1 }}\n{metric()}", "-", "experiments.platform: base is", 3),
     *(
         (

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
+
+from deniable.registry.tables import Experiment
+from deniable_server.doctor.pipeline import experiments
 
 from .conftest import READ
 from .test_series import ask as answered
@@ -87,6 +91,26 @@ def test_arms_are_compared_for_all_looks(shop):
     assert within["experiment"]["segment"] == "arm"
     across = ask(shop, "theme/compare?a=platform=linux,arm=control&b=arm=large,platform=macos")
     assert across["experiment"] is None
+
+
+def test_arms_of_other_sizes_than_declared_are_told(shop):
+    """The API, the page and the doctor say so in one sentence; of arms as declared nothing."""
+    sizes = ask(shop, "theme/compare?a=arm=control&b=arm=large")["experiment"]["sizes"]
+    assert [(each["arm"], each["n"], each["share"], each["declared"]) for each in sizes["arms"]] == [
+        ("control", 1600, 0.5, 0.5),
+        ("large", 1600, 0.5, 0.5),
+    ]
+    assert (sizes["differ"], sizes["says"]) == (False, "")
+    assert "declared were" not in page(shop, "theme")
+    assert experiments(shop.app.registry, shop.store).status == "ok"
+    lopsided = replace(shop.app.registry, experiments={"arm": Experiment(base="control", planned=0.05, split={"control": 9, "large": 1})})
+    found = experiments(lopsided, shop.store)
+    assert found.status == "warning"
+    said = "The arms control and large have 50% and 50% of the reports, declared were 90% and 10%."
+    assert said in found.seen
+    shop.app.registry.experiments["arm"].split.update({"control": 9, "large": 1})
+    assert said in page(shop, "theme")
+    assert said in ask(shop, "theme/compare?a=arm=control&b=arm=large")["experiment"]["sizes"]["says"]
 
 
 def test_means_of_arms_are_compared_for_all_looks(shop):

@@ -12,6 +12,7 @@ from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.overall import chi_square
 from deniable_aggregator.inference.some_values import some_values
+from deniable_aggregator.measure.arms import ArmSizes, arm_sizes_of
 from deniable_aggregator.measure.differing import Differing, ValueDiffering, differing, differing_means
 from deniable_aggregator.measure.estimates import LEVEL, decoded
 from deniable_aggregator.measure.measurement import Count, Span
@@ -104,12 +105,15 @@ class Arms(Struct, frozen=True, forbid_unknown_fields=True):
         The difference for which it was planned; of a number, as a share of its range.
     says
         What this means for the intervals and p-values, in words.
+    sizes
+        Whether all arms have as many reports as declared; None if in no period all arms are published.
     """
 
     segment: str
     base: str
     planned: float
     says: str
+    sizes: ArmSizes | None
 
 
 class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
@@ -248,7 +252,7 @@ def _compared(
     elif not cells and chosen[0] and chosen[0] == chosen[1]:
         raise Incomparable("one release covers both periods")
     parts = [_Part(side, app.store.releases.read(declared.layout, list(side)), by_period(app, declared, side)) for side in chosen]
-    arms = _arms(app, *(cell for _, cell in asked)) if cells else None
+    arms = _arms(app, declared, published, *(cell for _, cell in asked)) if cells else None
     differences, left_out, overall = _differences(declared, parts[0], parts[1], level, arms.planned if arms else None)
     a, b = (Compared(name, each.counted.n, spans_of(each.chosen)) for name, each in zip(names, parts, strict=True))
     return Comparison(
@@ -271,14 +275,15 @@ def _compared(
     )
 
 
-def _arms(app: Collection, first: str, second: str) -> Arms | None:
+def _arms(app: Collection, declared: Declared, published: Mapping[Stratum, Release], first: str, second: str) -> Arms | None:
     """Return the experiment of which two cells are arms, and differ in nothing else."""
     one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in (first, second))
     apart = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     experiment = app.registry.experiments.get(apart[0]) if len(apart) == 1 and one.keys() == other.keys() else None
     if experiment is None or not {one[apart[0]], other[apart[0]]} <= set(app.registry.segments[apart[0]]):
         return None
-    return Arms(apart[0], experiment.base, experiment.planned, _SAYS.format(apart[0], experiment.planned))
+    sizes = arm_sizes_of(app.registry, declared, published, apart[0])
+    return Arms(apart[0], experiment.base, experiment.planned, _SAYS.format(apart[0], experiment.planned), sizes)
 
 
 def _chosen(

@@ -168,6 +168,8 @@ def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Re
         else:
             if experiment.base not in arms:
                 yield "-", f"experiments.{name}: base is one of its arms", experiment.base
+            if experiment.split and set(experiment.split) != set(arms):
+                yield "-", f"experiments.{name}: split names each arm", sorted(experiment.split)
 
 
 def _metric_faults(

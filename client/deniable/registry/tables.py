@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields
 from datetime import timedelta
-from math import isfinite
+from math import inf, isfinite
+from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Experiment", "Publication", "Retention", "covered", "duration"]
 
@@ -37,6 +41,8 @@ class Experiment:
     planned
         The difference for which it is planned, as a share above 0 and below 1; of a number, as a share of its range. It is chosen
         before anybody looks.
+    split
+        How many devices each arm has, as numbers above 0 whose ratios count; empty: as many each.
 
     Raises
     ------
@@ -46,8 +52,17 @@ class Experiment:
 
     base: str
     planned: float
+    split: Mapping[str, float] = field(default_factory=dict)
+
+    def shares(self, arms: Iterable[str]) -> dict[str, float]:
+        """Return the declared share of devices of each arm."""
+        sizes = {arm: self.split.get(arm, 1) for arm in arms}
+        return {arm: size / sum(sizes.values()) for arm, size in sizes.items()}
 
     def __post_init__(self) -> None:
+        sizes = self.split.values() if isinstance(self.split, dict) else [None]
+        if any(isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < inf for size in sizes):
+            raise ParameterError("split has a number above 0 for each arm, such as { control = 0.9, new = 0.1 }", self.split)
         if not isinstance(self.base, str):
             raise ParameterError("base is the arm that the others are compared with", self.base)
         if isinstance(self.planned, bool) or not isinstance(self.planned, int | float) or not 0 < self.planned < 1:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable_aggregator.counting import faults
+from deniable_aggregator.measure.arms import arm_sizes_of
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store, health
 from deniable_server.access.keys import KeyStore
@@ -45,6 +46,7 @@ def checks(
     }
     if settings.serves != "ingest":  # a server for uploads only cannot read releases
         found["releases"] = lambda: releases(registry, store)
+        found["experiments"] = lambda: experiments(registry, store)
         found["chores"] = lambda: chores(registry.app, faults.present(store))
         found["archive"] = lambda: archive(registry.app, [each.archived.number() for each in store.partitions])
     return found
@@ -130,6 +132,26 @@ def signed_registry(app: str, envelope: Envelope | None) -> Finding:
     meaning = "after that day, devices that have not had it do not use it, and the others pause what was ever turned off"
     remedy = "sign it again with `deniable registry sign --valid-for`, and restart the server"
     return Finding("signed registry", "fault" if left < 0 else "warning", seen, meaning, remedy, app)
+
+
+def experiments(registry: Registry, store: Store) -> Finding:
+    """Check that the arms of experiments have as many reports as declared."""
+    apart, looked = [], 0
+    for metric in registry.metrics.values():
+        for segment in registry.experiments.keys() & set(metric.segments):
+            declared = Declared.of(metric)
+            found = {each: note for each, note in release.listed(store, metric.id).items() if each[:3] == declared.definition}
+            sizes = arm_sizes_of(registry, declared, found, segment)
+            looked += sizes is not None
+            if sizes and sizes.differ:
+                apart.append(f"{metric.id} by {segment}: {sizes.says}")
+    if not apart:
+        return Finding(
+            "experiments", "ok", f"{looked} metrics have arms as declared" if looked else "none is published", app=store.app
+        )
+    meaning = "a comparison of arms of other sizes than declared may mislead"
+    remedy = "look whether the app draws arms as `split` says, and whether one arm fails or sends less"
+    return Finding("experiments", "warning", " ".join(sorted(apart)), meaning, remedy, store.app)
 
 
 def releases(registry: Registry, store: Store) -> Finding:

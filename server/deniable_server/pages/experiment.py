@@ -29,11 +29,14 @@ class Said(NamedTuple):
         How it differs from the base.
     a, b
         The segments of the base and of the arm.
+    sizes
+        A warning if arms have other sizes than declared, else empty.
     """
 
     sentence: str
     a: str
     b: str
+    sizes: str
 
 
 def said(app: App, asked: Sequence[Declared], period: str | None, level: float) -> list[Said]:
@@ -45,7 +48,8 @@ def said(app: App, asked: Sequence[Declared], period: str | None, level: float) 
         except Refusal:
             continue
         if comparison.differences:
-            found.append(Said(_sentence(comparison, asked[0].metric.period), a, b))
+            sizes = comparison.experiment.sizes if comparison.experiment else None
+            found.append(Said(_sentence(comparison, asked[0].metric.period), a, b, sizes.says if sizes else ""))
     return found
 
 

@@ -1,0 +1,52 @@
+"""Arm sizes: whether the arms of an experiment have as many reports as their declared split says, however often anybody looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import gammaln
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["p_value"]
+
+_SPREADS = (100.0, 10_000.0)  # of a Dirichlet law: large and small departures from the split
+
+
+def p_value(reports: NDArray[np.float64], split: NDArray[np.float64]) -> float:
+    """Test whether devices were drawn as the split says.
+
+    Parameters
+    ----------
+    reports
+        (looks, arms), reports of each arm so far, at each look, if each device is counted once. Fractions are allowed.
+    split
+        (arms,), the share of devices that each arm is declared to have, with sum 1.
+
+    Returns
+    -------
+    float
+        In (0, 1]. If the split is right and devices are independent, it is below alpha at any look with probability alpha at
+        most.
+
+    Notes
+    -----
+    At each look the likelihood of a mixture of other splits is divided by that of the declared one. The mixture is that of two
+    Dirichlet laws around the declared split, one near it and one wide. Their mean is a martingale. So its maximum over all looks
+    exceeds 1 / alpha with probability alpha at most.
+
+    References
+    ----------
+    M. Lindon, A. Malek: Anytime-valid inference for multinomial count data. NeurIPS 2022.
+    """
+    logs = [_log_ratio(reports, split, spread) for spread in _SPREADS]
+    best = float(np.max(np.logaddexp(*logs) - np.log(len(logs)), initial=0.0))
+    return min(1.0, float(np.exp(-best)))
+
+
+def _log_ratio(reports: NDArray[np.float64], split: NDArray[np.float64], spread: float) -> NDArray[np.float64]:
+    """Return the logarithm of the likelihood ratio of one Dirichlet mixture, at each look."""
+    of_each = np.sum(gammaln(spread * split + reports) - gammaln(spread * split) - reports * np.log(split), axis=1)
+    return np.asarray(gammaln(spread) - gammaln(spread + reports.sum(axis=1)) + of_each, np.float64)

@@ -1,0 +1,115 @@
+"""The arms of an experiment: how many reports each has, beside its declared share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from deniable_aggregator.decode.panel import repeats_of
+from deniable_aggregator.inference import arm_sizes
+from deniable_aggregator.measure.measurement import Count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.declared import Declared
+    from deniable.registry import Registry
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.publish.release import Release
+
+__all__ = ["ArmSize", "ArmSizes", "arm_sizes_of"]
+
+_ALARM = 0.01
+
+
+class ArmSize(Struct, frozen=True, forbid_unknown_fields=True):
+    """An arm.
+
+    Parameters
+    ----------
+    arm
+        Its name.
+    n
+        Its reports, over the periods in which all arms are published.
+    share
+        Their share of all reports.
+    declared
+        The share that the registry declares.
+    """
+
+    arm: str
+    n: Count
+    share: float
+    declared: float
+
+
+class ArmSizes(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether the arms have as many reports as declared. The test holds however often anybody looks.
+
+    Parameters
+    ----------
+    arms
+        Each of them.
+    p_value
+        Chance of sizes at least as far from the declared ones at any look, if devices are drawn as declared.
+    differ
+        Whether they differ, at 1%.
+    says
+        What this means, in words; empty if they do not differ.
+    """
+
+    arms: list[ArmSize]
+    p_value: float
+    differ: bool
+    says: str
+
+
+def arm_sizes_of(registry: Registry, declared: Declared, released: Mapping[Stratum, Release], segment: str) -> ArmSizes | None:
+    """Compare the reports of the arms with their split; None if in no period all arms are published.
+
+    Parameters
+    ----------
+    registry
+        Declares the experiment.
+    declared
+        A metric with the segment.
+    released
+        What was published of it.
+    segment
+        Whose values are the arms.
+    """
+    arms = registry.segments[segment]
+    split = registry.experiments[segment].shares(arms)
+    by_period: dict[str, dict[str, int]] = {}
+    for stratum, note in released.items():
+        name, _, arm = stratum.segment.partition("=")
+        if name == segment and arm in split:
+            by_period.setdefault(stratum.period, {})[arm] = note.n
+    whole = {period: sizes for period, sizes in sorted(by_period.items()) if len(sizes) == len(arms)}
+    if not whole:
+        return None
+    counts = np.cumsum([[sizes[arm] for arm in arms] for sizes in whole.values()], axis=0).astype(np.float64)
+    # A device may report in each period, and others answer as it does: so many reports tell of one draw.
+    totals = {period: float(sum(sizes.values())) for period, sizes in whole.items()}
+    periods = list(totals)
+    draws = [1 + repeats_of(declared.metric, {each: totals[each] for each in periods[: at + 1]}) for at in range(len(periods))]
+    found = arm_sizes.p_value(counts / np.array(draws)[:, None], np.array([split[arm] for arm in arms]))
+    total = counts[-1].sum()
+    sizes = [ArmSize(arm, int(n), float(n / total), split[arm]) for arm, n in zip(arms, counts[-1], strict=True)]
+    return ArmSizes(sizes, found, found < _ALARM, _says(sizes) if found < _ALARM else "")
+
+
+def _says(sizes: list[ArmSize]) -> str:
+    has = _listed([f"{100 * size.share:.3g}%" for size in sizes])
+    wants = _listed([f"{100 * size.declared:.3g}%" for size in sizes])
+    names = _listed([size.arm for size in sizes])
+    return (
+        f"The arms {names} have {has} of the reports, declared were {wants}. So fewer devices of one arm report, or the draw is "
+        "not as declared. The comparison may mislead."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

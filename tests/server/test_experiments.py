@@ -103,7 +103,8 @@ def test_arms_of_other_sizes_than_declared_are_told(shop):
     assert (sizes["differ"], sizes["says"]) == (False, "")
     assert "declared were" not in page(shop, "theme")
     assert experiments(shop.app.registry, shop.store).status == "ok"
-    lopsided = replace(shop.app.registry, experiments={"arm": Experiment(base="control", planned=0.05, split={"control": 9, "large": 1})})
+    other = Experiment(base="control", planned=0.05, split={"control": 9, "large": 1})
+    lopsided = replace(shop.app.registry, experiments={"arm": other})
     found = experiments(lopsided, shop.store)
     assert found.status == "warning"
     said = "The arms control and large have 50% and 50% of the reports, declared were 90% and 10%."

@@ -81,7 +81,7 @@ def test_fewer_people_are_no_shift():
     assert len({each.value for each in seen if each.seen >= before}) <= binom.isf(RARE, runs, 0.05 * after / 200)
 
 
-@pytest.mark.parametrize(("errors", "soon"), [(2, 10), (3, 4), (4, 2)])
+@pytest.mark.parametrize(("errors", "soon"), [(3, 8), (4, 4), (6, 2)])
 def test_a_shift_is_seen_soon(errors, soon):
     """New people: a shift of so many standard errors of a period is seen within so many periods, in half of the runs."""
     n, runs = 2000, 400

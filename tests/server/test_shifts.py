@@ -52,17 +52,19 @@ def test_a_shift_is_told_with_its_beginning_and_its_size(shop):
 
 
 def test_what_was_told_stays_when_more_is_published(shop):
-    """It is seen as soon as its period is closed, and later periods change nothing about it."""
+    """It is seen as soon as its period is closed. Later periods change nothing about it, but that it lasts."""
     for ago in range(27, 0, -1):
-        share = 20 if ago > 10 else 95 if ago > 3 else 0
+        share = 20 if ago > 6 else 95
         send(shop, "used", [1] * share + [0] * (100 - share), day(ago))
     told = []
-    for days in (10, 22, 26, 29, 33):
+    for days in (10, 22, 25, 27, 33):
         shop.drain(days=days)
         told.append(yes(ask(shop, "used/series"))["shifts"])
-    assert {len(each) for each in told} == {0, 1, 2}
+    assert {len(each) for each in told} == {0, 1}
     for earlier, later in pairwise(told):
-        assert later[: len(earlier)] == earlier
+        assert [each | {"single": None} for each in later[: len(earlier)]] == [each | {"single": None} for each in earlier]
+    (shift,) = told[-1]
+    assert shift["single"] is False
 
 
 def test_the_mean_of_a_number_shifts_by_a_factor(shop):
@@ -73,6 +75,22 @@ def test_the_mean_of_a_number_shifts_by_a_factor(shop):
     (shift,) = ask(shop, "size/series")["lines"][0]["shifts"]
     assert (shift["direction"], shift["begins"]) == ("rose", day(4))
     assert 1 < shift["interval"][0] < 30 < shift["interval"][1]
+
+
+def test_one_day_far_out_is_an_unusual_day(shop):
+    """It is told as such, by the API and on the page, with how much days differ as a rule."""
+    for ago in range(27, 0, -1):
+        share = 90 if ago == 2 else 20
+        send(shop, "used", [1] * share + [0] * (100 - share), day(ago))
+    shop.drain(days=40)
+    line = yes(ask(shop, "used/series"))
+    (shift,) = line["shifts"]
+    assert (shift["direction"], shift["begins"], shift["single"]) == ("rose", day(2), True)
+    assert line["between"]["pairs"] == 20
+    assert line["between"]["sd"] < 0.1
+    assert re.search(
+        r"an unusual day: yes rose by [\d.]+ to [\d.]+ points on \d+ \w+ 2\d{3}, and perhaps not for long", page(shop, "used")
+    )
 
 
 def test_nothing_is_looked_for_unless_asked(serve):
@@ -86,11 +104,12 @@ def test_nothing_is_looked_for_unless_asked(serve):
 
 
 def test_the_page_marks_where_a_shift_begins(shop):
-    for ago in range(20, 0, -1):
+    for ago in range(24, 0, -1):
         send(shop, "used", [int(ago < 5)] * 100, day(ago))
     shop.drain(days=40)
     html = page(shop, "used")
+    assert re.search(r"Days differ (by about|no more than chance)", html)
     (mark,) = re.findall(r'<line class="shift"[^>]*><title>([^<]*)</title>', html)
     assert re.fullmatch(r"yes rose by [\d.]+ to [\d.]+ points from \d+ \w+ 2\d{3} on, seen with \d+ \w+ 2\d{3}", mark)
-    assert "An upright line is where a shift began." in html
+    assert "An upright line is where a shift began, or an unusual period." in html
     assert f"<td>{mark}</td>" in html  # in the table, too, which is read aloud

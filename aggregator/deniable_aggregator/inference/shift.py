@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
+from deniable_aggregator.inference.between import FEWEST_PAIRS, between, correlations
 from deniable_aggregator.inference.slope import TURNOVERS
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from deniable_aggregator.inference.between import Between
     from deniable_aggregator.inference.slope import Course
 
     Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-__all__ = ["MEMORY", "Shift", "confidence", "shifts"]
+__all__ = ["MEMORY", "Shift", "confidence", "shifts", "usual"]
 
 _FALSE, _PERIODS = 0.05, 200
 """Chance that so many periods have a false shift, in any of the values."""
@@ -45,6 +47,8 @@ class Shift:
         By how much.
     low, high
         Its interval. It holds together with those of all other shifts in 200 periods.
+    single
+        Whether it is of one period alone so far: that may be an unusual one, and no lasting change.
     """
 
     value: int
@@ -53,6 +57,7 @@ class Shift:
     size: float
     low: float
     high: float
+    single: bool
 
 
 class _Contrast(NamedTuple):
@@ -152,6 +157,10 @@ def shifts(course: Course, ends: Ends, level: float, *, cycle: int = 1, least: f
     skewed, over however many periods they answer. So their part of the error is taken at its quantile (Cornish and Fisher), as if
     some held the value and the others did not.
 
+    Periods also differ by more than chance. How much, the periods before a window tell (`between`). That variance is added, as if
+    differences of neighbouring periods were correlated by 0, 1/4 or 1/2, whichever is worst, with Student's quantile. Where fewer
+    than 8 pairs of periods tell it, there is no shift.
+
     References
     ----------
     G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
@@ -162,12 +171,23 @@ def shifts(course: Course, ends: Ends, level: float, *, cycle: int = 1, least: f
     """
     errors = _Errors.of(course, ends, level, apart)
     found: list[Shift] = []
+    known: dict[int, Between] = {}  # before a window, by its first row
     last: dict[tuple[int, bool], int] = {}
+    told: dict[tuple[int, bool], int] = {}
     for seen, contrasts in groupby(_contrasts(course, cycle), lambda each: each.seen):
-        for shift in _plainest([_sized(errors, each) for each in contrasts], least):
+        looked = []
+        for each in contrasts:
+            if each.begins not in known:
+                known[each.begins] = usual(course, slice(each.rows.start, each.begins), cycle)
+            if known[each.begins].pairs >= FEWEST_PAIRS:
+                looked.append(_sized(errors, each, known[each.begins], level))
+        for shift in _plainest(looked, least):
             direction = shift.value, shift.size > 0
             if seen - last.get(direction, -_PERIODS) > _WINDOWS[-1]:
+                told[direction] = len(found)
                 found.append(shift)
+            elif any(_lasts(each, found[told[direction]], least) for each in looked):
+                found[told[direction]] = replace(found[told[direction]], single=False)
             last[direction] = seen
     return found
 
@@ -190,13 +210,26 @@ def _contrasts(course: Course, cycle: int) -> Iterator[_Contrast]:
             yield _Contrast(begins, seen, slice(first, seen + 1), np.concatenate([-before, own]))
 
 
-def _sized(errors: _Errors, contrast: _Contrast) -> _Sized:
+def usual(course: Course, rows: slice, cycle: int = 1) -> Between:
+    """Estimate by how much some periods of a course differ beyond chance."""
+    reports = np.array(course.reports, np.float64)[rows]
+    # The mean over the periods: what an estimate that is high by chance says of its own error is too much.
+    one = reports @ (np.square(course.stderr[rows]) * reports[:, None]) / reports.sum()
+    return between(np.array(course.times)[rows], course.estimates[rows], one / reports[:, None], cycle)
+
+
+def _sized(errors: _Errors, contrast: _Contrast, before_it: Between, level: float) -> _Sized:
     """Estimate a contrast for each value."""
     rows, weights = contrast.rows, contrast.weights
     size, wider = weights @ errors.course.estimates[rows], _drift(errors, contrast)
     own, before = np.square(np.maximum(weights, 0.0)), np.square(np.minimum(weights, 0.0))
     below, above = errors.below[rows], errors.above[rows]
-    down, up = (wider * np.sqrt(each) for each in (own @ below + before @ above, own @ above + before @ below))
+    chance = (1 - level) / 2
+    student, normal = float(stdtrit(before_it.degrees, 1 - chance)), -float(ndtri(chance))
+    times = np.array(errors.course.times)[rows]
+    differ = student**2 * before_it.variance * max(float(weights @ each @ weights) for each in correlations(times))
+    reaches = (own @ below + before @ above, own @ above + before @ below)
+    down, up = (np.sqrt(np.square(student / normal * wider) * each + differ) for each in reaches)
     return _Sized(contrast, size, size - down, size + up)
 
 
@@ -217,11 +250,27 @@ def _drift(errors: _Errors, contrast: _Contrast) -> NDArray[np.float64]:
 
 def _plainest(looked: list[_Sized], least: float) -> Iterator[Shift]:
     """Return of each value the window that is furthest beyond chance, if any is."""
+    if not looked:
+        return
     size, low, high = (np.array([getattr(each, name) for each in looked]) for name in ("size", "low", "high"))
     reach = np.where(size > 0, size - low, high - size)
     plain = np.where((low > least) | (high < -least), np.abs(size) / reach, 0.0)
     for value in np.flatnonzero(plain.max(axis=0) > 0):
         at = int(plain[:, value].argmax())
         contrast = looked[at].contrast
-        numbers = (float(column[at, value]) for column in (size, low, high))
-        yield Shift(int(value), contrast.begins, contrast.seen, *numbers)
+        yield Shift(
+            value=int(value),
+            begins=contrast.begins,
+            seen=contrast.seen,
+            size=float(size[at, value]),
+            low=float(low[at, value]),
+            high=float(high[at, value]),
+            single=contrast.begins == contrast.seen,
+        )
+
+
+def _lasts(later: _Sized, told: Shift, least: float) -> bool:
+    """Return whether periods after a shift was seen lie beyond chance in its direction, without it."""
+    value = told.value
+    beyond = later.low[value] > least if told.size > 0 else later.high[value] < -least
+    return later.contrast.begins > told.seen and bool(beyond)

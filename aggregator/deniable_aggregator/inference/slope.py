@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.decode.support_estimate import Supported
+from deniable_aggregator.inference.between import correlations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ __all__ = ["LEAST", "TURNOVERS", "Course", "Slope", "slope"]
 
 LEAST = 3
 """Fewest periods of a slope."""
+_CYCLES = 3  # from so many on the cycle is told from the line
 TURNOVERS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 """Rates at which devices may be replaced from one period to the next."""
 
@@ -86,12 +88,15 @@ class Slope:
         (values,), the rise in a period.
     stderr
         (values,), its standard error.
+    degrees
+        Degrees of freedom of the standard error.
     mirrored
         As of an `Estimate`.
     """
 
     estimate: NDArray[np.float64]
     stderr: NDArray[np.float64]
+    degrees: float
     mirrored: bool = False
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -103,12 +108,19 @@ class Slope:
             If the level is not in (0, 1).
         """
         hypotheses = 1 if self.mirrored else len(self.estimate)
-        reach = -ndtri(tail(level, hypotheses if simultaneous else 1)) * self.stderr
+        reach = -stdtrit(self.degrees, tail(level, hypotheses if simultaneous else 1)) * self.stderr
         return self.estimate - reach, self.estimate + reach
 
 
-def slope(course: Course) -> Slope | None:
+def slope(course: Course, cycle: int = 1) -> Slope | None:
     """Fit a line by weighted least squares; None through fewer than `LEAST` periods.
+
+    Parameters
+    ----------
+    course
+        The course.
+    cycle
+        Periods so many apart are alike: 7 for days. From three cycles on, the line has a level for each day of the week.
 
     Notes
     -----
@@ -121,14 +133,19 @@ def slope(course: Course) -> Slope | None:
 
     ``m_t = n_t / (1 + repeats_t)`` is the least number of devices of a period. Both parts of the variance are means over the
     periods, because an error that comes from the estimate of one period is small where the estimate happens to be small.
+
+    Periods also differ by more than chance. How much, the distances from the line tell, less what chance makes of them. It is
+    computed for differences that are correlated from one period to the next by 0, 1/4 and 1/2. The largest variance of the slope
+    counts, with Student's quantile at the fewest degrees of freedom (Satterthwaite).
     """
     times, reports = np.array(course.times, np.float64), np.array(course.reports, np.float64)
     if len(times) < LEAST:
         return None
     people = reports / (1 + np.array(course.repeats, np.float64))
     weights = reports / reports.sum()
-    apart = times - weights @ times
-    fit = weights * apart / (weights @ apart**2)
+    design = _design(times, cycle)
+    hat = np.linalg.solve((design.T * weights) @ design, design.T * weights)
+    fit = hat[1]
     one = np.square(course.stderr)
     shared = np.minimum(course.shared, one * people[:, None])
     fresh = weights @ ((one - shared / people[:, None]) * reports[:, None])
@@ -136,4 +153,23 @@ def slope(course: Course) -> Slope | None:
     together = np.outer(fit, fit) / np.maximum(people[:, None], people)
     worst = max(float((together * (1 - turnover) ** gaps).sum()) for turnover in TURNOVERS)
     variance = fresh * (fit**2 / reports).sum() + (weights @ shared) * worst
-    return Slope(fit @ course.estimates, np.sqrt(np.maximum(variance, 0.0)), course.mirrored)
+    off = np.eye(len(times)) - design @ hat
+    squares, noise = (off.T * weights) @ off, np.outer(1 / reports, weights @ (one * reports[:, None]))
+    residual = weights @ np.square(off @ course.estimates)
+    more, degrees = np.zeros(len(variance)), float(len(times) - design.shape[1])
+    for each in correlations(times):
+        told = squares @ each
+        differ = np.maximum(residual - np.diag(squares) @ noise, 0.0) / np.trace(told)
+        more = np.maximum(more, differ * float(fit @ each @ fit))
+        degrees = min(degrees, float(np.trace(told) ** 2 / np.trace(told @ told)))
+    return Slope(fit @ course.estimates, np.sqrt(np.maximum(variance + more, 0.0)), degrees, course.mirrored)
+
+
+def _design(times: NDArray[np.float64], cycle: int) -> NDArray[np.float64]:
+    """Return the columns of a line: a level, the times, and from three cycles on a level of each place in the cycle but one."""
+    centred = times - times.mean()
+    columns = [np.ones(len(times)), centred]
+    if cycle > 1 and times[-1] - times[0] + 1 >= _CYCLES * cycle:
+        places = (times % cycle).astype(int)
+        columns += [(places == place).astype(np.float64) for place in sorted(set(places.tolist()))[1:]]
+    return np.stack(columns, axis=1) if len(columns) < len(times) else np.stack(columns[:2], axis=1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from deniable.registry.period import CYCLES
 from deniable_aggregator.decode.consistent import consistent, lowered_by
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.difference import Side
@@ -253,14 +254,17 @@ def trends(course: Sequence[tuple[int, Lines]], level: float) -> NDArray[np.floa
     if any(each.alike != last.alike for each in lines) or last.declared.metric.discover:
         return None
     if last.centre is None:
-        found = slope(Course.of_shares(times, [each.shares for each in lines if each.shares], [each.repeats for each in lines]))
+        shares = Course.of_shares(times, [each.shares for each in lines if each.shares], [each.repeats for each in lines])
+        found = slope(shares, CYCLES[last.declared.metric.period])
         return None if found is None else np.array([found.estimate, *found.interval(level)])
     centres = [each.centre for each in lines if each.centre]
-    found = slope(course_of(times, [each.n for each in lines], [each.repeats for each in lines], centres))
+    means = course_of(times, [each.n for each in lines], [each.repeats for each in lines], centres)
+    found = slope(means, CYCLES[last.declared.metric.period])
     if found is None:
         return None
     rises = np.full((3, len(last.labels)), _UNKNOWN)
     if MEAN in last.labels:
         distance = moved(last.declared.metric)
-        rises[:, 0] = [distance(float(each[0])) for each in (found.estimate, *found.interval(level))]
+        # No mean moves by more than the range in a period. Through few periods the interval may be wider.
+        rises[:, 0] = [distance(min(max(float(each[0]), -1.0), 1.0)) for each in (found.estimate, *found.interval(level))]
     return rises

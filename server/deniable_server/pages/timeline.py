@@ -67,6 +67,8 @@ class Picture:
         What the lower and the upper edge stand for.
     shifts
         Where each shift begins, and the shift in words.
+    between
+        By how much periods differ beyond chance, in words; empty where it is not known.
     """
 
     label: str
@@ -78,6 +80,7 @@ class Picture:
     low: str
     high: str
     shifts: tuple[tuple[float, str], ...]
+    between: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +278,7 @@ def _picture(line: Line, series: Series, ends: Sequence[float]) -> Picture:
         low=edges[0],
         high=edges[1],
         shifts=tuple(_shift(line, each, series) for each in line.shifts),
+        between=_between(line, series),
     )
 
 
@@ -288,8 +292,30 @@ def _shift(line: Line, each: Shift, series: Series) -> tuple[float, str]:
     else:
         by = number.apart((low, high), each.interval, series.scale, series.unit)
     at = sum(name < each.begins for name in names)
-    what = f"{_NAMES.get(line.kind, line.label)} {each.direction} by {by} from {begins} on, seen with {seen}"
+    name = _NAMES.get(line.kind, line.label)
+    what = f"{name} {each.direction} by {by} from {begins} on, seen with {seen}"
+    if each.single:
+        what = f"an unusual {series.period_length}: {name} {each.direction} by {by} on {begins}, and perhaps not for long"
     return round(100 * at / len(names), 2), what
+
+
+_APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
+
+
+def _between(line: Line, series: Series) -> str:
+    """Say by how much periods differ beyond chance."""
+    if line.between is None:
+        return ""
+    length, sd = series.period_length, line.between.sd
+    if sd == (1 if series.scale == "log" else 0):
+        return f"{length.capitalize()}s differ no more than chance explains."
+    if line.kind == "share":
+        by = f"about {100 * sd:.2g} points"
+    else:
+        by = f"a factor of about {sd:.3g}" if series.scale == "log" else f"about {number.written(sd, (0, sd), series.unit)}"
+    pairs = f"{line.between.pairs} pairs of {length}s {_APART[length]}"
+    said = f"{length.capitalize()}s differ by {by} beyond chance (from {pairs})."
+    return f"{said} A change counts only if it is larger than that explains."
 
 
 # The table

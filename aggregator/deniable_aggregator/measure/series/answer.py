@@ -106,6 +106,9 @@ class Shift(Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     direction
         ``"rose"`` or ``"fell"``.
+    single
+        Whether it is of one period alone so far: an unusual one, such as a holiday, and perhaps no lasting change. It is no more
+        once two periods or more after it lie beyond chance together.
     begins
         The period in which it is thought to have begun.
     seen
@@ -117,10 +120,27 @@ class Shift(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     direction: Literal["rose", "fell"]
+    single: bool
     begins: str
     seen: str
     size: Number
     interval: tuple[Number, Number]
+
+
+class BetweenPeriods(Struct, frozen=True, forbid_unknown_fields=True):
+    """By how much periods differ beyond chance, although nothing lasting happened.
+
+    Parameters
+    ----------
+    sd
+        Standard deviation of a period's difference from the usual; 0: chance explains all. Of a number on a logarithmic scale it
+        is the factor.
+    pairs
+        How many pairs of periods tell it.
+    """
+
+    sd: Number
+    pairs: Count
 
 
 class Line(Struct, frozen=True, forbid_unknown_fields=True):
@@ -142,6 +162,8 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
         Over all its closed periods; None if there are fewer than three, and of a median.
     shifts
         Of the version described, those seen in these periods; none of a median, and unless the metric declares `least_shift`.
+    between
+        By how much periods differ beyond chance; None where shifts are not looked for, and where too few periods tell it.
     """
 
     kind: Literal["share", "mean", "median"]
@@ -151,6 +173,7 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
     change: Change | None
     trend: Trend | None
     shifts: list[Shift] = []
+    between: BetweenPeriods | None = None
 
 
 class Series(Struct, frozen=True, forbid_unknown_fields=True):

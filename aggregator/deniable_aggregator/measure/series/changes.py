@@ -10,8 +10,9 @@ import numpy as np
 from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 from deniable_aggregator.inference import shift
+from deniable_aggregator.inference.between import FEWEST_PAIRS
 from deniable_aggregator.measure.differing import Differing, moved
-from deniable_aggregator.measure.series.answer import Change, Shift, Trend
+from deniable_aggregator.measure.series.answer import BetweenPeriods, Change, Shift, Trend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from deniable_aggregator.inference.slope import Course, Slope
     from deniable_aggregator.measure.series.released import Estimated
 
-__all__ = ["COMPARED", "change", "compared", "seen_shifts", "through"]
+__all__ = ["COMPARED", "change", "compared", "seen_shifts", "through", "usual_differences"]
 
 COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
 """How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""
-_ALIKE = {"day": 7}  # periods of which only each so many are alike
+_REFERENCE = 56  # last periods that tell by how much periods differ
 
 
 def compared(length: str, kept: Sequence[Estimated]) -> int | None:
@@ -55,6 +56,16 @@ def through(found: Slope | None, kept: Sequence[Estimated], level: float) -> lis
     return [Trend(since, last, rise, (low, high), (lowest, highest)) for rise, low, high, lowest, highest in rows]
 
 
+def usual_differences(current: Declared, course: Course) -> list[BetweenPeriods | None]:
+    """Return of each line by how much its last periods differ beyond chance; None where too few tell it."""
+    metric = current.metric
+    rows = slice(max(len(course.times) - _REFERENCE, 0), len(course.times))
+    found = shift.usual(course, rows, period.CYCLES[metric.period])
+    distance = moved(metric) if metric.estimate else float
+    told = [BetweenPeriods(distance(sd), found.pairs) for sd in np.sqrt(found.variance).tolist()]
+    return [each if found.pairs >= FEWEST_PAIRS else None for each in told]
+
+
 def seen_shifts(
     current: Declared,
     gathered: Sequence[Estimated],
@@ -71,7 +82,7 @@ def seen_shifts(
         course,
         (low, high),
         level,
-        cycle=_ALIKE.get(metric.period, 1),
+        cycle=period.CYCLES[metric.period],
         least=float(metric.least_shift or 0),
         apart=1 / float(p - q),
     )
@@ -80,6 +91,7 @@ def seen_shifts(
         if gathered[each.seen].at >= 0:
             one = Shift(
                 direction="rose" if each.size > 0 else "fell",
+                single=each.single,
                 begins=begins.note.first or begins.stratum.period,
                 seen=seen.stratum.period,
                 size=distance(each.size),

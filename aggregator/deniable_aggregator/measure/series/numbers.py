@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable.registry.period import CYCLES
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.slope import slope
 from deniable_aggregator.measure.differing import differing_means, moved
 from deniable_aggregator.measure.numbers import centre_of, course_of, spread_of, to_number
-from deniable_aggregator.measure.series.answer import Change, Line, Point, Shift, Trend
-from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through
+from deniable_aggregator.measure.series.answer import BetweenPeriods, Change, Line, Point, Shift, Trend
+from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through, usual_differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +49,8 @@ def number_lines(
         if own is current and each.released.note.closed:
             kept.append((each, centre))
     earlier = [(each, centre_of(current, each.counted, each.repeats)) for each in past]
-    shifts = _mean_shifts(current, [*earlier, *kept])
-    lines = [Line("mean", None, "mean", means, _mean_change(current, kept, level), _mean_trend(current, kept, level), shifts)]
+    change, trend = _mean_change(current, kept, level), _mean_trend(current, kept, level)
+    lines = [Line("mean", None, "mean", means, change, trend, *_mean_shifts(current, [*earlier, *kept]))]
     if any(medians):
         lines.append(Line("median", None, "median", medians, None, None))
     return lines if estimated else [], 0
@@ -80,11 +81,12 @@ def _mean_change(current: Declared, kept: Sequence[tuple[Estimated, Centre]], le
 
 def _mean_trend(current: Declared, kept: Sequence[tuple[Estimated, Centre]], level: float) -> Trend | None:
     gathered, course = _mean_course(kept)
-    found, distance = through(slope(course), gathered, level), moved(current.metric)
+    found, distance = through(slope(course, CYCLES[current.metric.period]), gathered, level), moved(current.metric)
     if not found:
         return None
     each = found[0]
-    ends = [(distance(low), distance(high)) for low, high in (each.interval, each.simultaneous)]
+    # No mean moves by more than the range in a period. Through few periods the interval may be wider.
+    ends = [(distance(max(low, -1.0)), distance(min(high, 1.0))) for low, high in (each.interval, each.simultaneous)]
     return Trend(each.since, each.last, distance(each.slope), *ends)
 
 
@@ -94,11 +96,11 @@ def _mean_course(kept: Sequence[tuple[Estimated, Centre]]) -> tuple[list[Estimat
     return gathered, course_of(times, reports, [each.repeats for each in gathered], [centre for _, centre in kept])
 
 
-def _mean_shifts(current: Declared, kept: Sequence[tuple[Estimated, Centre]]) -> list[Shift]:
+def _mean_shifts(current: Declared, kept: Sequence[tuple[Estimated, Centre]]) -> tuple[list[Shift], BetweenPeriods | None]:
     if current.metric.least_shift is None or not kept:
-        return []
+        return [], None
     gathered, course = _mean_course(kept)
     level = shift.confidence(1)
     each = (centre.interval(level) for _, centre in kept)
     ends = [(np.array([low]), np.array([high])) for low, high in each]
-    return seen_shifts(current, gathered, course, ends, level).get(0, [])
+    return seen_shifts(current, gathered, course, ends, level).get(0, []), usual_differences(current, course)[0]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable.registry.period import CYCLES
 from deniable_aggregator import tally
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.difference import Side
@@ -14,8 +15,8 @@ from deniable_aggregator.inference.some_values import some_values
 from deniable_aggregator.measure.differing import differing
 from deniable_aggregator.measure.estimates import decoded
 from deniable_aggregator.measure.merge import Meaning, meaning_of
-from deniable_aggregator.measure.series.answer import Change, Line, Point, Shift, Trend
-from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through
+from deniable_aggregator.measure.series.answer import BetweenPeriods, Change, Line, Point, Shift, Trend
+from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through, usual_differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,8 +66,8 @@ def share_lines(
             points[meaning][each.at] = point
         if each.released.declared is current and each.released.note.closed:
             kept.append((each, some))
-    changes, trends = _changes(metric.period, kept, level), _trends(kept, level)
-    shifted = _shifted(current, [*_earlier(current, past, places), *kept], whole.hypotheses)
+    changes, trends = _changes(metric.period, kept, level), _trends(metric.period, kept, level)
+    shifted, between = _shifted(current, [*_earlier(current, past, places), *kept], whole.hypotheses)
     lines = [
         Line(
             kind="share",
@@ -76,6 +77,7 @@ def share_lines(
             change=changes[at] if changes else None,
             trend=trends[at] if trends else None,
             shifts=shifted.get(at, []),
+            between=between[at] if between else None,
         )
         for at, (meaning, position) in enumerate(meanings.items())
     ]
@@ -96,9 +98,10 @@ def _changes(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: flo
     return [change(kept[pair][0], kept[-1][0], each) for each in differing(Side.of(first), Side.of(second), level)]
 
 
-def _trends(kept: Sequence[tuple[Estimated, Estimate]], level: float) -> list[Trend]:
+def _trends(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: float) -> list[Trend]:
     times, estimates = [each.at for each, _ in kept], [each for _, each in kept]
-    found = slope(Course.of_shares(times, estimates, [each.repeats for each, _ in kept]))
+    course = Course.of_shares(times, estimates, [each.repeats for each, _ in kept])
+    found = slope(course, CYCLES[length])
     return through(found, [each for each, _ in kept], level)
 
 
@@ -108,11 +111,14 @@ def _earlier(current: Declared, past: Sequence[Estimated], places: list[int]) ->
     return [(each, some_values(estimate, places)) for each, estimate in decodes if estimate]
 
 
-def _shifted(current: Declared, kept: Sequence[tuple[Estimated, Estimate]], hypotheses: int) -> dict[int, list[Shift]]:
-    """Find the shifts of each line."""
+def _shifted(
+    current: Declared, kept: Sequence[tuple[Estimated, Estimate]], hypotheses: int
+) -> tuple[dict[int, list[Shift]], list[BetweenPeriods | None]]:
+    """Find the shifts of each line, and by how much its periods differ."""
     if current.metric.least_shift is None or not kept:
-        return {}
+        return {}, []
     gathered, estimates = [each for each, _ in kept], [each for _, each in kept]
     course = Course.of_shares([each.at for each in gathered], estimates, [each.repeats for each in gathered])
     level = shift.confidence(hypotheses)
-    return seen_shifts(current, gathered, course, [each.interval(level) for each in estimates], level)
+    found = seen_shifts(current, gathered, course, [each.interval(level) for each in estimates], level)
+    return found, usual_differences(current, course)

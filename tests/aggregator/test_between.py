@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from courses import correlated
+from courses import course as drawn
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from deniable import mechanisms
 from deniable_aggregator.inference.between import between
 from deniable_aggregator.inference.shift import confidence, shifts
-from deniable_aggregator.inference.slope import Course, slope
+from deniable_aggregator.inference.slope import slope
 
 RARE = 1e-4  # chance that a test fails although the rate is exact
 DAYS = 200
 
 
 def course(rng, periods, metrics, n, epsilon, sd, rho, *, season=False, step=0.0, at=0):
-    """Draw the course of metrics whose shares differ from day to day, by so much, with a correlation, and by weekday."""
-    mechanism = mechanisms.make("binary", domain_size=2, epsilon=epsilon)
-    p, q = float(mechanism.p), float(mechanism.q)
-    differ, fresh = np.zeros((periods, metrics)), rng.standard_normal((periods, metrics))
-    for day in range(periods):
-        differ[day] = fresh[day] if day == 0 else rho * differ[day - 1] + np.sqrt(1 - rho**2) * fresh[day]
-    weekday = 0.1 * np.sin(2 * np.pi * np.arange(periods) / 7)[:, None] * season
-    true = np.clip(0.3 + sd * differ + weekday + step * (np.arange(periods) >= at)[:, None], 0.001, 0.999)
-    shares = (rng.binomial(n, q + true * (p - q)) / n - q) / (p - q)
-    held = np.clip(shares, 0, 1)
-    said = q + held * (p - q)
-    stderr = np.sqrt(said * (1 - said) / n) / (p - q)
-    return Course(list(range(periods)), [n] * periods, [0.0] * periods, shares, stderr, held * (1 - held))
+    """Draw metrics whose shares differ from day to day, by so much, with a correlation, and by weekday; and take a step."""
+
+    def differ(rng, days, metrics):
+        weekday = 0.1 * np.sin(2 * np.pi * np.arange(days) / 7)[:, None] * season
+        return correlated(rho, sd)(rng, days, metrics) + weekday + step * (np.arange(days) >= at)[:, None]
+
+    return drawn(rng, periods, metrics, epsilon, np.full(periods, n), differ)
 
 
 def seen(made):

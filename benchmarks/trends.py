@@ -1,7 +1,7 @@
 """What trends, shares and merged versions hold in populations as they are: days that differ, households, tails, growth.
 
-    python benchmarks/populations.py               # all cells, some five minutes
-    python benchmarks/populations.py --runs 200 --json figures.json
+    python benchmarks/trends.py               # all cells, some five minutes
+    python benchmarks/trends.py --runs 200 --json figures.json
 
 Each line is a population. Each figure is the share of cases in which what is stated holds: 95% intervals of slopes and shares
 that hold the truth (aim .93), and metrics without a false shift in 200 days (aim .95). Cells that fall short are marked.
@@ -12,18 +12,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+from courses import Days, correlated, course
+
 from deniable import mechanisms
 from deniable_aggregator import decode
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.panel import Panel, overlap
 from deniable_aggregator.inference.shift import confidence, shifts
-from deniable_aggregator.inference.slope import Course, slope
+from deniable_aggregator.inference.slope import slope
 from deniable_aggregator.tally import from_cells
 
 if TYPE_CHECKING:
@@ -31,23 +36,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Days = Callable[[np.random.Generator, int, int], NDArray[np.float64]]
-
 AIM, AIM_OF_SHIFTS = 0.93, 0.95
 EPSILONS, REPORTS = ("1", "4"), (500, 20_000)
 LEVEL = 0.3
-
-
-def correlated(rho: float, sd: float) -> Days:
-    """Return days that differ by so many points, with a correlation from one to the next."""
-
-    def draw(rng: np.random.Generator, days: int, metrics: int) -> NDArray[np.float64]:
-        fresh, found = rng.standard_normal((days, metrics)), np.zeros((days, metrics))
-        for day in range(days):
-            found[day] = fresh[day] if day == 0 else rho * found[day - 1] + np.sqrt(1 - rho**2) * fresh[day]
-        return sd * found
-
-    return draw
 
 
 def tailed(rng: np.random.Generator, days: int, metrics: int) -> NDArray[np.float64]:
@@ -87,18 +78,6 @@ SIZES: dict[str, Callable[[int, int], NDArray[np.int64]]] = {
     "growing": lambda n, days: np.linspace(n / 10, n, days).astype(np.int64),
     "shrinking": lambda n, days: np.linspace(n, n / 10, days).astype(np.int64),
 }
-
-
-def course(rng: np.random.Generator, days: int, metrics: int, epsilon: str, sizes: NDArray[np.int64], of: Days) -> Course:
-    """Draw the course of so many metrics of yes or no."""
-    mechanism = mechanisms.make("binary", domain_size=2, epsilon=epsilon)
-    p, q = float(mechanism.p), float(mechanism.q)
-    true, n = np.clip(LEVEL + of(rng, days, metrics), 0.001, 0.999), sizes[:, None]
-    shares = (rng.binomial(n, q + true * (p - q)) / n - q) / (p - q)
-    held = np.clip(shares, 0, 1)
-    said = q + held * (p - q)
-    stderr = np.sqrt(said * (1 - said) / n) / (p - q)
-    return Course(list(range(days)), sizes.tolist(), [0.0] * days, shares, stderr, held * (1 - held))
 
 
 def quiet(rng: np.random.Generator, runs: int, epsilon: str, n: int, of: Days, size: str) -> float:

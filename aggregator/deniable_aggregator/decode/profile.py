@@ -24,6 +24,7 @@ __all__ = ["Profile", "band_of_points", "cell_chances", "value_shares"]
 
 _FIRM = 1e3  # weight of the rows that fix sums, over the greatest other entry
 _LEAST = 1e-12  # of a probability, where reports were made up
+_ADDED = 4  # reports
 _PEAK, _OVER, _ASIDE = 0.05, 1.5, 3  # a peak: mass of two points, times the mean of pairs beside it, points to either side
 
 
@@ -131,7 +132,9 @@ def value_shares(
     scores = np.add.reduceat(np.linalg.solve(weighted @ chances.T, weighted), starts)
     shares = scores @ counts / n
     held = np.clip(shares, 0.0, 1.0)
-    variance = (scores**2 @ counts / n - shares**2 + held * (1 - held) * repeats) / n
+    # Few reports may all say the same by chance. So a few of evenly spread answers are added for the variance.
+    cells = (counts + _ADDED * chances.mean(axis=0)) / (n + _ADDED)
+    variance = (scores**2 @ cells - (scores @ cells) ** 2 + held * (1 - held) * repeats) / n
     return shares, np.sqrt(np.maximum(variance, 0.0))
 
 

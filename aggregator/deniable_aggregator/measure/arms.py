@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.publish.release import Release
 
-__all__ = ["ArmSize", "ArmSizes", "arm_sizes_of"]
+__all__ = ["DIFFER", "ArmSize", "ArmSizes", "arm_sizes_of"]
 
-_ALARM = 0.01
+DIFFER = 0.01
+"""Chance of error at which arms are said to have other sizes than declared."""
+_DIGITS = 16
 
 
 class ArmSize(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,12 +100,13 @@ def arm_sizes_of(registry: Registry, declared: Declared, released: Mapping[Strat
     found = arm_sizes.p_value(counts / np.array(draws)[:, None], np.array([split[arm] for arm in arms]))
     total = counts[-1].sum()
     sizes = [ArmSize(arm, int(n), float(n / total), split[arm]) for arm, n in zip(arms, counts[-1], strict=True)]
-    return ArmSizes(sizes, found, found < _ALARM, _says(sizes) if found < _ALARM else "")
+    return ArmSizes(sizes, found, found < DIFFER, _says(sizes) if found < DIFFER else "")
 
 
 def _says(sizes: list[ArmSize]) -> str:
-    has = _listed([f"{100 * size.share:.3g}%" for size in sizes])
-    wants = _listed([f"{100 * size.declared:.3g}%" for size in sizes])
+    digits = next(few for few in range(3, 17) if f"{sizes[0].share:.{few}g}" != f"{sizes[0].declared:.{few}g}" or few == _DIGITS)
+    has = _listed([f"{100 * size.share:.{digits}g}%" for size in sizes])
+    wants = _listed([f"{100 * size.declared:.{digits}g}%" for size in sizes])
     names = _listed([size.arm for size in sizes])
     return (
         f"The arms {names} have {has} of the reports, declared were {wants}. So fewer devices of one arm report, or the draw is "

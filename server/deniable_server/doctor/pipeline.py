@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable_aggregator.counting import faults
-from deniable_aggregator.measure.arms import arm_sizes_of
+from deniable_aggregator.measure.arms import DIFFER, arm_sizes_of
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store, health
 from deniable_server.access.keys import KeyStore
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
+    from deniable_aggregator.measure.arms import ArmSizes
     from deniable_aggregator.store import Client
     from deniable_aggregator.store.health import Health
     from deniable_server.settings import Settings
@@ -136,19 +137,19 @@ def signed_registry(app: str, envelope: Envelope | None) -> Finding:
 
 def experiments(registry: Registry, store: Store) -> Finding:
     """Check that the arms of experiments have as many reports as declared."""
-    apart, looked = [], 0
+    tested: list[tuple[str, ArmSizes]] = []
     for metric in registry.metrics.values():
         for segment in registry.experiments.keys() & set(metric.segments):
             declared = Declared.of(metric)
-            found = {each: note for each, note in release.listed(store, metric.id).items() if each[:3] == declared.definition}
-            sizes = arm_sizes_of(registry, declared, found, segment)
-            looked += sizes is not None
-            if sizes and sizes.differ:
-                apart.append(f"{metric.id} by {segment}: {sizes.says}")
+            releases = {each: note for each, note in release.listed(store, metric.id).items() if each[:3] == declared.definition}
+            sizes = arm_sizes_of(registry, declared, releases, segment)
+            if sizes:
+                tested.append((f"{metric.id} by {segment}", sizes))
+    # Of many metrics one may differ by chance.
+    apart = [f"{name}: {sizes.says}" for name, sizes in tested if sizes.differ and sizes.p_value * len(tested) < DIFFER]
     if not apart:
-        return Finding(
-            "experiments", "ok", f"{looked} metrics have arms as declared" if looked else "none is published", app=store.app
-        )
+        seen = f"{len(tested)} metrics have arms as declared" if tested else "none is published"
+        return Finding("experiments", "ok", seen, app=store.app)
     meaning = "a comparison of arms of other sizes than declared may mislead"
     remedy = "look whether the app draws arms as `split` says, and whether one arm fails or sends less"
     return Finding("experiments", "warning", " ".join(sorted(apart)), meaning, remedy, store.app)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
-from threading import Event
+from threading import Event, Thread
+from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
@@ -12,6 +14,7 @@ import redis
 from deniable import mechanisms
 from deniable.errors import ConfigurationError
 from deniable.wire.report import Stratum
+from deniable_aggregator.counting.counter import Counter
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import Partition, Store, batch
@@ -90,6 +93,63 @@ def test_numbers_are_shown_and_nothing_is_printed(capfd):
         server.shutdown()
         server.server_close()
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_worker_that_stands_still_is_not_well(monkeypatch):
+    """A thread that counts and turns no more is told at /healthz; one that ended, or has not begun, is not missed."""
+    vitals = Vitals(["shop"])
+    server = vitals.serve("127.0.0.1:0")
+
+    def health():
+        try:
+            with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{server.server_port}/healthz", timeout=10) as answer:
+                return answer.status, answer.read()
+        except HTTPError as error:
+            return error.code, error.read()
+
+    try:
+        assert health() == (200, b"ok\n")  # it compiles, or waits for its archive
+        vitals.turned()
+        assert health() == (200, b"ok\n")
+        monkeypatch.setattr("deniable_aggregator.counting.prometheus.STILL_SECONDS", -1.0)
+        status, said = health()
+        assert (status, said[:27]) == (503, b"counting has stood still fo")
+        vitals.ended()
+        assert health() == (200, b"ok\n")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_worker_turns(real_redis, monkeypatch, away):
+    """While it runs each thread turns, also while the store is away; at the end none is left."""
+    vitals, stop = Vitals(["shop"]), Event()
+
+    def refused(*_, **__):
+        raise redis.ConnectionError
+
+    if away:
+        monkeypatch.setattr(Counter, "_read", refused)
+    worker = Thread(target=Worker([Store(real_redis, "shop")], WorkerSettings(block_ms=50), events=vitals).run, args=[stop])
+    worker.start()
+    turns = vitals._turns
+    first = until(lambda: dict(turns))
+    assert until(lambda: turns and max(turns.values()) > max(first.values()))
+    stop.set()
+    worker.join(30)
+    assert not worker.is_alive()
+    assert vitals.still() == 0
+    assert turns == {}
+
+
+def until(done):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if told := done():
+            return told
+        time.sleep(0.02)
+    raise TimeoutError
 
 
 @pytest.mark.parametrize("bind", ["", "9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:123456", "127.0.0.1:65536", "::1:9464"])

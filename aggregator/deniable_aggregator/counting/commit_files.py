@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.batch_sums import Joined
+    from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Partition
 
 __all__ = ["LIFE_SECONDS", "CommitFiles"]
@@ -37,10 +38,12 @@ class CommitFiles:
     ----------
     archive
         Where they are written; None for nowhere.
+    events
+        Hears of each try.
     """
 
-    def __init__(self, archive: Folder | None) -> None:
-        self._archive = archive
+    def __init__(self, archive: Folder | None, events: Events) -> None:
+        self._archive, self._events = archive, events
 
     def wait(self, stop: Event) -> None:
         """Wait until the archive can be written, or for the stop. Batches that are taken over in vain too often are put aside."""
@@ -49,7 +52,7 @@ class CommitFiles:
             try:
                 return self._archive.check()
             except ArchiveError as error:
-                _pause(pauses, error, stop)
+                self._pause(pauses, error, stop)
         return None
 
     def write(self, partition: Partition, joined: Joined, stop: Event) -> dict[Stratum, str]:
@@ -89,12 +92,12 @@ class CommitFiles:
             except ArchiveError as error:
                 with suppress(ArchiveError):
                     folder.delete(starmap(folder.path, written.items()))
-                if _pause(pauses, error, stop):
+                if self._pause(pauses, error, stop):
                     raise
             else:
                 return written
 
-
-def _pause(pauses: Pauses, error: ArchiveError, stop: Event) -> bool:
-    log.error("the archive cannot be used (%s), so nothing is counted; trying again in %.1f s", error, pauses.next)
-    return pauses.take(stop)
+    def _pause(self, pauses: Pauses, error: ArchiveError, stop: Event) -> bool:
+        log.error("the archive cannot be used (%s), so nothing is counted; trying again in %.1f s", error, pauses.next)
+        self._events.turned()
+        return pauses.take(stop)

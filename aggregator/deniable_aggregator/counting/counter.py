@@ -135,6 +135,8 @@ class Counter:
         """Count until stopped."""
         while not stop.is_set():
             self.turn(stop, block=True)
+            self._events.turned()
+        self._events.ended()
 
     def leave(self) -> None:
         """Leave the consumer groups, unless the store would only time out again."""

@@ -39,6 +39,12 @@ class Events:
     def claimed(self, app: str, batches: int) -> None:
         """Handle batches of an app that were taken over from another worker."""
 
+    def turned(self) -> None:
+        """Handle a turn of the thread that calls: it has counted, or found nothing to count, or waits for the store."""
+
+    def ended(self) -> None:
+        """Handle the end of the turns of the thread that calls."""
+
     def faulted(self, chore: str) -> None:
         """Handle a chore that failed, as a whole or for a metric."""
 

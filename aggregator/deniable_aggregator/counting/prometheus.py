@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import time
+from math import inf
+from threading import get_ident
+from typing import TYPE_CHECKING, cast
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
@@ -13,10 +16,14 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator.counting.events import Events
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from wsgiref.simple_server import WSGIServer
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
-__all__ = ["Vitals"]
+__all__ = ["STILL_SECONDS", "Vitals"]
+
+STILL_SECONDS = 180.0
+"""A worker is not well if a thread that counts has not turned for so long."""
 
 _BIND = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):([0-9]{1,5})")
 _CHORES = ("archive", "compaction", "copies", "departures", "publisher", "retention", "watch")
@@ -61,9 +68,10 @@ class Vitals(Events):
         build = Gauge("deniable_build_info", "1, labelled with the running version", ["version"], registry=self.registry)
         build.labels(deniable.__version__).set(1)
         ProcessCollector(registry=self.registry)
+        self._turns: dict[int, float] = {}  # when each counting thread turned last
 
     def serve(self, bind: str) -> WSGIServer:
-        """Serve the metrics at an address, from a thread that ends with the process.
+        """Serve the metrics at an address, from a thread that ends with the process; and ``/healthz``, whether counting goes on.
 
         Parameters
         ----------
@@ -84,7 +92,33 @@ class Vitals(Events):
             raise ConfigurationError(f"--metrics-bind is an address of this machine; {bind} cannot be used: {error}") from None
         # By default it prints the address of a connection that ended early.
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        metrics = server.get_app()
+
+        def serve(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+            if environ.get("PATH_INFO") != "/healthz":
+                return cast("Iterable[bytes]", metrics(environ, start))  # type: ignore[misc]
+            still = self.still()
+            start("503 Service Unavailable" if still else "200 OK", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"counting has stood still for {still:.0f} s\n".encode() if still else b"ok\n"]
+
+        server.set_app(serve)
         return server
+
+    def still(self) -> float:
+        """Return for how many seconds a thread that counts has stood still; 0 if none has for `STILL_SECONDS`.
+
+        While the store or the archive is away, a worker waits, and turns.
+        """
+        longest = time.monotonic() - min(list(self._turns.values()), default=inf)
+        return longest if longest > STILL_SECONDS else 0.0
+
+    def turned(self) -> None:
+        """Note the time."""
+        self._turns[get_ident()] = time.monotonic()
+
+    def ended(self) -> None:
+        """Forget the thread."""
+        self._turns.pop(get_ident(), None)
 
     def committed(self, app: str, seconds: float) -> None:
         """Record how long a commit took."""

@@ -78,7 +78,7 @@ class Worker:
         self._settings = settings or WorkerSettings()
         self._chores = chores
         self._events = events or Events()
-        self._files = CommitFiles(archive)
+        self._files = CommitFiles(archive, self._events)
         self._known: dict[str, tuple[Partition, ...]] = {}  # by app
         self._parts: list[_Part] = []
         self._counters: dict[frozenset[str], Counter] = {}  # by their streams
@@ -112,6 +112,7 @@ class Worker:
             Return as soon as the streams are empty and no chore has more to do.
         """
         self._files.wait(stop)
+        self._events.ended()
         if burst:
             self._empty(stop)
         else:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable_aggregator.counting import faults
-from deniable_aggregator.measure.arms import DIFFER, arm_sizes_of
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store, health
 from deniable_server.access.keys import KeyStore
@@ -137,6 +136,8 @@ def signed_registry(app: str, envelope: Envelope | None) -> Finding:
 
 def experiments(registry: Registry, store: Store) -> Finding:
     """Check that the arms of experiments have as many reports as declared."""
+    from deniable_aggregator.measure.arms import DIFFER, arm_sizes_of  # noqa: PLC0415 - a server for uploads has no scipy
+
     tested: list[tuple[str, ArmSizes]] = []
     for metric in registry.metrics.values():
         for segment in registry.experiments.keys() & set(metric.segments):

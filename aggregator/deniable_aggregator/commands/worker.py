@@ -144,8 +144,7 @@ def _published(store: Store, registry: Registry, faults: Faults, archive: Folder
     often = publisher.TRIAL_SECONDS if registry.publication.trial else publisher.EVERY_SECONDS
     yield Chore("watch", watcher.EVERY_SECONDS, watcher.Watch(store, registry, faults=faults).run, faults)
     yield Chore("publisher", often, publishing.run, faults)
-    if not registry.publication.trial:
-        yield Chore("copies", hourly.EVERY_SECONDS, partial(hourly.Hourly(store).run, registry), faults)
+    yield Chore("copies", hourly.EVERY_SECONDS, partial(hourly.Hourly(store).run, registry), faults)
     deleting = retention.Retention(store, registry, publishing, faults=faults)
     yield Chore("retention", retention.EVERY_SECONDS, deleting.run, faults)
     if archive:

@@ -1064,7 +1064,7 @@ def test_cards_of_numbers(numbers):
         (3394112.3, (3073898, 3714326), "3,390,000"),
         (-0.00012, (-0.1, 0.1), "0.00"),
         (-2.5, (-3, -2), f"{MINUS}2.50"),
-        (5, (5, 5), "5.00"),
+        (5, (5, 5), "5"),
     ],
 )
 def test_digits_follow_the_interval(value, interval, text):

@@ -154,13 +154,19 @@ def shown(number: NumberEstimate, view: str = VIEWS[0]) -> Shown | None:
 def written(value: float, interval: tuple[float, float], unit: str = "") -> str:
     """Write a number with its unit, and with as many digits as its interval allows: two of half its length.
 
+    Values of a number that has whole ones only are written so.
+
     Examples
     --------
     >>> written(412.345, (398.2, 431.0), "ms")
     '412\u202fms'
+    >>> written(4.0, (4.0, 5.0))
+    '4'
     """
     reach = abs(interval[1] - interval[0]) / 2
     digits = 1 - floor(log10(reach)) if reach > 0 else 2
+    if all(float(each).is_integer() for each in (value, *interval)):
+        digits = min(digits, 0)
     text = f"{abs(round(value, digits)):,.{min(max(digits, 0), 6)}f}"
     sign = _MINUS if value < 0 and float(text.replace(",", "")) else ""
     return f"{sign}{text}{_THIN + unit if unit else ''}"

@@ -49,10 +49,10 @@ def test_days_that_differ_have_no_false_shift(n, epsilon, sd, rho, season):
 @pytest.mark.campaign
 @pytest.mark.parametrize("season", [False, True])
 @pytest.mark.parametrize("rho", [0.0, 0.5])
-@pytest.mark.parametrize("sd", [0.0, 0.005, 0.01, 0.02])
-@pytest.mark.parametrize(("n", "epsilon"), [(500, "1"), (20_000, "1"), (500, "4"), (20_000, "4")])
+@pytest.mark.parametrize("sd", [0.0, 0.005, 0.02])
+@pytest.mark.parametrize(("n", "epsilon"), [(500, "4"), (20_000, "1"), (20_000, "4")])
 def test_false_shifts_at_length(n, epsilon, sd, rho, season):
-    runs = 1000
+    runs = 400
     assert false_shifts(np.random.default_rng(81), n, epsilon, sd, rho, season=season, metrics=runs) <= binom.isf(
         RARE, runs, 0.05
     )

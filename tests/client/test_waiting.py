@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,7 +51,7 @@ def start(tmp_path, clock):
 
 
 def rows(folder: Path) -> list[tuple]:
-    with sqlite3.connect(folder / "shop" / "state.db") as db:
+    with closing(sqlite3.connect(folder / "shop" / "state.db")) as db:
         return db.execute("SELECT * FROM waiting").fetchall()
 
 
@@ -146,11 +147,11 @@ def test_the_file_tells_no_more_than_it_must(start, clock, tmp_path):
     assert [row[-1][0] for row in found] != list(range(40))
     assert {len(row[0]) for row in found} == {8}
     assert {row[1] for row in found} == {int(clock.now + 6 * HOUR)}
-    with sqlite3.connect(tmp_path / "shop" / "state.db") as db:
+    with closing(sqlite3.connect(tmp_path / "shop" / "state.db")) as db:
         assert db.execute("SELECT value % 600 FROM facts WHERE name = 'clock'").fetchall() == [(0,)]
     clock.pass_(7 * HOUR)
     assert len(one.take()) == 40
-    with sqlite3.connect(tmp_path / "shop" / "state.db") as db:
+    with closing(sqlite3.connect(tmp_path / "shop" / "state.db")) as db:
         assert db.execute("SELECT value FROM facts WHERE name = 'clock'").fetchall() == []
 
 
@@ -158,7 +159,7 @@ def test_a_purge(start, clock, tmp_path):
     """All is deleted. If the state is busy, nothing is taken until it is."""
     one = start()
     one.put([(report(), HOUR)])
-    with sqlite3.connect(tmp_path / "shop" / "state.db", isolation_level=None) as other:
+    with closing(sqlite3.connect(tmp_path / "shop" / "state.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         one.purge()
         assert one.purging

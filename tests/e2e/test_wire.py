@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from base64 import b64decode
+from contextlib import closing
 from datetime import UTC, datetime
 from fractions import Fraction
 from hashlib import sha256
@@ -319,7 +320,7 @@ def test_places():
     import sqlite3
 
     place = (0, 1)
-    with sqlite3.connect(":memory:") as db:
+    with closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE facts (name, value)")
         db.execute("INSERT INTO facts VALUES ('place', '0/1')")
         for row in rows("places"):

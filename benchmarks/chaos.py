@@ -15,7 +15,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 
-from chaos import TROUBLES, Run, Stage
+from chaos import STORE_TROUBLES, TROUBLES, Run, Stage
 from processes import servers
 
 COLUMNS = (
@@ -26,8 +26,7 @@ COLUMNS = (
     "in pieces",
     "stalls",
     "server kills",
-    "store kills",
-    "moves",
+    *STORE_TROUBLES.values(),
     "cuts",
     "replays",
     "503",
@@ -43,14 +42,19 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of chaos in each run")
     parser.add_argument("--store", choices=servers(), default=next(iter(servers())))
     parser.add_argument("--kind", choices=("one", "cluster", "sentinels"), default="one", help="one server, or which several")
+    parser.add_argument("--only", choices=(*TROUBLES, *(set(STORE_TROUBLES) - set(TROUBLES))), help="the one thing that happens")
+    parser.add_argument("--least", type=int, default=1, help="so many things happen in each run, however long it takes")
+    parser.add_argument("--timeout", type=int, default=1000, help="milliseconds after which a cluster's node is taken for dead")
     arguments = parser.parse_args()
-    troubles = TROUBLES | ({"move": 2} if arguments.kind == "cluster" else {})
+    everything = TROUBLES | ({"move": 2} if arguments.kind == "cluster" else {})
+    troubles = {arguments.only: 1} if arguments.only else everything
     row = "{:>5} " + "{:>13}" * len(COLUMNS) + "{:>9}" * 4 + "{:>8}"
     print(row.format("seed", *COLUMNS, "accepted", "counted", "unary", "weighed", "seconds"))
     total, faults = Run(0), 0
-    with Stage(servers()[arguments.store], kind=arguments.kind) as stage:
+    with Stage(servers()[arguments.store], kind=arguments.kind, timeout=arguments.timeout) as stage:
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
-            run = stage.run(seed, arguments.seconds, troubles=troubles)
+            rate = 0.0 if arguments.only else 0.08
+            run = stage.run(seed, arguments.seconds, troubles=troubles, least=arguments.least, rate=rate)
             _print(row, str(seed), run)
             for fault in run.faults[:5]:
                 print(f"      {fault}")

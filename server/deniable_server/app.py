@@ -15,7 +15,6 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from deniable.errors import ConfigurationError
 from deniable.registry.text import visible
 from deniable_aggregator.commands.options import opened
-from deniable_aggregator.store.durability import Durability
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.room import Room
 from deniable_aggregator.store.sessions import Sessions
@@ -62,7 +61,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     if not settings.redis_url:
         raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
     client = opened(settings.redis_url, timeout=_STORE_SECONDS)
-    durability = Durability(settings.durability)
+    durability = settings.promise
     registries = settings.registries()
     envelopes = settings.envelopes(registries)
     for name, envelope in envelopes.items():

@@ -16,7 +16,8 @@ from deniable.registry import published
 from deniable.served_registry.signature import Envelope
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import durability as durability_  # noqa: TC001 - its type is read at run time
+from deniable_aggregator.store import durability as durability_
+from deniable_aggregator.store.replicas import NUMBER, TIMEOUT
 from deniable_server import rates
 
 if TYPE_CHECKING:
@@ -103,6 +104,10 @@ class Settings:
         Web origins whose pages may send reports and read the registry, separated by commas; ``*`` for any, empty for none.
     durability
         What an upload that was answered has survived: ``memory``, ``everysec``, ``always`` or ``replicated``.
+    replicas
+        With ``replicated``, how many replicas each primary has: those of them that could be elected must have an upload.
+    replica_timeout
+        Seconds after which a replica that was away cannot be elected. Until then uploads wait for it.
     trusted_proxies
         Number of proxies in front of this server whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
     rate_limit_key, rate_limit_source
@@ -143,6 +148,8 @@ class Settings:
     stored_limit_source: str = "16MB/minute"
     cors_origins: str = "*"
     durability: durability_.Name = "everysec"
+    replicas: int = NUMBER
+    replica_timeout: int = TIMEOUT
     max_backlog: int = 10_000
     max_body_bytes: int = MAX_BODY_BYTES
     max_inflated_bytes: int = MAX_INFLATED_BYTES
@@ -183,6 +190,11 @@ class Settings:
     def log_settings(self) -> logs.LogSettings:
         """The settings of logs."""
         return logs.LogSettings(self.log_level, self.log_format)
+
+    @property
+    def promise(self) -> durability_.Durability:
+        """What an upload that was answered has survived. Each call makes one that has not seen the store yet."""
+        return durability_.Durability(self.durability, self.replicas, self.replica_timeout)
 
     @property
     def origins(self) -> frozenset[str]:

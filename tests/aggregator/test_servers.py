@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis
-from machines import SLOTS, move, wait
+from machines import REPLICA_TIMEOUT, SLOTS, await_replicas, move, wait
 from redis.crc import key_slot
 
 from deniable_aggregator.store import Store, about, connect, health
@@ -325,8 +325,8 @@ def pair(machines):
     """Start a primary with one replica; return both, and a store that promises that a replica has what was answered."""
     first = machines.start("--appendonly", "yes")
     second = machines.start("--replicaof", "127.0.0.1", str(first.port))
-    wait(lambda: first.client.wait(1, 100))
-    return second, Store(connect(f"redis://127.0.0.1:{first.port}"), "shop", Durability("replicated"))
+    await_replicas(first, 1)
+    return second, Store(connect(f"redis://127.0.0.1:{first.port}"), "shop", Durability("replicated", 1))
 
 
 def test_an_upload_is_answered_when_a_replica_has_it(pair):
@@ -372,24 +372,60 @@ def test_a_primary_that_became_a_replica_says_so(pair):
         append(store, "b")
 
 
+def promised():
+    """Return what is promised on a cluster of the tests. Each server has one of its own."""
+    return Durability("replicated", 2, REPLICA_TIMEOUT)
+
+
+def test_an_upload_waits_for_each_replica_that_could_be_elected(machines):
+    """Until one that is away no longer could be; that one is waited for again when it is back, and so is the last of all."""
+    first = machines.start("--appendonly", "yes")
+    one, other = (machines.start("--replicaof", "127.0.0.1", str(first.port)) for _ in range(2))
+    await_replicas(first, 2)
+    store = Store(connect(f"redis://127.0.0.1:{first.port}"), "shop", Durability("replicated", 2, 2))
+    assert append(store, "a") == "appended"
+    one.kill()
+    began = time.monotonic()
+    with pytest.raises(StoreError, match="NOREPLICAS not 2"):
+        append(store, "b")
+    wait(lambda: append(store, "b") == "duplicate")
+    assert 2 <= time.monotonic() - began < 15
+    assert append(store, "c") == "appended"
+    one.start()
+    await_replicas(first, 2)
+    one.stop()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="NOREPLICAS not 2"):
+            append(store, "d")
+    one.go_on()
+    wait(lambda: append(store, "d") == "duplicate")
+    one.kill()
+    other.kill()
+    time.sleep(3)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="NOREPLICAS"):
+            append(store, "e")
+
+
 def test_nothing_answered_is_lost_with_its_machine(machines):
-    """Of two replicas one lags: the primary dies, the other is promoted, and all that was answered is there."""
-    url = machines.cluster(3, 2, "--appendonly", "yes", "--client-output-buffer-limit", "replica 0 0 0")
+    """One replica is gone for long, comes back as the primary dies, and is not elected: all that was answered is there."""
+    url = machines.cluster(3, 2, "--appendonly", "yes")
     client = connect(url)
-    store = Store(client, "shop", Durability("replicated"))
+    store = Store(client, "shop", promised())
     append(store, "first")
     dying = machines.at(primary(client, store.partitions[0].stream))
-    lagging = next(each for each in machines.all if each.client.info("replication").get("master_port") == dying.port)
-    lagging.stop()
-    uploads = [Uploads(Store(client, "shop", Durability("replicated"))) for _ in range(2)]
+    away = next(each for each in machines.all if each.client.info("replication").get("master_port") == dying.port)
+    away.kill()
+    uploads = [Uploads(Store(client, "shop", promised())) for _ in range(2)]
     for each in uploads:
         each.start()
-    wait(lambda: sum(len(each.answered) for each in uploads) > 200)
+    wait(lambda: sum(len(each.answered) for each in uploads) > 200, 60)
     dying.kill()
-    lagging.go_on()
+    away.start()
     machines.await_promotion(dying)
     before = sum(len(each.answered) for each in uploads)
-    wait(lambda: sum(len(each.answered) for each in uploads) > before + 50, 30)
+    dying.start()
+    wait(lambda: sum(len(each.answered) for each in uploads) > before + 50, 60)
     for each in uploads:
         each.over.set()
     for each in uploads:

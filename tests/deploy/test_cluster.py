@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack, closing, suppress
 
 import kubernetes_validate
@@ -29,6 +30,7 @@ from deniable_aggregator.store import Store, about, batch, connect, embedded
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.durability import Durability
 from deniable_aggregator.store.servers import primary
+from deniable_server.settings import Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback")
 CLUSTER = DEPLOY / "cluster"
@@ -160,21 +162,61 @@ def test_each_three_in_a_row_are_together(nodes):
 def test_users_do_their_work_and_a_primary_dies(nodes):
     """As the users drawn, with `replicated`: uploads are taken and counted once, also when a primary dies; the doctor tells."""
     with closing(connect(nodes.url("ingest"))) as sending, closing(connect(nodes.url("worker"))) as working:
-        store = Store(sending, "shop", Durability(environment(nodes.private.path("private/ingest.env"))["DENIABLE_DURABILITY"]))
+        store = Store(sending, "shop", Settings.from_environment(environment(nodes.private.path("private/ingest.env"))).promise)
         found = nodes.doctor("ingest")
         assert {name for name, each in found.items() if each["status"] == "fault"} <= {"keys"}
         assert found["durability"]["seen"] == "replicated is kept, with 2 replicas"
         assert append(store, "one") == "appended"
         dead = about.connection(primary(sending, "{shop}:reports"))["port"]
         nodes.kill(dead)
-        wait(lambda: append(store, "two") in {"appended", "duplicate"}, 60)
-        assert append(store, "one") == "duplicate"
+        wait(lambda: ask(store, "two").startswith("NOREPLICAS not 2"), 60)  # one was promoted, and the other may be, too
+        found = nodes.doctor("ingest")
+        assert (found["durability"]["status"], found["durability"]["seen"][-16:]) == ("warning", "one replica of 2")
+        nodes.start(dead)
+        wait(lambda: append(store, "two") == "duplicate", 60)
+        wait(lambda: append(store, "one") == "duplicate", 60)
         Worker([Store(working, "shop")], WorkerSettings()).run(threading.Event(), burst=True)
         assert Store(working, "shop").read(LAYOUT, [STRATUM]).n == 2
-        found = nodes.doctor("ingest")
-        assert (found["durability"]["status"], found["durability"]["seen"][-11:]) == ("warning", "one replica")
-        nodes.start(dead)
         wait(lambda: nodes.doctor("ingest")["durability"]["seen"] == "replicated is kept, with 2 replicas", 60)
+
+
+@pytest.mark.campaign
+def test_no_replica_is_promoted_that_uploads_did_not_wait_for(machines):
+    """By the shipped settings one that was cut off may be promoted at once, and not after `DENIABLE_REPLICA_TIMEOUT`."""
+    shipped = re.findall(
+        r"^(\S*(?:node-timeout|validity-factor|ping\S*)) (\d+)$", (CLUSTER / "cluster.conf").read_text("utf-8"), re.MULTILINE
+    )
+    assert len(shipped) == 3
+    machines.cluster(3, 2, *[word for name, number in shipped for word in (f"--{name}", number)])
+    first, second = [each for each in machines.all if each.primary][:2]
+    assert promoted(machines, first, 0)
+    assert not promoted(machines, second, Settings().replica_timeout)
+
+
+def promoted(machines, primary, seconds):
+    """Cut a replica off from its primary; kill all others after some seconds; return whether it takes their place."""
+    one, other = [
+        each for each in machines.all if each.process and each.client.info("replication").get("master_port") == primary.port
+    ]
+    one.client.config_set("masterauth", "wrong")
+    one.client.config_set("masteruser", "nobody")
+    primary.client.execute_command("CLIENT KILL TYPE replica")
+    wait(lambda: one.client.info("replication")["master_link_status"] == "down")
+    time.sleep(seconds)
+    assert one.client.info("replication")["master_link_status"] == "down"
+    primary.kill()
+    other.kill()
+    with suppress(AssertionError):
+        wait(lambda: one.primary, 25)
+    return one.primary
+
+
+def ask(store, key):
+    """Append, and return what the store answers, errors also."""
+    try:
+        return append(store, key)
+    except redis.RedisError as error:
+        return str(error)
 
 
 def test_users_may_no_more_than_on_one_server(nodes):

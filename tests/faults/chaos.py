@@ -63,6 +63,8 @@ owner = "o@shop.example"
 WORKERS = 3
 TROUBLES = {"kill worker": 6, "stall worker": 3, "kill server": 2, "kill store": 2, "drop": 3, "delay": 2, "deaf": 2}
 """What befalls a service, and how often beside the rest."""
+STORE_TROUBLES = {"kill store": "store kills", "restart store": "restarts", "pause store": "pauses", "move": "moves"}
+"""Those of a store of several servers, each with the name under which a run counts it."""
 
 
 @dataclass
@@ -109,6 +111,8 @@ class Stage:
         One server, or which kind of several: then ``replicated`` is promised.
     partitions
         Of the app.
+    timeout
+        Milliseconds after which a node of a cluster is taken for dead.
     settings
         Further settings of the server.
     """
@@ -120,6 +124,7 @@ class Stage:
         *,
         kind: Kind | Literal["one"] = "one",
         partitions: int = 1,
+        timeout: int = 1000,
         **settings: object,
     ) -> None:
         durability = durability if kind == "one" else "replicated"
@@ -131,7 +136,11 @@ class Stage:
         self.registry = registry.load(self._path)
         self.mechanisms = {name: mechanisms.of(metric) for name, metric in self.registry.metrics.items()}
         self._partitions, keys = partitions, [schema.REPORTS.of(name) for name in names(APP, partitions)]
-        self.redis = Redis(binary, self.folder, durability) if kind == "one" else Several(binary, self.folder, kind, keys)
+        if kind == "one":
+            self.redis = Redis(binary, self.folder, durability)
+        else:
+            self.redis = Several(binary, self.folder, kind, keys, timeout)
+            self._settings |= {"replica_timeout": self.redis.replica_timeout}
         self.uploads: list[Upload] = []
 
     def __enter__(self):
@@ -269,13 +278,10 @@ class Stage:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 run.done["server kills"] += 1
-        elif what in ("kill store", "move"):
+        elif what in STORE_TROUBLES:
             began = time.monotonic()
-            if what == "move":
-                self.redis.move(chance)
-            else:
-                self.redis.die(chance)
-            run.done["store kills" if what == "kill store" else "moves"] += 1
+            self.befall(what, chance)
+            run.done[STORE_TROUBLES[what]] += 1
             run.silences.setdefault(what, []).append(self._silence(run, began))
         else:
             proxy = chance.choice([self.inner, self.outer])
@@ -290,6 +296,17 @@ class Stage:
                 proxy.deaf = True
                 time.sleep(chance.uniform(0.01, 0.1))
                 proxy.deaf = False
+
+    def befall(self, what: str, chance: random.Random) -> None:
+        """Do one of `STORE_TROUBLES` to the store."""
+        if what == "pause store":
+            self.redis.pause(chance)
+        elif what == "move":
+            self.redis.move(chance)
+        elif what == "restart store":
+            self.redis.die(chance, at_once=True)
+        else:
+            self.redis.die(chance)
 
     @staticmethod
     def _silence(run: Run, began: float) -> float:
@@ -321,7 +338,7 @@ class Stage:
         rate
             Chance that a worker kills or stops itself at each point of a commit.
         troubles
-            What happens, and how often beside the rest; ``move``, too, on a cluster.
+            What happens, and how often beside the rest; of `STORE_TROUBLES`, only ``kill store`` is for one server.
         least
             So many troubles there are, however long it takes.
         archive

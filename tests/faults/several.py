@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal
 
-from machines import Machine, Machines, move, wait
+from machines import REPLICA_TIMEOUT, Machine, Machines, await_replicas, move, wait
 from proxy import Proxy
 
 from deniable_aggregator.store import connect
@@ -38,13 +38,17 @@ class Several:
         Which of the two.
     keys
         The faults are where one of these is.
+    timeout
+        Milliseconds after which a node of a cluster is taken for dead.
     """
 
-    def __init__(self, binary: Path, folder: Path, kind: Kind, keys: Sequence[str]) -> None:
+    def __init__(self, binary: Path, folder: Path, kind: Kind, keys: Sequence[str], timeout: int = 1000) -> None:
         self._undo = ExitStack()
         self._proxies: list[Proxy] = []
         self._machines = Machines(str(binary), folder / "servers", self._way)
-        self.kind, self._keys = kind, keys
+        self.kind, self._keys, self._timeout = kind, keys, timeout
+        self.replica_timeout = REPLICA_TIMEOUT * timeout // 1000
+        """Seconds after which a replica that was away cannot be elected."""
         self.url = ""
 
     def _way(self, port: int) -> int:
@@ -55,7 +59,7 @@ class Several:
         """Start all."""
         self._undo.callback(self._machines.close)
         if self.kind == "cluster":
-            self.url = self._machines.cluster(3, REPLICAS, "--appendonly", "yes")
+            self.url = self._machines.cluster(3, REPLICAS, "--appendonly", "yes", "--cluster-node-timeout", str(self._timeout))
         else:
             self.url = self._machines.sentinels(3, REPLICAS, "--appendonly", "yes")
         self._client = connect(self.url)
@@ -73,20 +77,39 @@ class Several:
 
     # What befalls it
 
-    def die(self, chance: random.Random) -> None:
-        """Kill the primary that has a key, and start it again, once another has taken over, as that one's replica."""
+    def die(self, chance: random.Random, *, at_once: bool = False) -> None:
+        """Kill the primary that has a key, and start it again.
+
+        Parameters
+        ----------
+        chance
+            Of all choices.
+        at_once
+            Whether it is there again before another takes its place. Else it comes back as a replica of that one.
+        """
         key = chance.choice(self._keys)
         dying = self._primary(key)
-        self._until_replicated(dying)
+        self._until_replicated(key)
         dying.kill()
-        self._machines.await_promotion(dying)
-        if self.kind == "sentinels":
-            # Back before, it would take writes still, and the other replica would follow it: a cluster's primary waits by itself.
-            wait(lambda: self._followed(dying), _SECONDS)
-        time.sleep(chance.uniform(0, 1))
-        dying.start()
-        wait(lambda: not dying.primary, _SECONDS)
-        self._until_replicated(self._primary(key))
+        if at_once:
+            time.sleep(chance.uniform(0, 1.5))
+            dying.start()
+        else:
+            self._machines.await_promotion(dying)
+            time.sleep(chance.uniform(0, 1))
+            dying.start()
+            wait(lambda: not dying.primary, _SECONDS)
+        self._until_replicated(key)
+
+    def pause(self, chance: random.Random) -> None:
+        """Stop the primary that has a key for 1 to 20 seconds; it goes on as if nothing had been."""
+        key = chance.choice(self._keys)
+        pausing = self._primary(key)
+        self._until_replicated(key)
+        pausing.stop()
+        time.sleep(chance.uniform(1, 20))
+        pausing.go_on()
+        self._until_replicated(key)
 
     def move(self, chance: random.Random) -> None:
         """Move a key, and what goes with it, to another primary."""
@@ -130,28 +153,16 @@ class Several:
         wait(find, _SECONDS)
         return found[0]
 
-    def _followed(self, dead: Machine) -> bool:
-        """Tell whether all Sentinels name the same new primary, and the other replica follows it."""
-        watching = [each for each in self._machines.all if "--sentinel" in each.settings]
-        named = {int(each.client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", "shop")[1]) for each in watching}
-        if len(named) > 1 or dead.reached in named:
-            return False
-        (new,) = (each for each in self._machines.all if each.reached in named)
-        told = new.client.info("replication")
-        return told["connected_slaves"] == REPLICAS - 1 and told["slave0"]["state"] == "online"
-
     def _at(self, client, machine: Machine) -> bool:
         """Tell whether a client reaches a server."""
         return bool(machine.process) and client.info("server")["tcp_port"] == machine.port
 
-    @staticmethod
-    def _until_replicated(of: Machine) -> None:
-        """Wait until two replicas have all that a primary has now: one machine dies at a time."""
-        now = of.client.info("replication")["master_repl_offset"]
-
-        def have() -> bool:
-            told = of.client.info("replication")
-            there = [told[f"slave{number}"] for number in range(told["connected_slaves"])]
-            return sum(each["state"] == "online" and each["offset"] >= now for each in there) >= REPLICAS
-
-        wait(have, _SECONDS)
+    def _until_replicated(self, key: str) -> None:
+        """Wait until two replicas have all that the primary of a key has, whichever that is: one machine fails at a time."""
+        deadline = time.monotonic() + 2 * _SECONDS
+        while True:
+            try:
+                return await_replicas(self._primary(key), REPLICAS, 1.0)
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise

@@ -12,6 +12,7 @@ pytest.importorskip("flask")
 pytestmark = pytest.mark.campaign
 KILLS = {"cluster": 4, "sentinels": 2}
 LONGEST = 20.0  # seconds without an answer: twice what a busy machine needed to promote a replica
+PAUSED = 20.0  # seconds at most
 
 
 @pytest.fixture(
@@ -27,13 +28,13 @@ def stage(request):
         yield stage
 
 
-def check(run):
+def check(run, longest=LONGEST):
     """Check that nothing was lost, nothing counted twice, and nobody waited for long."""
     assert run.faults == []
     assert run.accepted == run.counted
     assert run.unary == run.weighed
     assert run.weighed.total() > 0
-    assert max(seconds for each in run.silences.values() for seconds in each) < LONGEST
+    assert max(seconds for each in run.silences.values() for seconds in each) < longest
 
 
 def test_primaries_die(stage):
@@ -41,6 +42,14 @@ def test_primaries_die(stage):
     run = stage.run(4000, troubles={"kill store": 1}, least=KILLS[stage.redis.kind], rate=0.0)
     check(run)
     assert run.done["store kills"] >= KILLS[stage.redis.kind]
+
+
+@pytest.mark.parametrize("what", ["pause store", "restart store"])
+def test_primaries_are_back_soon(stage, what):
+    """As if nothing had been: one that was paused takes uploads until it hears that another has its place."""
+    run = stage.run(4003, troubles={what: 1}, least=3, rate=0.0)
+    check(run, LONGEST + PAUSED)
+    assert run.done["pauses"] + run.done["restarts"] >= 3
 
 
 def test_everything_happens(stage):

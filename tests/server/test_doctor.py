@@ -155,7 +155,7 @@ def test_each_primary_of_a_cluster_is_asked(examined, machines):
     assert found["eviction"]["seen"].startswith(f"at 127.0.0.1:{second.port}: ")
     second.client.config_set("maxmemory-policy", "noeviction")
     _, found = examined(url, durability="replicated")
-    assert (found["durability"]["status"], found["durability"]["seen"][-10:]) == ("fault", "no replica")
+    assert (found["durability"]["status"], found["durability"]["seen"].partition(": ")[2]) == ("fault", "no replicas of 2")
     app = next(each for each in machines.all if not _moved(each))
     _, found = examined(f"redis://127.0.0.1:{app.port}")
     assert found["role"]["status"] == "fault"
@@ -171,14 +171,20 @@ def _moved(machine):
 
 
 def test_replicas_are_counted(examined, machines):
-    """One replica is a warning, because uploads are refused while it is away; two are well."""
+    """Fewer than promised are a warning, as are those of which none may be away; more may elect one that lacks uploads."""
     first = machines.start("--appendonly", "yes")
-    for seen, status in (("one replica", "warning"), ("replicated is kept, with 2 replicas", "ok")):
+    for seen, status in (("one replica of 2", "warning"), ("replicated is kept, with 2 replicas", "ok")):
         replica = machines.start("--replicaof", "127.0.0.1", str(first.port))
         wait(lambda replica=replica: replica.client.info("replication")["master_link_status"] == "up")
         wait(lambda: "wait_bgsave" not in str(first.client.info("replication")))
         _, found = examined(f"redis://127.0.0.1:{first.port}", durability="replicated")
         assert (found["durability"]["status"], found["durability"]["seen"]) == (status, seen)
+    _, found = examined(f"redis://127.0.0.1:{first.port}", durability="replicated", replicas="1")
+    assert (found["durability"]["status"], found["durability"]["seen"]) == ("fault", "2 replicas of 1")
+    machines.all[-1].kill()
+    wait(lambda: first.client.info("replication")["connected_slaves"] == 1)
+    _, found = examined(f"redis://127.0.0.1:{first.port}", durability="replicated", replicas="1")
+    assert (found["durability"]["status"], found["durability"]["seen"]) == ("warning", "one replica of 1")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.cluster import Cluster
 
 SLOTS = 16_384
+REPLICA_TIMEOUT = 10
+"""Seconds after which a replica of such a cluster that was away cannot be elected: (5 + 1) x 1 s and one ping are 7."""
 
 
 def wait(until: Callable[[], object], seconds: float = 20.0) -> None:
@@ -133,8 +135,8 @@ class Machines:
 
     def cluster(self, primaries: int, replicas: int, *settings: str) -> str:
         """Start a cluster with so many replicas of each primary; return its URL."""
-        told = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
-        told += ["--cluster-replica-validity-factor", "0", *settings]
+        told = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-ping-replica-period", "1"]
+        told += ["--cluster-replica-validity-factor", "5", *settings]
         nodes, buses = [], []
         while len(nodes) < primaries * (1 + replicas):
             buses.append(str(free_port()))
@@ -199,6 +201,18 @@ class Machines:
         for machine in self.all:
             machine.go_on()
             machine.kill()
+
+
+def await_replicas(of: Machine, number: int, seconds: float = 20.0) -> None:
+    """Wait until so many replicas have all that a server has now."""
+    now = max(1, of.client.info("replication")["master_repl_offset"])
+
+    def have() -> bool:
+        told = of.client.info("replication")
+        there = [told[f"slave{each}"] for each in range(told["connected_slaves"])]
+        return sum(each["state"] == "online" and each["offset"] >= now for each in there) >= number
+
+    wait(have, seconds)
 
 
 def move(client: Cluster, key: str) -> redis.Redis:

@@ -7,7 +7,7 @@
 ``always``
     An answered upload is on disk. It is lost only with the disk.
 ``replicated``
-    As ``everysec``, and a replica has it, too. The machine of either may be lost.
+    As ``everysec``, and each replica that could become the primary has it, too. Any of their machines may be lost.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import redis
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.store import about
+from deniable_aggregator.store.replicas import NUMBER, TIMEOUT, Replicas
 from deniable_aggregator.store.servers import primaries
 from deniable_aggregator.store.writable import PromiseBroken
 
@@ -45,19 +46,23 @@ class Durability:
     ----------
     name
         The level.
+    replicas
+        How many replicas each primary has, if the level is ``replicated``.
+    timeout
+        Seconds after which one of them that was away cannot be elected.
 
     Raises
     ------
     ConfigurationError
-        If there is no such name.
+        If there is no such name, or one of the numbers is below 1.
     """
 
-    def __init__(self, name: Name = "everysec") -> None:
+    def __init__(self, name: Name = "everysec", replicas: int = NUMBER, timeout: float = TIMEOUT) -> None:
         if name not in NAMES:
             raise ConfigurationError(f"durability is {', '.join(NAMES[:-1])} or {NAMES[-1]}; got {name!r}")
         self.name = name
-        self.replicas = 1 if name == "replicated" else 0
-        """How many replicas must have an upload before it is answered."""
+        self.replicas = Replicas(replicas, timeout) if name == "replicated" else None
+        """Those that must have an upload before it is answered."""
         self._good_until: dict[redis.Redis, float] = {}  # by server
         self._said = False
         self._kept = True

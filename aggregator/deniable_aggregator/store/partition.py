@@ -124,7 +124,7 @@ class Partition:
         self._client = client
         self.app, self.name, self.among = app, name, among
         self._durability = durability
-        self._replicas = durability.replicas if durability else 0
+        self._replicas = durability.replicas if durability else None
         self._room = room
         self.tallies = Shelf(client, name, schema.TALLY)
         self.stream = schema.REPORTS.of(name)

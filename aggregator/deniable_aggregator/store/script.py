@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha1
 from importlib.resources import files
@@ -14,12 +13,15 @@ from weakref import WeakKeyDictionary
 import redis
 
 from deniable_aggregator.store.cluster import Cluster
+from deniable_aggregator.store.replicas import LOOK
 from deniable_aggregator.store.servers import primary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redis.connection import ConnectionPool
+
+    from deniable_aggregator.store.replicas import Replicas, Watched
 
 __all__ = ["Script"]
 
@@ -40,6 +42,7 @@ _lock = Lock()
 _LOST = (redis.ConnectionError, redis.exceptions.AskError, redis.ReadOnlyError, redis.exceptions.ClusterDownError)
 """The server is away, or another one has the keys now."""
 _WAIT_MS = 500  # a replica that lags for longer is as good as away
+_WAIT_AGAIN_MS = 50  # for one that was away just now: other uploads need the thread
 
 
 class Script:
@@ -64,7 +67,7 @@ class Script:
         self._one = None if isinstance(client, Cluster) else (client.connection_pool, _idle_of(client.connection_pool))
         self._again = _LOST if isinstance(client, Cluster) else redis.ConnectionError
 
-    def __call__(self, keys: Sequence[str], args: Sequence[Any], *, replicas: int = 0) -> Any:
+    def __call__(self, keys: Sequence[str], args: Sequence[Any], *, replicas: Replicas | None = None) -> Any:
         """Run the script.
 
         Parameters
@@ -72,7 +75,7 @@ class Script:
         keys, args
             As the script expects them. All keys are of one app.
         replicas
-            How many replicas must have what the server had when the script ended, also if the script changed nothing.
+            Those that must have what the server had when the script ended, also if the script changed nothing.
 
         Raises
         ------
@@ -93,9 +96,15 @@ class Script:
         return self._run(pool, unused.here(), pool.get_connection(), keys, args, replicas)
 
     def _run(
-        self, pool: ConnectionPool, idle: list[Any], connection: Any, keys: Sequence[str], args: Sequence[Any], replicas: int
+        self,
+        pool: ConnectionPool,
+        idle: list[Any],
+        connection: Any,
+        keys: Sequence[str],
+        args: Sequence[Any],
+        replicas: Replicas | None,
     ) -> Any:
-        ask, put_back = partial(_ask_and_wait, replicas) if replicas else _ask, idle.append
+        ask, put_back = partial(_ask_and_wait, replicas.of(pool)) if replicas else _ask, idle.append
         try:
             try:
                 return ask(connection, "EVALSHA", self._sha, len(keys), *keys, *args)
@@ -124,19 +133,35 @@ def _ask(connection: Any, *command: Any) -> Any:
     return connection.read_response()
 
 
-def _ask_and_wait(replicas: int, connection: Any, *command: Any) -> Any:
-    """Give a command, and in the same packet wait until replicas have all that the server had after it."""
-    wait = ("WAIT", replicas, _WAIT_MS)
-    connection.send_packed_command(connection.pack_commands([command, wait]), check_health=False)
-    try:
-        answer = connection.read_response()
-    except redis.ResponseError:
-        with suppress(redis.ResponseError):  # a server that became a replica refuses both
-            connection.read_response()
-        raise
-    if connection.read_response() < replicas:
-        raise redis.ResponseError(f"NOREPLICAS not {replicas} of its replicas had this within {_WAIT_MS} ms")
+def _ask_and_wait(replicas: Watched, connection: Any, *command: Any) -> Any:
+    """Give a command, and in the same packet wait until all replicas that must have it have all that the server had after it."""
+    needed, patience = replicas.needed, _WAIT_AGAIN_MS if replicas.missed else _WAIT_MS
+    fewer = needed < replicas.all or replicas.missed
+    commands = [command, ("WAIT", needed, patience), *([LOOK] if fewer else [])]
+    answer, have, *told = _answers(connection, commands)
+    if have >= needed and not fewer:
+        return answer
+    needed = replicas.look(*told or _answers(connection, [LOOK]))
+    if have < needed:  # one came back meanwhile
+        (have,) = _answers(connection, [("WAIT", needed, _WAIT_AGAIN_MS)])
+    if have < needed:
+        raise redis.ResponseError(f"NOREPLICAS not {needed} of its replicas had this within {patience} ms")
     return answer
+
+
+def _answers(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Give commands in one packet; return their answers, or raise the first error when all have come."""
+    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    answers: list[Any] = []
+    for _ in commands:
+        try:
+            answers.append(connection.read_response())
+        except redis.ResponseError as error:  # a server that became a replica refuses to wait, too
+            answers.append(error)
+    for answer in answers:
+        if isinstance(answer, redis.ResponseError):
+            raise answer
+    return answers
 
 
 def _idle_of(pool: ConnectionPool) -> _Idle:

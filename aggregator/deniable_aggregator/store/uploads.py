@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     import redis
 
+    from deniable_aggregator.store.replicas import Replicas
+
 __all__ = ["Name", "Seen", "days"]
 
 log = logging.getLogger("deniable.store")
@@ -85,7 +87,7 @@ class Seen:
         """Draw the store's secret, unless it has one."""
         self._secret = self._fix([f"{self.base}secret"], [token_bytes(32)])
 
-    def recall(self, key: str, ttl: int, *, replicas: int = 0) -> bytes | None:
+    def recall(self, key: str, ttl: int, *, replicas: Replicas | None = None) -> bytes | None:
         """Return the record of an upload, or None.
 
         Parameters
@@ -95,7 +97,7 @@ class Seen:
         ttl
             Seconds for which it is remembered.
         replicas
-            How many replicas must have it.
+            Those that must have it.
         """
         _, found = self.ask(self._recall, key, lambda name: ([self.base], [*name, days(ttl)]), replicas=replicas)
         return found or None
@@ -114,7 +116,12 @@ class Seen:
             log.warning("the store has no room: uploads of %s are forgotten, and one that is sent again is counted twice", told)
 
     def ask(
-        self, script: Script, key: str, told: Callable[[Name], tuple[Sequence[str], Sequence[Any]]], *, replicas: int = 0
+        self,
+        script: Script,
+        key: str,
+        told: Callable[[Name], tuple[Sequence[str], Sequence[Any]]],
+        *,
+        replicas: Replicas | None = None,
     ) -> tuple[bytes, Any]:
         """Run a script that uses the store's secret, and again if the store's secret is another one.
 
@@ -127,7 +134,7 @@ class Seen:
         told
             Makes keys and arguments of the script from the name of the upload.
         replicas
-            How many replicas must have the outcome.
+            Those that must have the outcome.
         """
         while True:
             outcome, more = script(*told(self._name(key)), replicas=replicas)

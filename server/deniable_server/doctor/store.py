@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from deniable_aggregator.store import Store, about, durability, room, schema, writable
 from deniable_aggregator.store.cluster import Cluster
-from deniable_aggregator.store.durability import Durability
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
+from deniable_aggregator.store.replicas import LOOK
 from deniable_aggregator.store.servers import primaries, primary
 from deniable_server.doctor.finding import Finding
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deniable_aggregator.store import Client
+    from deniable_aggregator.store.durability import Durability
+    from deniable_aggregator.store.replicas import Replicas
     from deniable_server.settings import Settings
 
 __all__ = ["access", "checks", "clock", "disk", "eviction", "memory", "promise", "rights", "role", "version", "writes"]
 
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
-_REPLICAS = 2  # with two, one may be away
+_COUNTED = {0: "no", 1: "one"}
 _WORSE = ("ok", "warning", "fault")
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _TOO_FAR = 3600.0  # the shortest period
@@ -74,7 +76,7 @@ def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str,
         ),
         "writes": lambda: writes(client, apps),
         "eviction": each(lambda server: eviction(durability.read(server))),
-        "durability": each(lambda server: _promise(Durability(settings.durability), server)),
+        "durability": each(lambda server: _promise(settings.promise, server)),
         "disk": each(lambda server: disk(about.state(server, "persistence"))),
         "memory": each(lambda server: memory(about.state(server, "memory"))),
         "access": each(access),
@@ -170,19 +172,27 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
 def _promise(promised: Durability, server: Client) -> Finding:
     found = promise(promised, durability.read(server))
     if promised.replicas and found.status != "fault":
-        return replicas(about.state(server, "replication"))
+        return replicas(about.state(server, "replication"), promised.replicas)
     return found
 
 
-def replicas(info: dict[str, Any]) -> Finding:
-    """Check how many replicas may be away before uploads are refused, from ``INFO replication``."""
+def replicas(info: dict[str, Any], promised: Replicas) -> Finding:
+    """Check how many replicas a primary has, from ``INFO replication``, beside how many it should have."""
     told = [info[f"slave{number}"] for number in range(int(info.get("connected_slaves", 0)))]
     online = sum(each.get("state") == "online" for each in told)
-    if online >= _REPLICAS:
-        return Finding("durability", "ok", f"replicated is kept, with {online} replicas")
-    meaning = "uploads are refused until it has one" if not online else "uploads are refused while it is away"
-    seen = "no replica" if not online else "one replica"
-    return Finding("durability", "warning" if online else "fault", seen, meaning, "give each primary two replicas")
+    seen = f"{_COUNTED.get(online, online)} replica{'s' if online != 1 else ''} of {promised.number}"
+    if online > promised.number:
+        meaning = "one that uploads do not wait for may be elected: what was answered would be lost"
+        return Finding("durability", "fault", seen, meaning, f"set DENIABLE_REPLICAS to {online}, or take replicas away")
+    if not online:
+        return Finding("durability", "fault", seen, "uploads are refused until it has one", "start its replicas")
+    if online < promised.number:
+        meaning = f"uploads are refused for {promised.timeout:.0f} s after one went away, and if the rest go, too"
+        return Finding("durability", "warning", seen, meaning, "start those that are away; this check names their primary")
+    if promised.number == 1:
+        meaning, remedy = "uploads are refused while it is away", "give each primary two, and set DENIABLE_REPLICAS to 2"
+        return Finding("durability", "warning", seen, meaning, remedy)
+    return Finding("durability", "ok", f"replicated is kept, with {online} replicas")
 
 
 def disk(info: dict[str, Any]) -> Finding:
@@ -252,7 +262,7 @@ def _listens_widely(client: Client) -> bool:
 
 def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
     """Check that the store's user may do what the server does, and no more. Every command tried changes nothing."""
-    waits = {"wait for replicas": ("WAIT", 0, 1)} if settings.durability == "replicated" else {}
+    waits = {"wait for replicas": ("WAIT", 0, 1), "see its replicas": LOOK} if settings.durability == "replicated" else {}
     wanted = (
         waits | _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
     )

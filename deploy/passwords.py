@@ -2,7 +2,8 @@
 
 ``python deploy/passwords.py deploy/users.acl --folder deploy/private --store store:6379`` writes ``users.acl`` for the store,
 which has hashes only, and for each process an environment file that only its owner may read. Without ``--folder`` the hashes go
-to stdout and the passwords to the terminal (stderr), once, as ``user password``.
+to stdout and the passwords to the terminal (stderr), once, as ``user password``. The password of the user ``probe`` has a file of
+its own, for ``ready.sh``: whether a server of the store is ready.
 
 With ``--store one:6379,two:6379,...`` the store is a cluster of these nodes. Its users get the rights that a cluster takes, and
 there are two users more: ``replica``, for ``replica.conf`` of the nodes, and ``cluster``, for ``cluster/make.py``.
@@ -30,7 +31,7 @@ user cluster on resetpass resetkeys resetchannels -@all +ping +info +cluster|inf
 
 def clustered(acl: str) -> str:
     """Return the users of a cluster."""
-    return acl.replace(" +ping ", f" +ping {CLUSTER_RIGHTS} ") + CLUSTER_USERS
+    return acl.replace(" +ping +select ", f" +ping {CLUSTER_RIGHTS} +select ") + CLUSTER_USERS
 
 
 def draw(acl: str) -> tuple[str, dict[str, str]]:
@@ -89,8 +90,10 @@ def main() -> None:
     # The store's own user reads this one; 192 random bits cannot be found from their hash.
     write(arguments.folder / "users.acl", acl, 0o644)
     write(arguments.folder / "deniable-metrics-key", metrics_key)
+    # As users.acl, the store's own user reads these two. The one opens nothing but whether a server is ready,
+    write(arguments.folder / "probe", passwords.pop("probe"), 0o644)
     if replica := passwords.pop("replica", None):
-        # As users.acl, the store's own user reads it; it opens nothing but a copy of the store to whoever is in its network.
+        # and the other nothing but a copy of the store, to whoever is in its network.
         write(arguments.folder / "replica.conf", f"masteruser replica\nmasterauth {replica}\n", 0o644)
     for user, password in passwords.items():
         write(arguments.folder / f"{user}.env", environment(user, password, arguments.store, metrics_key))

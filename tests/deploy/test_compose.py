@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import requests
@@ -96,15 +97,18 @@ def test_processes_have_the_time_they_need_to_end():
     assert seconds(services["worker"]["stop_grace_period"]) > _STOP_SECONDS + 5
 
 
-def test_the_store_is_well_when_it_answers(composed):
-    """The store's health check needs no password, and fails where nobody answers."""
-    kind, command = compose()["services"]["store"]["healthcheck"]["test"]
-    assert kind == "CMD-SHELL"
+def test_the_store_is_well_when_it_is_ready(composed):
+    """The store's health check asks as the user for it, with the files that the container has, and fails where nobody answers."""
+    kind, *command = compose()["services"]["store"]["healthcheck"]["test"]
+    assert (kind, command) == ("CMD", ["sh", "/etc/store/ready.sh"])
     if not (composed.folder / "tools" / "valkey-cli").exists():
         pytest.skip("no redis-cli on PATH")
+    _, script, probe = composed.translated([*command, "/etc/store/probe"])
+    here = composed.folder / "ready.sh"
+    here.write_text(Path(script).read_text("utf-8").replace("/etc/store/probe", probe), "utf-8")
 
     def well(told):
-        return subprocess.run(["sh", "-c", command], env=clean() | told, capture_output=True, timeout=30, check=False).returncode
+        return subprocess.run(["sh", here], env=clean() | told, capture_output=True, timeout=30, check=False).returncode
 
     assert eventually(lambda: well(composed.tools) == 0)
     deaf = composed.folder / "deaf"

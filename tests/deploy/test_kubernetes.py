@@ -154,7 +154,7 @@ def test_configuration_is_there(private):
         registry = environment(DEPLOY / "deniable.env")["DENIABLE_REGISTRY"]
         assert registry == f"{mounts['registry']}/{maps['registry']['files'][0]}"
         assert stages()["worker"].environment["NUMBA_CACHE_DIR"].startswith(mounts["tmp"])
-    assert examples["store"] == {"users.acl"}
+    assert examples["store"] == {"users.acl", "probe"}
     for pod in PODS:
         for volume in spec(pod)["volumes"]:
             assert volume.get("configMap", {"name": "store"})["name"] in maps

@@ -58,16 +58,16 @@ def test_the_procfile_runs(composed, tmp_path):
 
 
 def test_passwords_are_for_their_process_alone(private):
-    """Each user has a file that only its owner reads, the store's has hashes only, and nothing is shown."""
+    """Each user has a file that only its owner reads, the store's has hashes and what its probe asks with; nothing is shown."""
     files = {path.name: path for path in private.folder.iterdir()}
     users = {"ingest", "query", "server", "worker", "operator"}
-    assert set(files) == {"users.acl", "deniable-metrics-key", *(f"{user}.env" for user in users)}
+    assert set(files) == {"users.acl", "probe", "deniable-metrics-key", *(f"{user}.env" for user in users)}
     for name, path in files.items():
-        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == (0o044 if name == "users.acl" else 0)
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == (0o044 if name in {"users.acl", "probe"} else 0)
     assert private.said == ""
     drawn = [environment(files[f"{user}.env"])["DENIABLE_REDIS_URL"] for user in users]
-    passwords = {url.split(":")[2].partition("@")[0] for url in drawn}
-    assert len(passwords) == len(users)
+    passwords = {url.split(":")[2].partition("@")[0] for url in drawn} | {files["probe"].read_text()}
+    assert len(passwords) == len(users) + 1
     acl = files["users.acl"].read_text("utf-8")
     assert not any(password in acl for password in passwords)
     servers = {user: environment(files[f"{user}.env"]) for user in ("ingest", "query", "server")}

@@ -27,6 +27,7 @@ NEVER = {
     "worker": {"DEAD", "KEYS", "KEYS_USED", "ANSWERS", "SPENT"} | SENDERS,
     "operator": {"REPORTS", "TALLIES", "ANSWERS", "SPENT", "ALARMS"} | SUMS | RELEASED - {"PUBLISHED"} | SENDERS,
     "cluster": set(NAMES),
+    "probe": set(NAMES),
 }
 """By user, what docs/access.md says that it never sees: the content of these kinds of keys."""
 KEEPS = ("ingest", "query", "server")

@@ -497,7 +497,22 @@ def test_nobody_else_gets_in(guarded):
         with pytest.raises((redis.AuthenticationError, redis.ResponseError)):
             client.ping()
         client.close()
-    assert set(guarded.passwords) == set(USERS)
+    assert set(guarded.passwords) == {*USERS, "probe"}
+
+
+def test_the_probe_asks_and_does_no_more(guarded):
+    """Whether a server is there, and its role; not even the time, or what all others may do."""
+    with guarded.client("probe") as client:
+        assert client.ping()
+        assert client.execute_command("ROLE")[0] == b"master"
+        every = {command for user in USERS for command in ALLOWED[user]} | {
+            "TIME",
+            "INFO",
+            "EVAL 'return 1' 0",
+            "SELECT 1",
+            *NEVER,
+        }
+        assert [command for command in every if not refused(client, *command.split())] == []
 
 
 def test_the_file_shipped_lets_nobody_in(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 from deniable_aggregator import tally
 from deniable_aggregator.publish import suppression
 from deniable_aggregator.publish.suppression.cube import Cube
-from deniable_aggregator.store.tallies import name
+from deniable_aggregator.store.tallies import name, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Period", "Released", "Step", "Version", "written"]
+__all__ = ["Period", "Released", "Step", "Version"]
 
 _GROWTH = 4  # two snapshots differ by at least one report for this many published ones
 
@@ -171,14 +171,9 @@ class Period:
         if there:
             return Step({self.whole: Released(replace(note, n=snapshot.n), snapshot)}, came)
         if self.settled():
-            self.store.staging.replace(self.store.snapshots.key(name(self.whole)), written(came))
+            self.store.staging.replace(self.store.snapshots.key(name(self.whole)), written(came.cells))
         return None
 
     def _enough(self, before: Tally, after: Tally, least: int) -> bool:
         """Return whether the reports between two tallies are enough for every estimate."""
         return bool(np.all(self.rests_on(after) - self.rests_on(before) >= least))
-
-
-def written(each: Tally) -> bytes:
-    """Return a tally as the store keeps it."""
-    return each.cells.astype(">i8").tobytes()

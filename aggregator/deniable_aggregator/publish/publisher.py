@@ -27,10 +27,10 @@ from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import counted, release
 from deniable_aggregator.publish.breakdown import Breakdown
-from deniable_aggregator.publish.period import Period, Step, Version, written
+from deniable_aggregator.publish.period import Period, Step, Version
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.store import health, schema
-from deniable_aggregator.store.tallies import name
+from deniable_aggregator.store.tallies import name, written
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -193,12 +193,12 @@ class Publisher:
         shelf = self._store.releases
         kept = [self._store.snapshots.key(name(whole)), self._audit.key, self._store.published.key]
         state = [name(whole), known.note() if known else ""]
-        staged = [written(cell.tally) for cell in step.cells.values()]
+        staged = [written(cell.tally.cells) for cell in step.cells.values()]
         fields: list[str | int] = []
         for (stratum, cell), content in zip(step.cells.items(), staged, strict=True):
             fields += [len(content), name(stratum), cell.note.note()]
         if step.snapshot:
-            staged.append(written(step.snapshot))
+            staged.append(written(step.snapshot.cells))
             fields.append(len(staged[-1]))
         more = first.n - (known.n if known else 0)
         summed = [name(whole[:3]), more, whole.period, int(first.closed), first.published]

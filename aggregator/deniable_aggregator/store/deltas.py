@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,13 +50,14 @@ def pieces(deltas: Deltas, hour: int) -> list[Piece]:
     return [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
 
 
-def changes(cells: NDArray[np.int64], start: int = 0) -> tuple[int | str, bytes | str]:
-    """Encode a delta for ``add.lua``: if many cells changed, all cells from the first to the last one."""
+def changes(cells: NDArray[np.int64], start: int = 0) -> tuple[int | str, bytes]:
+    """Encode a delta for ``add.lua``: as additions, or, if many cells changed or by much, all from the first to the last."""
     changed = np.flatnonzero(cells)
-    if _in_a_row(changed):
-        first, end = int(changed[0]), int(changed[-1]) + 1
-        return start + first, cells[first:end].astype(">i8").tobytes()
-    return "", " ".join(map(str, np.column_stack([start + changed, cells[changed]]).ravel().tolist()))
+    some = None if _in_a_row(changed) else tallies.additions(start + changed, cells[changed])
+    if some is not None:
+        return "", some
+    first, end = int(changed[0]), int(changed[-1]) + 1
+    return start + first, cells[first:end].astype(">i8").tobytes()
 
 
 def _pieces(of: Stratum | Weights, cells: NDArray[np.int64], hour: int) -> Iterator[Piece]:
@@ -65,7 +66,8 @@ def _pieces(of: Stratum | Weights, cells: NDArray[np.int64], hour: int) -> Itera
     name, changed = tallies.name(stratum), np.flatnonzero(cells)
     if not len(changed):
         return
-    yield Piece(word, name, hour, "", f"{changed[-1]} 0")
+    last = changed[-1:]
+    yield Piece(word, name, hour, "", cast("bytes", tallies.additions(last, np.zeros(1, np.int64))))
     for start in reversed(range(0, int(changed[-1]) + 1, _PIECE)):
         some = cells[start : start + _PIECE]
         if some.any():

@@ -2,8 +2,8 @@
 -- KEYS: stream, the two hashes of the function `gone`, the one of `filed`, then for each file of the archive (names of its stratum's
 -- files, tally), then (tally, index of its metric) for each stratum.
 -- ARGV: group, consumer, now, number of ids, ids..., then for each file the name of its stratum, 'file' and its name; then for each
--- stratum its name, and the arguments of the function `add`: either '' and "cell delta cell delta ...", or the number of a cell and
--- the deltas from there on, as big-endian int64.
+-- stratum its name, and the arguments of the function `add`: either '' and additions, or the number of a cell and the deltas from
+-- there on.
 -- Returns the ids that the consumer does not own; then nothing is written.
 local group, now, count = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local others = stale(group, ARGV[2], 5, count)

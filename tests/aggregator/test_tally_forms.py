@@ -1,0 +1,126 @@
+"""A tally is a list of additions while that is shorter, and cells after that: its sums are the same in each form."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+from deniable.wire.layout import Layout
+from deniable_aggregator.store import Store, connect, deltas, tallies
+from deniable_aggregator.store.deltas import Weights
+
+from .test_store import THEME
+
+WIDTH = 40_000
+KEY = "{shop}:tally:" + "|".join(map(str, THEME))
+
+
+@pytest.fixture(params=["wheel", "redis-server"])
+def store(request, start_store):
+    client = connect(start_store(request.param))
+    client.flushall()
+    made = Store(client, "shop")
+    made.partitions[0].join()
+    yield made
+    client.close()
+
+
+def add(store, *some):
+    """Commit deltas, each given by cell; return the stored bytes."""
+    for each in some:
+        delta = np.zeros(WIDTH, np.int64)
+        delta[list(each)] = list(each.values())
+        assert store.partitions[0].commit("w", [], {THEME: delta}, 0) == []
+    return store._client.get(KEY)
+
+
+def total(store):
+    return store.read(Layout(1, WIDTH, "index"), [THEME]).counts[0]
+
+
+def test_one_report_takes_a_few_bytes(store):
+    """Whatever cell it has, and a weight tally likewise."""
+    assert len(add(store, {WIDTH - 1: 1})) == 5 + 8
+    assert len(add(store, {3: 1})) == 5 + 16
+    assert total(store)[[3, WIDTH - 1]].tolist() == [1, 1]
+    weights = np.zeros(WIDTH, np.int64)
+    weights[WIDTH - 1] = 1
+    store.partitions[0].commit("w", [], {Weights(THEME): weights}, 0)
+    assert store._client.strlen(KEY.replace("tally", "weights")) == 5 + 8
+    assert store.partitions[0].read_weights(Layout(1, WIDTH - 1, "bits"), [THEME]).tolist() == weights.tolist()
+
+
+def test_few_cells_are_cells_at_once(store):
+    """Where a list would be longer."""
+    assert add(store, {0: 7}) == (7).to_bytes(8)
+    assert add(store, {1: 2}) == (7).to_bytes(8) + (2).to_bytes(8)
+
+
+@pytest.mark.parametrize("size", [1, 3, 31, 40, 700])
+def test_the_sums_are_exact_in_each_form(store, size):
+    """By additions, by runs, with negative deltas and large ones; it is never longer than its cells and one head."""
+    rng, expected, forms = np.random.default_rng(size), np.zeros(WIDTH, np.int64), set()
+    for number in count():
+        chosen = rng.choice(300, size, replace=False) if size <= 300 else np.arange(size)
+        values = rng.integers(-5, 1 << (40 if number % 5 == 4 else 20), size)
+        value = add(store, dict(zip(chosen.tolist(), values.tolist(), strict=True)))
+        expected[chosen] += values
+        assert total(store).tolist() == expected.tolist()
+        assert len(value) <= 8 * 701 + 5
+        forms.add(len(value) % 8)
+        if 0 in forms and number > 10:
+            break
+    assert size >= 300 or forms == {0, 5}
+
+
+def test_a_list_becomes_cells_after_so_many_additions(store):
+    """Also where cells are longer: it would be read for ever more slowly."""
+    delta = np.zeros(WIDTH, np.int64)
+    delta[0:32760:9] = 1  # so sparse that it comes as additions
+    delta[-1] = 1
+    for _ in range(9):
+        store.partitions[0].commit("w", [], {THEME: delta}, 0)
+    assert store._client.strlen(KEY) == 8 * WIDTH
+    assert total(store).tolist() == (9 * delta).tolist()
+
+
+def test_one_list_becomes_cells_in_a_commit(store):
+    """The others do so in the next ones, so no script takes long for it. All sums are exact meanwhile."""
+    some = [THEME._replace(segment=f"s={number}") for number in range(4)]
+    many, few = np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.int64)
+    many[0 : 9 * 3633 : 9], many[-1] = 1, 1
+    few[0:2000:10] = 1
+    for stratum in some:
+        for _ in range(9):
+            store.partitions[0].commit("w", [], {stratum: many}, 0)
+    forms = []
+    for times in range(6):
+        found = store.each(Layout(1, WIDTH, "index"), some)
+        assert all(each.counts[0].tolist() == (9 * many + times * few).tolist() for each in found)
+        forms.append(sum(store._client.strlen(store.partitions[0].tallies.key(tallies.name(each))) % 8 == 0 for each in some))
+        assert deltas.fit(dict.fromkeys(some, few))
+        store.partitions[0].commit("w", [], dict.fromkeys(some, few), 0)
+    assert forms == [0, 1, 2, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [],
+        [0, 0],
+        [5],
+        [0, 0, 1],
+        [0] * 100 + [-3],
+        [0] * 100 + [1 << 31],
+        [0] * 100 + [-(1 << 31)],
+        list(range(50)),
+        [0] * 99 + [1 << 40],
+    ],
+)
+def test_what_is_written_is_read(cells):
+    """In the shorter of both forms, and whatever the cells are."""
+    value = tallies.written(np.array(cells, np.int64))
+    assert tallies.cells(value).tolist() == cells
+    assert len(value) <= 8 * len(cells)

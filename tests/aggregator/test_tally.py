@@ -48,6 +48,27 @@ def reports(draw):
 
 
 @given(reports())
+def test_few_reports_are_counted_by_their_cells(given_reports):
+    """The same cells, without those that are 0; where reports are not few beside the cells, nobody is told any."""
+    layout, payloads = given_reports
+    few = tally.count_few(layout, b"".join(payloads))
+    if few is None:
+        assert len(payloads) * 64 > layout.rows
+        return
+    cells, counts = few
+    expected = tally.count(layout, b"".join(payloads)).cells
+    assert cells.tolist() == np.flatnonzero(expected).tolist()
+    assert counts.tolist() == expected[cells].tolist()
+
+
+def test_few_reports_that_no_device_sent_are_refused():
+    """As many are."""
+    for layout, payload in ((Layout(6859, 19, "index"), b"\xff" * 3), (Layout(300, 13, "bits"), b"\xff" * 4)):
+        with pytest.raises(PayloadError):
+            tally.count_few(layout, payload)
+
+
+@given(reports())
 def test_count_equals_the_plain_definition(given_reports):
     """Counting many reports at once gives what counting them one by one gives."""
     layout, payloads = given_reports

@@ -58,6 +58,28 @@ def test_few_cells_are_cells_at_once(store):
     assert add(store, {1: 2}) == (7).to_bytes(8) + (2).to_bytes(8)
 
 
+@pytest.mark.parametrize("far", [WIDTH - 1, 500])
+def test_one_report_far_away_makes_no_cells_of_all_between(store, far):
+    """Cells become a list again, and its sums are the same; then more reports make cells of it once more."""
+    add(store, *({each % 40: 1 + each} for each in range(60)))
+    before = total(store)
+    assert store._client.strlen(KEY) == 8 * 40
+    assert len(add(store, {far: 1})) == 5 + 8 * 41
+    before[far] += 1
+    assert total(store).tolist() == before.tolist()
+    run = dict.fromkeys(range(64), 2)
+    add(store, run)
+    before[:64] += 2
+    assert total(store).tolist() == before.tolist()
+
+
+def test_cells_that_are_too_large_for_a_list_stay(store):
+    """Their sums are exact nevertheless."""
+    add(store, *({each % 40: 1 << 40} for each in range(60)))
+    assert len(add(store, {1000: 1})) == 8 * 1001
+    assert total(store)[[0, 20, 39, 1000]].tolist() == [2 << 40, 1 << 40, 1 << 40, 1]
+
+
 @pytest.mark.parametrize("size", [1, 3, 31, 40, 700])
 def test_the_sums_are_exact_in_each_form(store, size):
     """By additions, by runs, with negative deltas and large ones; it is never longer than its cells and one head."""

@@ -89,7 +89,7 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
     accepted = sum(answer["accepted"] for answer in first if answer)
     assert accepted > 10 * EACH
     memory = served.store._client.info("memory")
-    assert room.SHARE * most < memory["used_memory"] + 4 * MB < (room.SHARE + 0.05) * most + 4 * MB
+    assert room.UPLOADS * most < memory["used_memory"] + 4 * MB < (room.UPLOADS + 0.05) * most + 4 * MB
 
     status, told = run(capsys, "keys", "create", "--role", "ingest")
     assert status == 0

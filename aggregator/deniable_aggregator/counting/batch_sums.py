@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import PayloadError
 from deniable_aggregator import tally
-from deniable_aggregator.store.deltas import Deltas, Weights
+from deniable_aggregator.store.deltas import Additions, Deltas, Weights
 from deniable_aggregator.tally import set_bits
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def count(joined: Joined) -> tuple[Deltas, int]:
     reports = 0
     for (stratum, layout), payloads in joined.items():
         reports += len(payloads) // layout.payload_size
-        deltas[stratum] = tally.count(layout, payloads).cells
+        few = tally.count_few(layout, payloads)
+        deltas[stratum] = Additions(*few) if few else tally.count(layout, payloads).cells
         if layout.kind == "bits":
             deltas[Weights(stratum)] = set_bits.count(layout, payloads)
     return deltas, reports

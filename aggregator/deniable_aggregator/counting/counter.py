@@ -19,10 +19,13 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.commit_files import LIFE_SECONDS
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.pauses import Pauses
 from deniable_aggregator.store import batch, health
 from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
-from deniable_aggregator.store.errors import AWAY, StoreError, transient
+from deniable_aggregator.store.deltas import growth
+from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, transient
+from deniable_aggregator.store.room import COMMITS, COUNTING, Room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,6 +82,9 @@ class Counter:
         self._signs = {partition.stream: health.Signs(partition) for partition in partitions}
         self._deliveries = Deliveries(partitions, worker)
         self._worker, self._settings, self._files, self._events = worker, settings, files, events
+        self._faults = [Faults(store, events) for store in stores]
+        self._reading, self._adding = Room(COUNTING), Room(COMMITS)
+        self._full: bool | None = None  # not known, as another worker may have noted it
         self._claim_at = self._beat_at = 0.0
         self._pauses = Pauses()  # while the store fails
         self._again = False  # whether batches in hand may have been handed out in an answer that was lost
@@ -110,17 +116,23 @@ class Counter:
         """
         try:
             self.join()
+            self._look_for_room()
             read = False
             for stream, entries in self._entries(stop, block=block):
                 read = True
                 self._settle(self._partitions[stream], entries, stop)
             self._beat()
+            self._tell(None)
         except StoreError as error:
             # The store is unavailable or was emptied. Nothing is lost: entries in hand are claimed again later.
             log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, self._pauses.next)
             self._events.failed()
             self.cut_off, self._joined = True, False
             self._again = isinstance(error, AWAY) or (self._again and transient(error))
+            if isinstance(error, NoRoom):
+                with suppress(StoreError):
+                    self._tell(error)
+                    self._beat()
             self._pauses.take(stop)
             return True
         except ArchiveError:  # and stopped
@@ -149,6 +161,20 @@ class Counter:
         except StoreError as error:
             self.cut_off = True
             log.warning("could not leave the consumer group (%s)", type(error).__name__)
+
+    def _look_for_room(self) -> None:
+        """See that the server has room for more sums before anything is read."""
+        if not next(iter(self._partitions.values())).has_room(self._reading):
+            raise NoRoom("what is left of the store's memory is kept for what must always work")
+
+    def _tell(self, error: NoRoom | None) -> None:
+        """Note the fault that there is no room, or that it has passed."""
+        if error or self._full is not False:
+            for faults in self._faults:
+                with faults.alone("counting"):
+                    if error:
+                        raise error
+        self._full = error is not None
 
     def _entries(self, stop: Event, *, block: bool) -> Iterator[tuple[str, list[StreamEntry]]]:
         """Read entries of each stream, the next ones when these are counted: first those that were handed out before."""
@@ -224,14 +250,12 @@ class Counter:
             except PayloadError as error:
                 self._bury(partition, entry, f"{error.code}: {error}")
         while groups:
-            try:
-                joined = batch_sums.join(groups.values())
-                deltas, reports = batch_sums.count(joined)
-            except PayloadError:  # the ingest accepts none of these, so they are searched for only now
-                for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
-                    del groups[id_]
-                    self._bury(partition, StreamEntry(id_, None), "payload: no device could have sent it")
-                continue
+            joined, deltas, reports = self._count(partition, groups)
+            if not groups:
+                return
+            if not partition.has_room(self._adding, growth(deltas)):
+                self._settle_each(partition, [entry for entry in entries if entry.id in groups], stop)
+                return
             stale = self._commit(partition, list(groups), joined, deltas, stop)
             if not stale:
                 self.counted += reports
@@ -241,6 +265,24 @@ class Counter:
             log.warning("%d batches were taken over by another worker", len(stale), extra={"app": partition.app})
             for id_ in stale:
                 del groups[id_]
+
+    def _settle_each(self, partition: Partition, entries: list[StreamEntry], stop: Event) -> None:
+        """Count and commit entries one by one: their sums together take more memory than is left."""
+        if len(entries) == 1:
+            raise NoRoom("the sums of a batch take more memory than the store has left")
+        for entry in entries:
+            self._settle(partition, [entry], stop)
+
+    def _count(self, partition: Partition, groups: dict[bytes, list[batch.Group]]) -> tuple[Joined, Deltas, int]:
+        """Count batches, by the ids of their entries. Those that cannot be counted are put aside, and are taken from them."""
+        while True:
+            try:
+                joined = batch_sums.join(groups.values())
+                return joined, *batch_sums.count(joined)
+            except PayloadError:  # the ingest accepts none of these, so they are searched for only now
+                for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
+                    del groups[id_]
+                    self._bury(partition, StreamEntry(id_, None), "payload: no device could have sent it")
 
     def _commit(self, partition: Partition, ids: list[bytes], joined: Joined, deltas: Deltas, stop: Event) -> list[bytes]:
         pauses = Pauses()

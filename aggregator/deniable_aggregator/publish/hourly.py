@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from deniable_aggregator import tally
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import refused_reports, schema, tallies
+from deniable_aggregator.store.errors import NoRoom
+from deniable_aggregator.store.room import COUNTING, Room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,6 +44,7 @@ class Hourly:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._room = Room(COUNTING)
 
     # Reading
 
@@ -108,6 +111,8 @@ class Hourly:
                 for stratum, at in strata.items()
                 if stratum not in sealed | done and at + _HOUR >= int(noted.get(stratum) or 0)
             ]
+            if due and not partition.has_room(self._room):
+                raise NoRoom("what is left of the store's memory is kept for what must always work")
             partition.copy([tallies.name(stratum) for stratum in due], metric, hour)
             # A copy goes an hour after its stratum was sealed: who has read that there is one finds it.
             over = [tallies.name(stratum) for stratum in sealed if noted.get(stratum) == _SEALED]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-__all__ = ["AWAY", "CommandForbidden", "CommandRefused", "Redivided", "StoreError", "StoreFull", "transient"]
+__all__ = ["AWAY", "CommandForbidden", "CommandRefused", "NoRoom", "Redivided", "StoreError", "StoreFull", "transient"]
 
 StoreError = redis.RedisError
 """The store cannot be used. All others are kinds of it."""
@@ -16,6 +16,10 @@ StoreFull = redis.OutOfMemoryError
 """It has no memory left."""
 AWAY = (redis.ConnectionError, redis.TimeoutError)
 """It does not answer. Whether it did what it was told is not known."""
+
+
+class NoRoom(redis.RedisError):
+    """What is left of its memory is kept for what must always work. What was asked for was not done."""
 
 
 class Redivided(redis.ConnectionError):

@@ -275,6 +275,10 @@ class Partition:
 
     # Worker
 
+    def has_room(self, room: Room, size: int = 0) -> bool:
+        """Return whether the partition's server has room for so many bytes, and count them."""
+        return room.take(primary(self._client, self.stream), size)
+
     def join(self) -> None:
         """Make sure that the consumer group exists. It reads from the first entry."""
         try:

@@ -1,9 +1,10 @@
-"""Room in the store: uploads may take only a part of its memory, so that everything else still works when it is used up.
+"""Room in the store: uploads, and then counting, may take only a part of its memory, so that all else works when it is used up.
 
 Everybody with the public key can send uploads until no room is left. If the store has a limit (`maxmemory`), uploads are refused
-before it is reached. Meanwhile waiting batches are counted, and keys can be revoked; nothing else is refused. Records of earlier
-days are deleted, one day a minute (`deniable_aggregator.store.uploads`). Those of today stay until midnight (UTC). The use of
-memory is read regularly: at most a second, or a hundredth of the limit, lies between two reads.
+before it is reached. Meanwhile waiting batches are counted. Sums of many small groups take more than the batches did, so counting
+ends before the limit, too. So there is always room to revoke a key, to sign in, and to erase a metric or delete what is due.
+Records of earlier days are deleted, one day a minute (`deniable_aggregator.store.uploads`). Those of today stay until midnight
+(UTC). The use of memory is read regularly: at most a second, or a hundredth of the limit, lies between two reads.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ import redis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SHARE", "Room", "is_full", "left"]
+__all__ = ["COMMITS", "COUNTING", "UPLOADS", "Room", "is_full", "left"]
 
-SHARE = 0.75
-"""Share of the store's memory up to which uploads are accepted. The rest is for everything else."""
+UPLOADS = 0.75
+"""Share of the store's memory up to which uploads are accepted."""
+COUNTING = 0.85
+"""Share up to which batches are taken to be counted, and sums are copied."""
+COMMITS = 0.95
+"""Share up to which the sums of batches that were taken are added. The rest is for everything else."""
 
 _SECONDS = 1.0
 _STEP = 0.01
@@ -29,7 +34,7 @@ _OVERHEAD = 100  # bytes of an upload beside its entry, at most
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a server: bytes left for uploads, and how many seconds and bytes later it is read again."""
+    """What is known of a server: bytes left, and how many seconds and bytes later it is read again."""
 
     until: float = 0.0
     left: float = 0.0
@@ -37,20 +42,27 @@ class _Known:
 
 
 class Room:
-    """What this process knows of the memory left for uploads, by server of the store."""
+    """What this process knows of the memory left, by server of the store.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    share
+        Share of the memory that may be used.
+    """
+
+    def __init__(self, share: float = UPLOADS) -> None:
+        self._share = share
         self._known: dict[redis.Redis, _Known] = {}
 
     def take(self, client: redis.Redis, size: int) -> bool:
-        """Return whether there is room for an upload, and count it.
+        """Return whether there is room for something, and count it.
 
         Parameters
         ----------
         client
             The server that takes it.
         size
-            Bytes of its entry.
+            Its bytes.
 
         Raises
         ------
@@ -59,18 +71,18 @@ class Room:
         """
         now, known = time.monotonic(), self._known.get(client)
         if known is None or now >= known.until or known.step <= 0:
-            known = self._known[client] = _read(client, now)
-        if known.left <= 0:
+            known = self._known[client] = _read(client, now, self._share)
+        if known.left <= size:
             return False
         known.left -= size + _OVERHEAD
         known.step -= size + _OVERHEAD
         return True
 
 
-def _read(client: redis.Redis, now: float) -> _Known:
+def _read(client: redis.Redis, now: float, share: float) -> _Known:
     told = _memory(client)
     most = int(told.get("maxmemory", 0))
-    return _Known(now + _SECONDS, left(told), _STEP * most if most else float("inf"))
+    return _Known(now + _SECONDS, left(told, share), _STEP * most if most else float("inf"))
 
 
 def is_full(client: redis.Redis) -> bool:
@@ -91,13 +103,15 @@ def _memory(client: redis.Redis) -> dict[str, Any]:
         return {}
 
 
-def left(memory: Mapping[str, Any]) -> float:
-    """Return how many more bytes uploads may take; infinite if the store has no limit, or does not show it.
+def left(memory: Mapping[str, Any], share: float = UPLOADS) -> float:
+    """Return how many more bytes may be used; infinite if the store has no limit, or does not show it.
 
     Parameters
     ----------
     memory
         The answer to ``INFO memory``.
+    share
+        Share of the memory that may be used.
     """
     most = int(memory.get("maxmemory", 0))
-    return SHARE * most - int(memory["used_memory"]) if most else float("inf")
+    return share * most - int(memory["used_memory"]) if most else float("inf")

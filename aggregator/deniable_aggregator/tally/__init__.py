@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.wire.layout import Layout
 
-__all__ = ["Tally", "count", "empty", "from_cells", "merge", "sift", "valid", "valid_bytes"]
+__all__ = ["Tally", "count", "count_few", "empty", "from_cells", "merge", "sift", "valid", "valid_bytes"]
 
 _BYTES = bytes(range(256))
+_PLENTY = 64  # cells for each report, or for each bit of one, from which on those that are 0 are left out
 _FEW = 64  # payloads up to which a check in Python is faster than a call of numpy
 
 
@@ -219,6 +220,37 @@ def count(layout: Layout, payloads: bytes) -> Tally:
         return Tally(layout, counted.counts, counted.counts.sum(axis=1))
     kernels.popcount(data, layout.row_size, layout.payload_size, layout.width, counted.counts, counted.reports)
     return counted
+
+
+def count_few(layout: Layout, payloads: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Count reports that are few beside the cells of their layout, without an element for each cell.
+
+    Returns
+    -------
+    cells, counts : ndarray of int64
+        Numbers of the cells of `Tally.cells` that are not 0, in order, and what is in them. None if the reports are not so few.
+
+    Raises
+    ------
+    PayloadError
+        If no device could have sent a payload.
+    """
+    size, reports = layout.rows * layout.width, len(payloads) // layout.payload_size
+    if reports * (_PLENTY if layout.kind == "index" else _PLENTY * layout.width) > size:
+        return None
+    _, _, reason = sift(layout, payloads)
+    if reason:
+        raise reason
+    table = _table(layout, payloads)
+    if layout.kind == "index":
+        cells, counts = np.unique(kernels.widen(table), return_counts=True)
+        return cells.astype(np.int64), counts.astype(np.int64)
+    rows, of = np.unique(kernels.widen(table[:, : layout.row_size]), return_inverse=True)
+    bits = np.zeros((len(rows), layout.width), np.int64)
+    np.add.at(bits, of, np.unpackbits(table[:, layout.row_size :], axis=1, count=layout.width, bitorder="little"))
+    row, bit = np.nonzero(bits)
+    cells = np.concatenate([rows.astype(np.int64)[row] * layout.width + bit, size + rows.astype(np.int64)])
+    return cells.astype(np.int64), np.concatenate([bits[row, bit], np.bincount(of, minlength=len(rows))]).astype(np.int64)
 
 
 def merge(first: Tally, *others: Tally) -> Tally:

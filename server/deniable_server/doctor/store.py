@@ -215,11 +215,14 @@ def memory(info: dict[str, Any]) -> Finding:
         return Finding("memory", "warning", seen, meaning, "set maxmemory to half of what the store may have")
     seen = f"{used / most:.0%} of its maxmemory used ({used >> 20:,} of {most >> 20:,} MiB)"
     remedy = "raise maxmemory, start workers if batches wait, revoke a key that is abused, or shorten DENIABLE_IDEMPOTENCY_TTL"
+    if room.left(info, room.COUNTING) <= 0:
+        meaning = f"from {room.COUNTING:.0%} on nothing is counted, so that keys can be revoked and metrics be erased"
+        return Finding("memory", "fault", seen, meaning, "raise maxmemory, or `deniable erase` a metric that has taken it")
     if room.left(info) <= 0:
-        return Finding("memory", "fault", seen, f"from {room.SHARE:.0%} on uploads are refused with 503 store_full", remedy)
-    if used >= _TIGHT * room.SHARE * most:
+        return Finding("memory", "fault", seen, f"from {room.UPLOADS:.0%} on uploads are refused with 503 store_full", remedy)
+    if used >= _TIGHT * room.UPLOADS * most:
         return Finding(
-            "memory", "warning", seen, f"a backlog would fill it; from {room.SHARE:.0%} on uploads are refused", remedy
+            "memory", "warning", seen, f"a backlog would fill it; from {room.UPLOADS:.0%} on uploads are refused", remedy
         )
     return Finding("memory", "ok", seen)
 

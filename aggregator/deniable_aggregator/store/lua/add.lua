@@ -1,8 +1,8 @@
 -- Add to a tally: either additions, each of a cell and a delta (big-endian, 32 bits each, in order), or the deltas of all cells from
 -- a given one on (big-endian int64).
 -- A tally begins as a list: 'L', the number of cells, and the additions in the order in which they came. When cells would be no
--- longer, or MOST additions have come, it becomes cells: big-endian int64. So a few reports take no more room than they need. Only a
--- list has a length that leaves 5 when divided by 8.
+-- longer, or MOST additions have come, it becomes cells: big-endian int64. It becomes a list again if it would get so much longer
+-- that this is less. So a few reports take no more room than they need. Only a list has a length that leaves 5 when divided by 8.
 local MOST = 32768
 local budget = MOST -- additions that this script turns into cells, and one list more: that takes some 20 ms
 
@@ -87,11 +87,29 @@ local function append(key, size, first, deltas)
   return additions
 end
 
+-- Make a list of cells that are far fewer than they would be with more of them.
+local function shorten(key, size, first, deltas)
+  local more = #deltas / 8
+  local most = first and first + more or number(deltas, #deltas - 7) + 1
+  if size / 8 + more >= MOST or 8 * most < 2 * (size + 8 * more) then
+    return size
+  end
+  local additions = listed(0, redis.call('GETRANGE', key, 0, -1))
+  if not additions then
+    return size
+  end
+  redis.call('DEL', key)
+  return redis.call('APPEND', key, 'L' .. written(size / 8) .. additions)
+end
+
 local function add(key, first, deltas)
   if #deltas == 0 then
     return
   end
   local size, from = redis.call('STRLEN', key), tonumber(first)
+  if size > 0 and size % 8 == 0 then
+    size = shorten(key, size, from, deltas)
+  end
   if (size == 0 or size % 8 == 5) and append(key, size, from, deltas) then
     return
   end

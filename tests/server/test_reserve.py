@@ -1,0 +1,167 @@
+"""Uploads of many small groups, whose sums take more memory than they do: counting stops before the store is full."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from itertools import product
+from threading import Event, Thread
+
+import numpy as np
+import pytest
+
+from deniable.cli import main
+from deniable.wire.report import Stratum
+from deniable_aggregator.counting import faults
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.publish.hourly import Hourly
+from deniable_aggregator.store import health, room
+from deniable_aggregator.store.deltas import STRATUM, growth
+from deniable_aggregator.store.errors import NoRoom
+from deniable_server.doctor.store import memory
+
+pytestmark = pytest.mark.both_stores
+
+SEGMENTS = {"country": 30, "build": 10, "screen": 7}
+REGISTRY = (
+    """
+format = 1
+app = "shop"
+[segments]
+"""
+    + "".join(f"{name} = {json.dumps([f'{name}{each}' for each in range(number)])}\n" for name, number in SEGMENTS.items())
+    + """
+[metrics."ui.search"]
+type = "string"
+candidates = "words.txt"
+epsilon = 4.0
+period = "day"
+segments = ["country", "build", "screen"]
+description = "What was searched"
+owner = "o@shop.example"
+"""
+)
+STRATA = [
+    ",".join(f"{name}={name}{each}" for name, each in zip(SEGMENTS, chosen, strict=True))
+    for chosen in product(*map(range, SEGMENTS.values()))
+]
+
+
+@pytest.fixture
+def shop(serve, monkeypatch):
+    """Serve a metric of 2,100 segments without limits of an address."""
+    made = serve(REGISTRY, words="one\ntwo\n")
+    monkeypatch.setenv("DENIABLE_REDIS_URL", made.service.settings.redis_url)
+    monkeypatch.setenv("DENIABLE_REGISTRY", made.service.settings.registry)
+    yield made
+    made.store._client.config_set("maxmemory", 1 << 30)
+
+
+@pytest.fixture
+def upload(shop):
+    """Return what sends an upload of a report for each segment."""
+    group = shop.group("ui.search", [0])
+    groups = [group | {"segment": each} for each in STRATA]
+    body = gzip.compress(json.dumps({"format": 1, "groups": groups}).encode())
+    return lambda number: shop.post(body, key=f"upload {number}", Content_Encoding="gzip")
+
+
+def doctor(capsys):
+    assert main(["doctor", "--json"]) in (0, 1)
+    return {each["check"]: each for each in map(json.loads, capsys.readouterr().out.splitlines())}
+
+
+def test_one_report_of_each_segment_leaves_little(shop, upload):
+    """However many cells the metric has: no more than is charged for it."""
+    assert upload(0).get_json()["accepted"] == len(STRATA)
+    Worker([shop.store]).run(Event(), burst=True)
+    client = shop.store._client
+    full = client.info("memory")["used_memory"]
+    client.flushall()
+    assert full - client.info("memory")["used_memory"] < STRATUM * len(STRATA)
+
+
+def test_sums_that_fill_the_store(shop, upload, capsys):
+    """Counting stops and says so; keys, sessions and erasure work; when a metric is erased all goes on, and nothing is lost."""
+    client = shop.store._client
+    large = Stratum("ui.search", 1, "f" * 16, "2026-11-21", STRATA[0])
+    assert shop.store.partitions[0].commit("w", [], {large: np.ones(2 << 20, np.int64)}, 0) == []
+    assert [upload(number).status_code for number in range(3)] == [202] * 3
+    client.config_set("maxmemory", int(client.info("memory")["used_memory"] / 0.88))
+    shop.store._room._known.clear()
+    assert upload(3).get_json()["code"] == "store_full"
+    stop, worker = Event(), Worker([shop.store], WorkerSettings(batch=1, block_ms=100, min_idle_ms=500, claim_every=0.2))
+    thread = Thread(target=worker.run, args=(stop,))
+    thread.start()
+    try:
+        deadline = time.monotonic() + 60
+        while faults.present(shop.store) != {"counting": "NoRoom"}:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert shop.store.backlog() == 3
+        assert health.read(shop.store).workers == 1
+        found = doctor(capsys)
+        assert (found["memory"]["status"], found["chores"]["status"]) == ("fault", "fault")
+        assert "counting" in found["chores"]["seen"]
+        assert main(["keys", "create", "--app", "shop", "--role", "ingest"]) == 0
+        assert main(["keys", "revoke", "--app", "shop", capsys.readouterr().err.split()[1].rstrip(",")]) == 0
+        assert shop.http.post("/login", data={"key": "rk_nobody_12345678"}).status_code < 500
+        assert main(["erase", "--app", "shop", "--metric", "ui.search", "--yes"]) == 0
+        while shop.store.backlog() or faults.present(shop.store):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        stop.set()
+        thread.join()
+    shop.store._room._known.clear()
+    assert upload(3).status_code == 202
+
+
+def test_sums_are_not_copied_where_there_is_no_room(shop):
+    """It is a fault of the chore, and they are copied when there is."""
+    shop.post({"format": 1, "groups": [shop.group("ui.search", [0], segment=STRATA[0])]})
+    Worker([shop.store]).run(Event(), burst=True)
+    client = shop.store._client
+    client.config_set("maxmemory", int(client.info("memory")["used_memory"] / 0.9))
+    with pytest.raises(NoRoom):
+        Hourly(shop.store).run(shop.app.registry)
+    client.config_set("maxmemory", 1 << 30)
+    Hourly(shop.store).run(shop.app.registry)
+    assert len(Hourly(shop.store).strata("ui.search")) == 1
+
+
+@pytest.mark.parametrize(("used", "meaning"), [(76, "uploads are refused"), (86, "nothing is counted")])
+def test_the_doctor_says_what_is_refused(used, meaning):
+    """From which share on."""
+    found = memory({"used_memory": used << 20, "maxmemory": 100 << 20})
+    assert found.status == "fault"
+    assert meaning in found.meaning
+
+
+def test_batches_are_counted_one_by_one_where_their_sums_together_have_no_room(shop, upload):
+    """Those that fit are counted; the next ones when there is room. Each is counted once."""
+    client = shop.store._client
+    for number in range(6):
+        assert upload(number).status_code == 202
+    sums = growth({each: np.ones(1, np.int64) for each in range(len(STRATA))})
+    client.config_set("maxmemory", int((client.info("memory")["used_memory"] + 2.5 * sums) / room.COMMITS))
+    stop, worker = Event(), Worker([shop.store], WorkerSettings(block_ms=100, min_idle_ms=500, claim_every=0.2))
+    thread = Thread(target=worker.run, args=(stop,))
+    thread.start()
+    try:
+        deadline = time.monotonic() + 60
+        while not worker.counted:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        client.config_set("maxmemory", 1 << 30)
+        while shop.store.backlog():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        stop.set()
+        thread.join()
+    assert worker.counted == 6 * len(STRATA)
+    strata = shop.store.strata("ui.search")
+    assert shop.store.read(shop.mechanism("ui.search").layout, list(strata)).n == 6 * len(STRATA)
+    assert len(strata) == len(STRATA)

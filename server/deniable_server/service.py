@@ -72,6 +72,8 @@ class App(Collection):
         The budget of its analysts.
     collected
         Cache of valid groups, by their description.
+    paid
+        Kinds of groups whose sums an upload to this process has paid for.
     """
 
     envelope: Envelope | None = None
@@ -80,6 +82,7 @@ class App(Collection):
     collected: dict[tuple[str, int, str, str, str], Collected] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
+    paid: set[bytes] = field(init=False, default_factory=set, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         Collection.__post_init__(self)

@@ -132,7 +132,7 @@ def test_no_batch_breaks_the_ingest(served):
     def take(body):
         try:
             with served.flask.app_context():
-                answer, entry = ingest.check_batch(served.app, served.service.settings, body)
+                answer, entry, _ = ingest.check_batch(served.app, served.service.settings, body)
         except Problem as problem:
             refused.add((problem.status, problem.code))
             return

@@ -20,6 +20,7 @@ from deniable_aggregator.store import health, room
 from deniable_aggregator.store.deltas import STRATUM, growth
 from deniable_aggregator.store.errors import NoRoom
 from deniable_server.doctor.store import memory
+from deniable_server.rates import Volume
 
 pytestmark = pytest.mark.both_stores
 
@@ -80,6 +81,24 @@ def test_one_report_of_each_segment_leaves_little(shop, upload):
     full = client.info("memory")["used_memory"]
     client.flushall()
     assert full - client.info("memory")["used_memory"] < STRATUM * len(STRATA)
+
+
+def test_new_groups_are_paid_for_once(shop, upload):
+    """By the address that sends them first: their sums take more than the upload. Whoever is refused has not paid."""
+    shop.service.limits._stored = Volume(2 << 20, 3600)
+    real = shop.service.limits._number
+    shop.service.limits._number = lambda: "here"
+    assert upload(0).status_code == 202  # 1.5 MB of sums, and some 200 kB that wait
+    size = len(shop.store._client.xrange(shop.store.partitions[0].stream)[0][1][b"d"])
+    assert size < 300_000
+    taken = int(shop.store._client.get("{shop}:rate:source:here:bytes"))
+    assert size + STRATUM * len(STRATA) < taken < size + 2 * STRATUM * len(STRATA)
+    assert upload(1).status_code == 202  # without new groups
+    assert int(shop.store._client.get("{shop}:rate:source:here:bytes")) == min(2 << 20, taken + size + 64)
+    shop.app.paid.clear()
+    assert [upload(2).status_code, upload(2).status_code] == [429, 429]
+    assert not shop.app.paid
+    shop.service.limits._number = real
 
 
 def test_sums_that_fill_the_store(shop, upload, capsys):

@@ -15,7 +15,9 @@ from deniable_aggregator.store.staging import Piece
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["AT_ONCE", "STRATUM", "Additions", "Deltas", "Weights", "changes", "fit", "growth", "pieces"]
+    from deniable.wire.layout import Layout
+
+__all__ = ["AT_ONCE", "STRATUM", "Additions", "Deltas", "Weights", "changes", "fit", "growth", "most_bytes", "pieces"]
 
 _MANY, _SPARSE = 32, 8  # from so many cells on, and one change in so many, adding to all cells is faster
 _NAMED = 6  # cells added in a row that take as long as one named cell
@@ -67,6 +69,13 @@ def fit(deltas: Deltas) -> bool:
 def growth(deltas: Deltas) -> int:
     """Return how many bytes deltas take in the store at most, as if there was nothing yet to add them to."""
     return sum(STRATUM + 8 * len(_additions(each).cells) for each in deltas.values())
+
+
+def most_bytes(layout: Layout, reports: int) -> int:
+    """Return how many bytes so many reports of a layout take in a tally at most, and in the weight tally if it has one."""
+    if layout.kind == "index":
+        return 8 * min(reports, layout.rows * layout.width)
+    return STRATUM + 8 * min(reports * (layout.width + 2), (layout.rows + 1) * (layout.width + 1))
 
 
 def pieces(deltas: Deltas, hour: int) -> list[Piece]:

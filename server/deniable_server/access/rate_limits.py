@@ -92,12 +92,14 @@ class Limits:
         partition
             Of the upload.
         size
-            Bytes that the upload takes in the store.
+            Bytes that the upload takes in the store. One that takes more than all that is allowed counts for that much.
         """
         number = self._number() if self._stored else None
         if not self._stored or not number:
             return []
-        return [_part(Limit(schema.RATE_BYTES.of(partition.name, number), *self._stored, size), partition)]
+        return [
+            _part(Limit(schema.RATE_BYTES.of(partition.name, number), *self._stored, min(size, self._stored.amount)), partition)
+        ]
 
     def stranger(self) -> None:
         """Count a request with an unknown key for its source.

@@ -25,7 +25,7 @@ from deniable.registry import period
 from deniable.wire import report
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import batch, refused_reports
+from deniable_aggregator.store import batch, deltas, refused_reports
 from deniable_aggregator.store.errors import StoreError, StoreFull
 from deniable_server.api.auth import app_by_ingest_key, upload_key, uploader
 from deniable_server.http.problem import RETRY_SECONDS, Problem
@@ -45,6 +45,7 @@ log = logging.getLogger("deniable.server")
 _MAX_KEY = 128
 _MAX_ERRORS = 100
 _MOST_COLLECTED = 10_000
+_MOST_PAID = 100_000
 _OVERHEAD = 64  # bytes of an upload beside its entry: the record of its key, and its place in the stream
 _DIGEST_BYTES = 8
 
@@ -106,7 +107,7 @@ def reports() -> Response:
         known.limits.take(limits)  # it counts, even if it is malformed
         raise
     try:
-        answer, entry = check_batch(app, known.settings, body)
+        answer, entry, growth = check_batch(app, known.settings, body)
     except Problem as problem:
         known.limits.take(limits)
         remembered = app.store.recall(key, known.settings.idempotency_ttl)  # it may have been accepted while its period was open
@@ -114,7 +115,7 @@ def reports() -> Response:
             _note_refused(app)
             raise
         return _repeated(remembered, key, body, problem.extra)
-    volumes = known.limits.storing(app.store.partition(key), len(entry) + _OVERHEAD)
+    volumes = known.limits.storing(app.store.partition(key), len(entry) + _OVERHEAD + sum(growth.values()))
     appended = app.store.append(
         entry,
         key=key,
@@ -125,6 +126,9 @@ def reports() -> Response:
         volumes=volumes,
     )
     if appended.outcome == "appended":
+        if len(app.paid) + len(growth) > _MOST_PAID:
+            app.paid.clear()
+        app.paid.update(growth)
         _note_refused(app)
         return _answer(answer, duplicate=False)
     if appended.excess:
@@ -224,8 +228,11 @@ def _inflate(wire: bytes, limit: int) -> bytes:
     return body
 
 
-def check_batch(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], bytes]:
-    """Check a batch; return the answer to give and the entry to append."""
+def check_batch(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], bytes, dict[bytes, int]]:
+    """Check a batch; return the answer to give, the entry to append, and what its sums take in the store.
+
+    The last are bytes, by the kind of a group, of those that no upload to this process has paid for.
+    """
     try:
         given = _decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -236,11 +243,12 @@ def check_batch(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any]
         raise Problem(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
     now = datetime.now(UTC).timestamp()
     groups: list[tuple[bytes, bytes]] = []
+    growth: dict[bytes, int] = {}
     rejections: list[_Rejection] = []
     accepted = 0
     for index, group in enumerate(given.groups):
         try:
-            kind, payloads, bad = _group(app, limits, group, now)
+            of, payloads, bad = _group(app, limits, group, now)
         except Problem as problem:
             rejections.append(_Rejection(index, problem.code, group.count, problem.detail))
             continue
@@ -249,7 +257,9 @@ def check_batch(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any]
             rejections.append(_Rejection(index, *bad))
             accepted -= bad[1]
         if payloads:
-            groups.append((kind, payloads))
+            groups.append((of.kind, payloads))
+            if of.kind not in app.paid:
+                growth[of.kind] = deltas.STRATUM + deltas.most_bytes(of.layout, len(payloads) // of.size)
     rejected = sum(rejection.count for rejection in rejections)
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
     # Payloads are not empty, so a group has at most this many reports, whatever number it states.
@@ -261,11 +271,11 @@ def check_batch(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any]
     if not accepted:
         detail = "no report of the batch can be counted; do not send it again"
         raise Problem(422, "all_rejected", detail, accepted=0, rejected=rejected, errors=errors)
-    return {"accepted": accepted, "rejected": rejected, "errors": errors}, batch.join(groups)
+    return {"accepted": accepted, "rejected": rejected, "errors": errors}, batch.join(groups), growth
 
 
-def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[bytes, bytes, tuple[str, int, str] | None]:
-    """Check a group; return its kind, its valid reports, and code, number and rule of the others."""
+def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[Collected, bytes, tuple[str, int, str] | None]:
+    """Check a group; return what it has in common with others, its valid reports, and code, number and rule of the rest."""
     collected = app.collected.get((group.metric, group.version, group.fingerprint, group.period, group.segment))
     if collected is None or not collected.opens <= now <= collected.closes:
         collected = _collected(app, limits, group, datetime.fromtimestamp(now, UTC))
@@ -280,8 +290,8 @@ def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[bytes,
     for place, allowed in collected.valid_bytes:
         if payloads[place::size].translate(None, allowed):
             good, bad, reason = tally.sift(collected.layout, payloads)
-            return collected.kind, good, (reason.code, bad, str(reason)) if reason else None
-    return collected.kind, payloads, None
+            return collected, good, (reason.code, bad, str(reason)) if reason else None
+    return collected, payloads, None
 
 
 def _declared(app: App, group: Group, now: datetime) -> Declared:

@@ -126,9 +126,8 @@ def reports() -> Response:
         volumes=volumes,
     )
     if appended.outcome == "appended":
-        if len(app.paid) + len(growth) > _MOST_PAID:
-            app.paid.clear()
-        app.paid.update(growth)
+        if growth:
+            _note_paid(app, growth)
         _note_refused(app)
         return _answer(answer, duplicate=False)
     if appended.excess:
@@ -156,6 +155,12 @@ def registry() -> Response:
 def _answer(answer: dict[str, Any], *, duplicate: bool) -> Response:
     g.outcome, g.accepted = "duplicate" if duplicate else "accepted", answer["accepted"]
     return Response(msgspec.json.encode(answer | {"duplicate": duplicate}), 202, content_type="application/json")
+
+
+def _note_paid(app: App, growth: dict[bytes, int]) -> None:
+    if len(app.paid) + len(growth) > _MOST_PAID:
+        app.paid.clear()
+    app.paid.update(growth)
 
 
 def _note_refused(app: App) -> None:

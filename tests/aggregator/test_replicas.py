@@ -33,6 +33,12 @@ class Primary:
     def leave(self):
         self.online -= 1
 
+    def lose_one(self):
+        """Have one leave, and stay away until it is waited for no more."""
+        self.leave()
+        self.look()
+        assert self.look(35) == 1
+
     def come_back(self):
         self.online += 1
         self.resynced += 1
@@ -65,9 +71,7 @@ def test_each_of_three_has_its_own_time():
 def test_one_that_is_back_is_waited_for():
     """At once; and when it goes again, it could be elected once more."""
     primary = Primary()
-    primary.leave()
-    primary.look()
-    assert primary.look(35) == 1
+    primary.lose_one()
     primary.come_back()
     assert primary.look() == 2
     primary.leave()
@@ -77,9 +81,7 @@ def test_one_that_is_back_is_waited_for():
 def test_one_that_came_and_went_unseen():
     """It had what was written meanwhile, so it could be elected: its time begins anew, though nobody saw it."""
     primary = Primary()
-    primary.leave()
-    primary.look()
-    assert primary.look(35) == 1
+    primary.lose_one()
     primary.come_back()
     primary.leave()
     assert [primary.look(3600), primary.look(34.9), primary.look(0.1)] == [2, 2, 1]
@@ -88,9 +90,7 @@ def test_one_that_came_and_went_unseen():
 def test_another_server_has_a_time_of_its_own():
     """One that was promoted, or restarted, is not taken for the one before."""
     primary = Primary()
-    primary.leave()
-    primary.look()
-    assert primary.look(35) == 1
+    primary.lose_one()
     primary.id = "b" * 40
     assert [primary.look(1), primary.look(35)] == [2, 1]
 

@@ -116,7 +116,7 @@ class Counter:
         """
         try:
             self.join()
-            self._look_for_room()
+            next(iter(self._partitions.values())).check_room(self._reading)  # all are on one server
             read = False
             for stream, entries in self._entries(stop, block=block):
                 read = True
@@ -161,11 +161,6 @@ class Counter:
         except StoreError as error:
             self.cut_off = True
             log.warning("could not leave the consumer group (%s)", type(error).__name__)
-
-    def _look_for_room(self) -> None:
-        """See that the server has room for more sums before anything is read."""
-        if not next(iter(self._partitions.values())).has_room(self._reading):
-            raise NoRoom("what is left of the store's memory is kept for what must always work")
 
     def _tell(self, error: NoRoom | None) -> None:
         """Note the fault that there is no room, or that it has passed."""

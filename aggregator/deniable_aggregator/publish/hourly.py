@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from deniable_aggregator import tally
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import refused_reports, schema, tallies
-from deniable_aggregator.store.errors import NoRoom
 from deniable_aggregator.store.room import COUNTING, Room
 
 if TYPE_CHECKING:
@@ -111,8 +110,8 @@ class Hourly:
                 for stratum, at in strata.items()
                 if stratum not in sealed | done and at + _HOUR >= int(noted.get(stratum) or 0)
             ]
-            if due and not partition.has_room(self._room):
-                raise NoRoom("what is left of the store's memory is kept for what must always work")
+            if due:
+                partition.check_room(self._room)
             partition.copy([tallies.name(stratum) for stratum in due], metric, hour)
             # A copy goes an hour after its stratum was sealed: who has read that there is one finds it.
             over = [tallies.name(stratum) for stratum in sealed if noted.get(stratum) == _SEALED]

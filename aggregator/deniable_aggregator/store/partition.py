@@ -21,7 +21,7 @@ from redis.crc import key_slot
 from deniable_aggregator.store import deltas, schema, tallies, uploads
 from deniable_aggregator.store.archived import Archived
 from deniable_aggregator.store.deltas import Weights
-from deniable_aggregator.store.errors import Redivided
+from deniable_aggregator.store.errors import NoRoom, Redivided
 from deniable_aggregator.store.limit import Excess, arguments
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.servers import place, primary
@@ -278,6 +278,17 @@ class Partition:
     def has_room(self, room: Room, size: int = 0) -> bool:
         """Return whether the partition's server has room for so many bytes, and count them."""
         return room.take(primary(self._client, self.stream), size)
+
+    def check_room(self, room: Room) -> None:
+        """See that the partition's server has room.
+
+        Raises
+        ------
+        NoRoom
+            If it has none.
+        """
+        if not self.has_room(room):
+            raise NoRoom("what is left of the store's memory is kept for what must always work")
 
     def join(self) -> None:
         """Make sure that the consumer group exists. It reads from the first entry."""

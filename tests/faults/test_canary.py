@@ -397,7 +397,7 @@ def breakages(served):
     good = json.dumps({"format": 1, "groups": [served.group("page")]}).encode()
     seen = served.store.partition("")._seen
     seen.recall(f"{KEY}-9", 60)  # and so know the store's secret
-    _, bucket, field = seen._name(f"{KEY}-9")
+    _, bucket, field = seen.name(f"{KEY}-9")
     spoiled = f"{seen.base}{int(time.time()) // 86_400}:{bucket}"
     served.redis.hset(spoiled, field, b"no number")
     assert served.upload(good, **{"Idempotency-Key": f"{KEY}-9"}) == 500

@@ -17,13 +17,14 @@ from deniable_server.settings import VARIABLES, Settings
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "http.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
-SOURCES = [path.read_text("utf-8") for path in (ROOT / "server" / "deniable_server").rglob("*.py")]
+RULES = ROOT / "client" / "deniable" / "upload_rules.py"
+SOURCES = [path.read_text("utf-8") for path in [RULES, *(ROOT / "server" / "deniable_server").rglob("*.py")]]
 
 
 def codes():
     found = set()
     for source in SOURCES:
-        found |= set(re.findall(r'Problem\(\s*\d+,\s*"([a-z0-9_]+)"', source))
+        found |= set(re.findall(r'(?:Problem|Refused)\(\s*\d+,\s*"([a-z0-9_]+)"', source))
     layout = (ROOT / "client" / "deniable" / "wire" / "layout.py").read_text("utf-8")
     found |= set(re.findall(r'PayloadError\("([a-z_]+)"', layout))
     return sorted(found)

@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 from deniable_aggregator.store import GROUP
-from deniable_server.api import ingest
+from deniable_server.api import uploads
 
 pytestmark = pytest.mark.both_stores
 
@@ -127,11 +127,11 @@ def test_how_few_bytes_an_upload_takes_where_there_are_many(served):
     """As many uploads as fill the lists take some thirty bytes each."""
     client, store = served.store._client, served.store
     number, keys = 60, count()
-    store.partitions[0]._seen._name = lambda key, name=store.partitions[0]._seen._name: name(key)._replace(bucket="0")
+    store.partitions[0]._seen.name = lambda key, name=store.partitions[0]._seen.name: name(key)._replace(bucket="0")
     before = used(client)
     for _ in range(number):
         key = f"upload {next(keys)}"
-        remember = ingest._remembered(key, b"", {"accepted": 1, "rejected": 0})
+        remember = uploads.record(key, b"", {"accepted": 1, "rejected": 0})
         store.append(b"", key=key, remember=remember, cap=1000, ttl=60)
     client.delete(store.partitions[0].stream)
     assert (used(client) - before) / number < 36

@@ -22,15 +22,16 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from deniable.errors import PayloadError
+from deniable.upload_rules import Refused, inflated
 from deniable.wire.layout import Layout
 from deniable.wire.report import MAX_INFLATED_BYTES, Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import GROUP, batch
 from deniable_aggregator.store.batch import Group
 from deniable_server.access.keys import KeyStore
-from deniable_server.api import ingest
+from deniable_server.api import batches
 from deniable_server.api.openapi import OPERATIONS
-from deniable_server.http.problem import Problem
+from deniable_server.http.visit import Upload
 
 INGEST, READ, METRICS = "pk_test_12345678", "rk_test_12345678", "mk_test_12345678"
 CHECKS = [
@@ -131,13 +132,12 @@ def test_no_batch_breaks_the_ingest(served):
     @given(body=bodies)
     def take(body):
         try:
-            with served.flask.app_context():
-                answer, entry, _ = ingest.check_batch(served.app, served.service.settings, body)
-        except Problem as problem:
-            refused.add((problem.status, problem.code))
+            checked = batches.check(served.app, served.service.settings, body, Upload())
+        except Refused as refusal:
+            refused.add((refusal.status, refusal.code))
             return
-        groups = batch.decode(entry)
-        assert answer["accepted"] == sum(tally.count(group.layout, group.payloads).n for group in groups) > 0
+        groups = batch.decode(checked.entry)
+        assert checked.answer["accepted"] == sum(tally.count(group.layout, group.payloads).n for group in groups) > 0
 
     refused = set()
     take()
@@ -153,9 +153,9 @@ def test_no_compression_breaks_the_ingest(wire, junk, cut):
     wire = wire[: len(wire) - cut] + junk
     refused = None
     try:
-        body = ingest._inflate(wire, MAX_INFLATED_BYTES)
-    except Problem as problem:
-        refused = (problem.status, problem.code)
+        body = inflated(wire, "application/json", "gzip", MAX_INFLATED_BYTES)
+    except Refused as refusal:
+        refused = (refusal.status, refusal.code)
     assert refused in (None, (400, "gzip"))
     assert refused or body == zlib.decompress(wire, wbits=31)
 
@@ -166,10 +166,10 @@ def test_inflating_stops_at_the_limit(size, limit):
     """Exactly what fits is inflated."""
     wire = gzip.compress(bytes(size))
     if size <= limit:
-        assert ingest._inflate(wire, limit) == bytes(size)
+        assert inflated(wire, "application/json", "gzip", limit) == bytes(size)
     else:
-        with pytest.raises(Problem) as caught:
-            ingest._inflate(wire, limit)
+        with pytest.raises(Refused) as caught:
+            inflated(wire, "application/json", "gzip", limit)
         assert caught.value.status == 413
 
 

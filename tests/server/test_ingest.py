@@ -13,7 +13,7 @@ import redis
 
 from deniable.registry import period
 from deniable_aggregator.store import refused_reports
-from deniable_server.api import ingest
+from deniable_server.api import batches
 
 
 def batch(*groups, **changes):
@@ -88,7 +88,7 @@ def test_a_period_that_closed_takes_nothing_new_and_repeats_the_first_answer(ser
         def now(cls, tz=None):
             return super().now(tz) + timedelta(days=9)
 
-    monkeypatch.setattr(ingest, "datetime", Later)
+    monkeypatch.setattr(batches, "datetime", Later)
     assert served.post(body, key="in time").get_json() == first | {"duplicate": True}
     late = served.post(body, key="too late")
     assert code(late) == (422, "all_rejected")
@@ -107,7 +107,7 @@ def test_a_repeated_upload_gets_its_numbers_when_its_errors_cannot_be_told_again
         def now(cls, tz=None):
             return super().now(tz) + timedelta(days=9)
 
-    monkeypatch.setattr(ingest, "datetime", Later)
+    monkeypatch.setattr(batches, "datetime", Later)
     assert served.post(body, key="mixed").get_json() == {"accepted": 2, "rejected": 1, "errors": [], "duplicate": True}
 
 
@@ -136,7 +136,7 @@ owner = "core@shop.example"
             return super().now(tz) + timedelta(days=1)
 
     assert server.post(batch(group)).status_code == 202
-    monkeypatch.setattr(ingest, "datetime", Tomorrow)
+    monkeypatch.setattr(batches, "datetime", Tomorrow)
     assert server.post(batch(group)).get_json()["errors"][0]["code"] == "metric_expired"
 
 

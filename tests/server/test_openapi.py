@@ -11,7 +11,7 @@ import pytest
 
 from deniable_server.access.keys import KeyStore
 from deniable_server.api import schemas
-from deniable_server.api.ingest import REJECTIONS
+from deniable_server.api.batches import REJECTIONS
 from deniable_server.api.openapi import ANYWHERE, KEYED, OPERATIONS, document
 from deniable_server.serving import worker
 

@@ -24,6 +24,7 @@ from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets
 from deniable_aggregator.store import health, schema
 from deniable_server.access.keys import KeyStore
+from deniable_server.http.visit import Visit
 from deniable_server.privacy import compose, elsewhere, gather
 from deniable_server.privacy.published import read_published
 
@@ -146,8 +147,7 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     batch = {"format": 1, "groups": [shop.group("export", [1])]}
     headers = {"Authorization": f"Bearer {INGEST}", "Idempotency-Key": "from-elsewhere"}
     assert shop.http.post("/v1/reports", json=batch, headers=headers, environ_base=ELSEWHERE).status_code == 202
-    with shop.flask.test_request_context(environ_base=ELSEWHERE):
-        shop.service.limits.login()
+    shop.service.limits.login(Visit(dict(ELSEWHERE)))
     store._client.hset("{shop}:keys:used", "somebody", today())
     shop.service.sessions.open("shop", "somebody")
     assert shop.service.sessions.secret()

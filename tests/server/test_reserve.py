@@ -87,7 +87,7 @@ def test_new_groups_are_paid_for_once(shop, upload):
     """By the address that sends them first: their sums take more than the upload. Whoever is refused has not paid."""
     shop.service.limits._stored = Volume(2 << 20, 3600)
     real = shop.service.limits._number
-    shop.service.limits._number = lambda: "here"
+    shop.service.limits._number = lambda _: "here"
     assert upload(0).status_code == 202  # 1.5 MB of sums, and some 200 kB that wait
     size = len(shop.store._client.xrange(shop.store.partitions[0].stream)[0][1][b"d"])
     assert size < 300_000

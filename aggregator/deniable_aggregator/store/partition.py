@@ -10,9 +10,10 @@ into its part of the cluster's slots, such as ``shop#2``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import count as from_zero
 from math import isqrt
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import redis
@@ -23,7 +24,7 @@ from deniable_aggregator.store.archived import Archived
 from deniable_aggregator.store.deltas import Weights
 from deniable_aggregator.store.errors import NoRoom, Redivided
 from deniable_aggregator.store.limit import Excess, arguments
-from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.script import Call, Script
 from deniable_aggregator.store.servers import place, primary
 from deniable_aggregator.store.staging import Piece, Staging, digest
 from deniable_aggregator.store.table import Table
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.room import Room
     from deniable_aggregator.store.schema import Key
 
-__all__ = ["GROUP", "MOST", "Appended", "Partition", "names"]
+__all__ = ["GROUP", "MOST", "Appended", "Partition", "Upload", "appended", "names"]
 
 GROUP = "agg"
 MOST = 64
@@ -91,6 +92,26 @@ class Appended:
     outcome: str
     previous: bytes = b""
     excess: Excess | None = None
+
+
+class Upload(NamedTuple):
+    """A batch to be appended: the arguments of `Partition.append`."""
+
+    entry: bytes
+    key: str
+    remember: bytes
+    cap: int
+    ttl: int
+    limits: Sequence[Limit] = ()
+    volumes: Sequence[Limit] = ()
+
+
+def appended(answer: tuple[bytes, Any]) -> Appended | None:
+    """Read what the script answers; None if it must be asked again, with the store's secret."""
+    outcome, more = answer
+    if outcome in (b"secret", b"new"):
+        return None
+    return Appended("limited", excess=Excess(*more)) if outcome == b"limited" else Appended(outcome.decode(), more)
 
 
 class Partition:
@@ -216,25 +237,44 @@ class Partition:
             again with its key, it is appended only once.
         """
         self.ensure()
-        all_limits = [*limits, *volumes]
-
-        def told(name: uploads.Name) -> tuple[list[str], list[Any]]:
-            keys = [self.stream, self._seen.base, *(limit.key for limit in all_limits)]
-            part = -(-cap // self.among)
-            return keys, [entry, *name, remember, part, uploads.days(ttl), len(limits), *arguments(all_limits)]
-
+        upload = Upload(entry, key, remember, cap, ttl, limits, volumes)
         try:
-            if self._room and not self._room.take(primary(self._client, self.stream), len(entry)):
-                self._seen.make_room(ttl)
+            if not self._has_room(upload):
                 return Appended("no room")
-            while (answer := self._seen.ask(self._append, key, told, replicas=self._replicas))[0] == b"new":
+            call = partial(self._call, upload)
+            while (outcome := appended(self._seen.ask(self._append, key, call, replicas=self._replicas))) is None:
                 self._begin()
         except redis.OutOfMemoryError:
             return Appended("no room")
-        outcome, more = answer
-        if outcome == b"limited":
-            return Appended("limited", excess=Excess(*more))
-        return Appended(outcome.decode(), more)
+        return outcome
+
+    def begin_append(self, upload: Upload) -> Call | None:
+        """Return the call that appends a batch, as `append` makes it; None if there is no room.
+
+        Raises
+        ------
+        StoreError
+            As for `append`.
+        """
+        self.ensure()
+        return self._call(upload, self._seen.name(upload.key)) if self._has_room(upload) else None
+
+    def append_together(self, calls: Sequence[Call]) -> list[Any]:
+        """Run such calls, of partitions on this server: see `Script.together`."""
+        return self._append.together(calls, replicas=self._replicas)
+
+    def _has_room(self, upload: Upload) -> bool:
+        if self._room and not self._room.take(primary(self._client, self.stream), len(upload.entry)):
+            self._seen.make_room(upload.ttl)
+            return False
+        return True
+
+    def _call(self, upload: Upload, name: uploads.Name) -> Call:
+        limits = [*upload.limits, *upload.volumes]
+        keys = [self.stream, self._seen.base, *(limit.key for limit in limits)]
+        part = -(-upload.cap // self.among)
+        numbers = part, uploads.days(upload.ttl), len(upload.limits), *arguments(limits)
+        return Call(keys, [upload.entry, *name, upload.remember, *numbers])
 
     def _begin(self) -> None:
         """Make a partition ready that is new, or was emptied: perhaps the app has another number of them since."""

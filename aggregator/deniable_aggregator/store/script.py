@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from functools import cache, partial
+from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import redis
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store.replicas import Replicas, Watched
 
-__all__ = ["Script"]
+__all__ = ["Call", "Script"]
+
+
+class Call(NamedTuple):
+    """What a script is called with."""
+
+    keys: Sequence[str]
+    args: Sequence[Any]
 
 
 class _Idle:
@@ -37,6 +44,7 @@ class _Idle:
         return self._by_process.setdefault(os.getpid(), [])  # one step for all threads, as are taking and adding the last one
 
 
+_Command = tuple[Any, ...]
 _idle: WeakKeyDictionary[Any, _Idle] = WeakKeyDictionary()  # by pool
 _lock = Lock()
 _LOST = (redis.ConnectionError, redis.exceptions.AskError, redis.ReadOnlyError, redis.exceptions.ClusterDownError)
@@ -95,6 +103,30 @@ class Script:
         # Unlike those that are idle, one of the pool is known to be open.
         return self._run(pool, unused.here(), pool.get_connection(), keys, args, replicas)
 
+    def together(self, calls: Sequence[Call], *, replicas: Replicas | None = None) -> list[Any]:
+        """Run the script several times, on one server in one round trip.
+
+        Parameters
+        ----------
+        calls
+            Keys and arguments of each.
+        replicas
+            Those that must have what the server had when the last one ended.
+
+        Returns
+        -------
+        list
+            For each call its answer, or the error. After some errors, another try by itself may succeed.
+        """
+        if self._one is None:
+            raise ValueError("calls that run together are of one server")
+        pool, unused = self._one
+        idle, commands = unused.here(), [("EVALSHA", self._sha, len(keys), *keys, *args) for keys, args in calls]
+        try:
+            return _give(pool, idle, _taken(pool, idle), commands, replicas)
+        except redis.RedisError as error:
+            return [error] * len(calls)
+
     def _run(
         self,
         pool: ConnectionPool,
@@ -104,17 +136,13 @@ class Script:
         args: Sequence[Any],
         replicas: Replicas | None,
     ) -> Any:
-        ask, put_back = partial(_ask_and_wait, replicas.of(pool)) if replicas else _ask, idle.append
-        try:
-            try:
-                return ask(connection, "EVALSHA", self._sha, len(keys), *keys, *args)
-            except redis.exceptions.NoScriptError:
-                return ask(connection, "EVAL", self._text, len(keys), *keys, *args)
-        except _LOST:
-            put_back = pool.release  # where the next try finds it
-            raise
-        finally:
-            put_back(connection)
+        (answer,) = _give(pool, idle, connection, [("EVALSHA", self._sha, len(keys), *keys, *args)], replicas)
+        if isinstance(answer, redis.exceptions.NoScriptError):
+            command = ("EVAL", self._text, len(keys), *keys, *args)
+            (answer,) = _give(pool, idle, _taken(pool, idle), [command], replicas)
+        if isinstance(answer, redis.ResponseError):
+            raise answer
+        return answer
 
     def _at(self, key: str) -> tuple[ConnectionPool, _Idle]:
         pool = primary(self._client, key).connection_pool
@@ -128,29 +156,25 @@ def _taken(pool: ConnectionPool, idle: list[Any]) -> Any:
         return pool.get_connection()
 
 
-def _ask(connection: Any, *command: Any) -> Any:
-    connection.send_command(*command, check_health=False)
-    return connection.read_response()
+def _give(
+    pool: ConnectionPool, idle: list[Any], connection: Any, commands: Sequence[_Command], replicas: Replicas | None
+) -> list[Any]:
+    """Give commands over a connection and put it back; return for each its answer, or the server's error."""
+    put_back = idle.append
+    try:
+        answers = _ask_and_wait(replicas.of(pool), connection, commands) if replicas else _ask(connection, commands)
+        if any(isinstance(answer, _LOST) for answer in answers):
+            put_back = pool.release
+    except _LOST:
+        put_back = pool.release  # where the next try finds it
+        raise
+    finally:
+        put_back(connection)
+    return answers
 
 
-def _ask_and_wait(replicas: Watched, connection: Any, *command: Any) -> Any:
-    """Give a command, and in the same packet wait until all replicas that must have it have all that the server had after it."""
-    needed, patience = replicas.needed, _WAIT_AGAIN_MS if replicas.missed else _WAIT_MS
-    fewer = needed < replicas.all or replicas.missed
-    commands = [command, ("WAIT", needed, patience), *([LOOK] if fewer else [])]
-    answer, have, *told = _answers(connection, commands)
-    if have >= needed and not fewer:
-        return answer
-    needed = replicas.look(*told or _answers(connection, [LOOK]))
-    if have < needed:  # one came back meanwhile
-        (have,) = _answers(connection, [("WAIT", needed, _WAIT_AGAIN_MS)])
-    if have < needed:
-        raise redis.ResponseError(f"NOREPLICAS not {needed} of its replicas had this within {patience} ms")
-    return answer
-
-
-def _answers(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Give commands in one packet; return their answers, or raise the first error when all have come."""
+def _ask(connection: Any, commands: Sequence[_Command]) -> list[Any]:
+    """Give commands in one packet; return for each its answer, or the server's error."""
     connection.send_packed_command(connection.pack_commands(commands), check_health=False)
     answers: list[Any] = []
     for _ in commands:
@@ -158,6 +182,30 @@ def _answers(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
             answers.append(connection.read_response())
         except redis.ResponseError as error:  # a server that became a replica refuses to wait, too
             answers.append(error)
+    return answers
+
+
+def _ask_and_wait(replicas: Watched, connection: Any, commands: Sequence[_Command]) -> list[Any]:
+    """Give commands, and in the same packet wait until all replicas that must have it have all that the server had after them."""
+    needed, patience = replicas.needed, _WAIT_AGAIN_MS if replicas.missed else _WAIT_MS
+    fewer = needed < replicas.all or replicas.missed
+    every = _ask(connection, [*commands, ("WAIT", needed, patience), *([LOOK] if fewer else [])])
+    answers, waited = every[: len(commands)], every[len(commands) :]
+    if any(isinstance(answer, redis.ResponseError) for answer in waited):
+        _good(every)
+    have, *told = waited
+    if have >= needed and not fewer:
+        return answers
+    needed = replicas.look(*told or _good(_ask(connection, [LOOK])))
+    if have < needed:  # one came back meanwhile
+        (have,) = _good(_ask(connection, [("WAIT", needed, _WAIT_AGAIN_MS)]))
+    if have < needed:
+        raise redis.ResponseError(f"NOREPLICAS not {needed} of its replicas had this within {patience} ms")
+    return answers
+
+
+def _good(answers: Sequence[Any]) -> Sequence[Any]:
+    """Return answers, or raise the first error among them."""
     for answer in answers:
         if isinstance(answer, redis.ResponseError):
             raise answer

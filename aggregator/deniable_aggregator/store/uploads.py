@@ -137,12 +137,13 @@ class Seen:
             Those that must have the outcome.
         """
         while True:
-            outcome, more = script(*told(self._name(key)), replicas=replicas)
+            outcome, more = script(*told(self.name(key)), replicas=replicas)
             if outcome != b"secret":
                 return outcome, more
             self._secret = more  # another process made it, or the store was emptied or restored
 
-    def _name(self, key: str) -> Name:
+    def name(self, key: str) -> Name:
+        """Return the place of an upload's record, by its Idempotency-Key and the secret that is known."""
         known = self._secret
         digest = blake2b(key.encode(), key=known, digest_size=_BYTES + 2).digest()
         return Name(known, f"{int.from_bytes(digest[_BYTES:]) % _BUCKETS:x}", digest[:_BYTES])

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deniable.errors import ConfigurationError
 from deniable.registry import Registry, load
-from deniable.testing.intake import Refusal, check, identify, inflate
+from deniable.testing.intake import check, identify, inflate
+from deniable.upload_rules import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -233,7 +234,7 @@ class StubServer:
                 return None
             try:
                 answer = self._take(headers, body, failure)
-            except Refusal as refusal:
+            except Refused as refusal:
                 self._attempts.append(Attempt(key, refusal.status, refusal.code))
                 problem = {"type": f"urn:deniable:problem:{refusal.code}", "status": refusal.status, "code": refusal.code}
                 return refusal.status, failure.headers if failure else {}, problem | refusal.extra
@@ -243,14 +244,14 @@ class StubServer:
 
     def _take(self, headers: Mapping[str, str], wire: bytes, failure: _Failure | None) -> dict[str, Any]:
         if failure is not None and failure.status is not None:
-            raise Refusal(failure.status, "planned")
+            raise Refused(failure.status, "planned")
         key = identify(headers, self._key)
         body = inflate(headers, wire)
         digest = sha256(body).hexdigest()
         if key in self._received:
             first_digest, first = self._received[key]
             if first_digest != digest:
-                raise Refusal(422, "idempotency_mismatch")
+                raise Refused(422, "idempotency_mismatch")
             return {**first.answer, "duplicate": True}
         answer, reports = check(body, self._registry)
         self._received[key] = digest, Received(key, tuple(reports), answer)

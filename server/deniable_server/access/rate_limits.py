@@ -14,8 +14,6 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from flask import g, request
-
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.limit import Excess, Limit, Limiter
 from deniable_server.access.addresses import Sources
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store import Client, Partition
     from deniable_aggregator.store.schema import Key
+    from deniable_server.http.visit import Visit
     from deniable_server.settings import Settings
 
 __all__ = ["Limits"]
@@ -57,11 +56,13 @@ class Limits:
         self._used_up: dict[str, float] = {}
         self._told = bool(settings.trusted_proxies)
 
-    def of(self, app: str, key: str, partition: Partition | None = None) -> list[Limit]:
+    def of(self, visit: Visit, app: str, key: str, partition: Partition | None = None) -> list[Limit]:
         """Return the limits that a request with a valid key counts for: its source, then the key.
 
         Parameters
         ----------
+        visit
+            The request.
         app
             The key's app.
         key
@@ -69,39 +70,53 @@ class Limits:
         partition
             Of an upload: where it counts, for the partition's part of the limits.
 
+        """
+        name = partition.name if partition else app
+        limits = self._of_source(visit, schema.RATE_SOURCE, name)
+        if self._key:
+            limits.append(Limit(schema.RATE_KEY.of(name, key), *self._key))
+        return [_part(limit, partition) for limit in limits]
+
+    def due(self, limits: list[Limit]) -> list[Limit]:
+        """Return the limits that a request is still to be counted for: none if it had to be counted to see whether it may go on.
+
         Raises
         ------
         Problem
-            429, if a limit is known to be used up.
+            429, if a limit of the source is known to be used up, or one of the key still is.
         """
-        limits = self._of_source(schema.RATE_SOURCE, partition.name if partition else app)
-        limits = [_part(limit, partition) for limit in limits]
-        self._recall(limits)
-        if self._key:
-            limits.append(_part(Limit(schema.RATE_KEY.of(partition.name if partition else app, key), *self._key), partition))
-            if self._ms(limits[-1]):
+        for limit in limits:
+            if ms := self._ms(limit):
+                if not schema.RATE_KEY.names(limit.key):
+                    raise self._refusal(limit, ms)
                 self.take(limits)
                 return []
         return limits
 
-    def storing(self, partition: Partition, size: int) -> list[Limit]:
+    def any_used_up(self, limits: Sequence[Limit]) -> bool:
+        """Return whether one of some limits is known to be used up."""
+        return any(map(self._ms, limits))
+
+    def storing(self, visit: Visit, partition: Partition, size: int) -> list[Limit]:
         """Return the limits on the bytes of an upload: of its source only, because few sources could use up a limit of an app.
 
         Parameters
         ----------
+        visit
+            The upload.
         partition
-            Of the upload.
+            Where it is stored.
         size
             Bytes that the upload takes in the store. One that takes more than all that is allowed counts for that much.
         """
-        number = self._number() if self._stored else None
+        number = self._number(visit) if self._stored else None
         if not self._stored or not number:
             return []
         return [
             _part(Limit(schema.RATE_BYTES.of(partition.name, number), *self._stored, min(size, self._stored.amount)), partition)
         ]
 
-    def stranger(self) -> None:
+    def stranger(self, visit: Visit) -> None:
         """Count a request with an unknown key for its source.
 
         Raises
@@ -109,11 +124,11 @@ class Limits:
         Problem
             429, if the limit is used up.
         """
-        limits = self._of_source(schema.RATE_STRANGER)
+        limits = self._of_source(visit, schema.RATE_STRANGER)
         self._recall(limits)
         self.take(limits)
 
-    def login(self) -> None:
+    def login(self, visit: Visit) -> None:
         """Count an attempt to sign in for its source. All attempts from this machine are one source.
 
         Raises
@@ -122,7 +137,7 @@ class Limits:
             429, if the limit is used up.
         """
         if self._login:
-            number = self._number() or "local"
+            number = self._number(visit) or "local"
             limits = [Limit(schema.RATE_LOGIN.of(number), *self._login)]
             self._recall(limits)
             self.take(limits)
@@ -171,21 +186,20 @@ class Limits:
             self._used_up.pop(limit.key, None)
         return ms
 
-    def _of_source(self, kind: Key, *app: str) -> list[Limit]:
+    def _of_source(self, visit: Visit, kind: Key, *app: str) -> list[Limit]:
         if self._source is None:
             return []
-        if not self._told and "X-Forwarded-For" in request.headers:
+        if not self._told and "HTTP_X_FORWARDED_FOR" in visit.environ:
             self._told = True
             log.warning("a request names a proxy, but DENIABLE_TRUSTED_PROXIES is 0: all that it forwards is one source")
-        number = self._number()
+        number = self._number(visit)
         return [Limit(kind.of(*app, number), *self._source)] if number else []
 
-    def _number(self) -> str | None:
+    def _number(self, visit: Visit) -> str | None:
         """Return the number of the request's source, or None if there is none."""
-        if "source" not in g:
-            g.source = self._sources.number(request.remote_addr)
-        number: str | None = g.source
-        return number
+        if visit.source == "":
+            visit.source = self._sources.number(visit.environ.get("REMOTE_ADDR"))
+        return visit.source
 
 
 def _part(limit: Limit, partition: Partition | None) -> Limit:

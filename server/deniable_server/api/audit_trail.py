@@ -12,7 +12,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from flask import Flask, Response, current_app, g, request
+from flask import Flask, Response, current_app, request
 
 from deniable.errors import ParameterError
 from deniable.registry import period
@@ -21,12 +21,14 @@ from deniable_aggregator.process import logs
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import StoreError
+from deniable_server.http.visit import visit
 from deniable_server.service import App, service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from deniable.declared import Declared
+    from deniable_server.http.visit import Visit
 
 __all__ = ["kept", "register"]
 
@@ -49,35 +51,35 @@ def kept(answer: Response) -> Response:
     Response
         The same; or the error for an unusable store, if the query cannot be logged.
     """
-    actor, status = g.get("actor"), answer.status_code
-    if actor is None or status == _LIMITED or status >= _FAILED:
+    here, status = visit(), answer.status_code
+    if here.actor is None or status == _LIMITED or status >= _FAILED:
         return answer
-    app = service().apps[g.app]
-    details = _details(app)
+    app = service().apps[here.app]
+    details = _details(app, here)
     event = "query.answered"
     if status >= _REFUSED:
         event = "query.refused"
         details["problem"] = logs.current().get("code", f"http_{status}")
     try:
         _publisher()()
-        app.audit.append(event, actor, details)
+        app.audit.append(event, here.actor, details)
     except StoreError as error:
         return current_app.make_response(current_app.handle_user_exception(error))
     return answer
 
 
-def _details(app: App) -> dict[str, str | int]:
+def _details(app: App, here: Visit) -> dict[str, str | int]:
     """Return the parameters of a query that have valid values."""
     told: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
-    told.update({name: g.asked[name] for name in ("question", "among", "epsilon", "spent") if name in g.get("asked", ())})
-    told.update(g.get("told", {}))
+    told.update({name: here.asked[name] for name in ("question", "among", "epsilon", "spent") if name in here.asked})
+    told.update(here.details)
     declared = app.find((request.view_args or {}).get("id_", ""))
     if declared is None:
         return told
     told["metric"] = declared.metric.id
     if "@" in (request.view_args or {})["id_"]:
         told["version"] = declared.metric.version
-    asked = g.get("asked") or request.args
+    asked = here.asked or request.args
     if _is_period(asked.get("period", ""), declared):
         told["period"] = asked["period"]
     if cell := _cell(app, asked.get("segment", ""), declared):

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flask import g, request
-
+from deniable import upload_rules
 from deniable_aggregator.process import logs
 from deniable_server.access.roles import ROLES, why_unknown
 from deniable_server.http.problem import Problem
-from deniable_server.service import App, service
+from deniable_server.http.visit import visit
+from deniable_server.service import service
 
 if TYPE_CHECKING:
-    from deniable_aggregator.store.limit import Limit
+    from deniable_server.access.keys import Key
+    from deniable_server.http.visit import Visit
+    from deniable_server.service import App, Service
 
-__all__ = ["admin_only", "app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "upload_key", "uploader"]
+__all__ = ["admin_only", "app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "identify", "note", "upload_key"]
 
 
 def app_by_ingest_key() -> App:
     """Return the app of the request's ingest key."""
-    return _counted("ingest")
+    return _counted("ingest")[0]
 
 
 def app_by_read_key() -> App:
     """Return the app of the request's read key, or admin key."""
-    return _counted("read")
-
-
-def uploader() -> tuple[App, list[Limit]]:
-    """Return the app of the request's ingest key, and the limits that the request is still to be counted for."""
-    return _app("ingest", upload=True)
+    return _counted("read")[0]
 
 
 def app_by_admin_key() -> App:
@@ -37,20 +34,20 @@ def app_by_admin_key() -> App:
 
     Raises
     ------
-    Problem
+    Refused
         403 for another key of an app; 401 for an unknown key.
     """
-    app = _counted("admin")
-    if not g.key.opens("admin"):
-        if g.key.role == "ingest":
-            g.actor = None  # an ingest key is public: it identifies nobody, and could fill the audit log
+    app, key = _counted("admin")
+    if not key.opens("admin"):
+        if key.role == "ingest":
+            visit().actor = None  # an ingest key is public: it identifies nobody, and could fill the audit log
         raise admin_only()
     return app
 
 
-def upload_key() -> str:
-    """Return the Idempotency-Key in the request, without a check; empty if there is none."""
-    return str(request.environ.get("HTTP_IDEMPOTENCY_KEY", ""))  # looking up a missing header is faster here
+def upload_key(here: Visit) -> str:
+    """Return the Idempotency-Key in a request, without a check; empty if there is none."""
+    return str(here.environ.get("HTTP_IDEMPOTENCY_KEY", ""))
 
 
 def admin_only() -> Problem:
@@ -58,47 +55,57 @@ def admin_only() -> Problem:
     return Problem(403, "admin_only", "this requires an admin key (deniable keys create --role admin)")
 
 
-def bearer(whose: str) -> str:
-    """Return the key in the request, without a check.
-
-    Parameters
-    ----------
-    whose
-        Name of the required key, in words.
+def bearer(here: Visit, whose: str) -> str:
+    """Return the key in a request, without a check.
 
     Raises
     ------
-    Problem
+    Refused
         401, if there is none.
     """
-    kind, _, text = request.headers.get("Authorization", "").partition(" ")
-    text = text.strip()
-    if kind.lower() != "bearer" or not text:
-        raise Problem(401, "missing_key", f"the request carries the header Authorization: Bearer with {whose}")
-    return text
+    return upload_rules.bearer(here.environ.get("HTTP_AUTHORIZATION", ""), whose)
 
 
-def _counted(role: str) -> App:
-    app, limits = _app(role)
-    service().limits.take(limits)
-    return app
+def identify(known: Service, here: Visit, role: str) -> Key:
+    """Return the key of a request, and note in the visit whose it is.
 
+    Parameters
+    ----------
+    known
+        The service.
+    here
+        The request.
+    role
+        What the key is for. For ``admin``, a key of another role is returned, too: it is answered differently.
 
-def _app(role: str, *, upload: bool = False) -> tuple[App, list[Limit]]:
-    g.role = role
-    text = bearer(f"the app's {role} key")
-    known = service()
-    ring, limits = known.ring, known.limits
-    roles = ROLES if role == "admin" else (role,)  # a key of another role is answered differently
-    key = ring.find(text, *roles)
+    Raises
+    ------
+    Refused
+        401, if there is none, or it is not known; 429 for too many that are not known.
+    """
+    here.role = role
+    text = bearer(here, f"the app's {role} key")
+    roles = ROLES if role == "admin" else (role,)
+    key = known.ring.find(text, *roles)
     if key is None:
-        limits.stranger()  # stops guessing of keys before the store is asked for new ones
-        key = ring.find(text, *roles, anew=True)
+        known.limits.stranger(here)  # stops guessing of keys before the store is asked for new ones
+        key = known.ring.find(text, *roles, anew=True)
     if key is None:
         raise Problem(401, "unknown_key", why_unknown(text, role))
+    note(known, here, key)
+    return key
+
+
+def note(known: Service, here: Visit, key: Key) -> None:
+    """Note whose key a request has."""
     logs.note(app=key.app)
-    g.app, g.actor, g.key = key.app, f"key:{key.id}", key
-    app = known.apps[key.app]
-    counts_for = limits.of(app.name, key.id, app.store.partition(upload_key()) if upload else None)
-    ring.note(key)
-    return app, counts_for
+    here.app, here.actor = key.app, f"key:{key.id}"
+    known.ring.note(key)
+
+
+def _counted(role: str) -> tuple[App, Key]:
+    known, here = service(), visit()
+    key = identify(known, here, role)
+    limits = known.limits
+    limits.take(limits.due(limits.of(here, key.app, key.id)))
+    return known.apps[key.app], key

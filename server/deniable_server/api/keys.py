@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, Response, g, jsonify
+from flask import Blueprint, Response, jsonify
 
 from deniable_server.access.keys import KeyStore
 from deniable_server.api.auth import app_by_admin_key
 from deniable_server.http.problem import Problem
+from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
     from deniable_server.service import App
@@ -35,7 +36,7 @@ def keys() -> Response:
 def revoke(id_: str) -> Response:
     """Delete a key of the app. It may be the key of this request."""
     app = app_by_admin_key()
-    if not _store(app).revoke(id_, actor=g.actor):
+    if not _store(app).revoke(id_, actor=visit().actor or ""):
         raise Problem(404, "no_such_key", f"the store has no key of {app.name} with this id")
     log.warning("key %s of %s was revoked over HTTP", id_, app.name)
     return Response(status=204)

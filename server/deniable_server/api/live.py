@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, g, jsonify, request
+from flask import Blueprint, jsonify, request
 
 from deniable_aggregator.measure import live as measured
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_admin_key
 from deniable_server.api.query import find_metric, level_asked, only_parameters, refusals
+from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
     from flask import Response
@@ -45,4 +46,4 @@ def metric(id_: str) -> Response:
 
 def asked() -> None:
     """Mark this query for the audit log as one about live numbers."""
-    g.asked = {name: request.args[name] for name in ("period", "level") if name in request.args} | {"question": "live"}
+    visit().asked = {name: request.args[name] for name in ("period", "level") if name in request.args} | {"question": "live"}

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from flask import Blueprint, Response, g, jsonify, request
+from flask import Blueprint, Response, jsonify, request
 
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
@@ -28,6 +28,7 @@ from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.api.query import find_metric, refusals
 from deniable_server.http.problem import Problem
+from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,12 +70,12 @@ def withheld(id_: str) -> Response:
     if not central_noise.available():
         raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
     declared, body = find_metric(app, id_), _body()
-    g.asked = {"question": "withheld", "period": body.period}
+    visit().asked = {"question": "withheld", "period": body.period}
     cost = _cost(app, body.epsilon)
     breakdown = Breakdown.of(app.registry, declared.metric)
     named = _cells(breakdown, body.cells)
     cells = list(named.values())
-    g.asked |= {"among": _OR.join(cells), "epsilon": str(Decimal(cost) / MICRO)}
+    visit().asked |= {"among": _OR.join(cells), "epsilon": str(Decimal(cost) / MICRO)}
     whole, note = _closed(app, declared, body.period, cells)
     month = f"{period.bounds(whole.period, declared.metric.period)[0]:%Y-%m}"
 
@@ -84,7 +85,7 @@ def withheld(id_: str) -> Response:
         return central_noise.most(counts, cost) if len(counts) > 1 else central_noise.count(counts[0], cost)
 
     answer = _paid(app, Asked(whole, month, tuple(named), cost), draw)
-    g.asked["spent"] = str(Decimal(answer.spent) / MICRO)
+    visit().asked["spent"] = str(Decimal(answer.spent) / MICRO)
     return jsonify(
         trial=app.trial,
         metric=whole.metric,
@@ -199,4 +200,4 @@ def _guarantee(app: App, month: str, cost: int) -> str:
 
 
 def _key() -> str:
-    return str(g.actor).removeprefix("key:")
+    return str(visit().actor).removeprefix("key:")

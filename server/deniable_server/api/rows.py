@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import msgspec
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, request
 from msgspec.structs import replace
 from werkzeug.http import quote_etag
 
@@ -24,6 +24,7 @@ from deniable_server.api.auth import app_by_read_key
 from deniable_server.api.export import FORMATS, JSON
 from deniable_server.api.query import LONGEST_SHOWN, only_parameters, refusals, versions_asked
 from deniable_server.http.problem import Problem
+from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -116,10 +117,10 @@ def _answer(app: App, query: Query, name: str) -> Response:
         raise Problem(501, "no_export", f"this server writes no {name}: install it with 'deniable[export]'")
     query = replace(query, pagination=query.pagination or (Page() if form is JSON else Page(MOST_ROWS)))
     versions = [versions_asked(app, each) for each in query.metrics]
-    g.told = {"question": "rows", "metric": shortened(",".join(query.metrics))}
+    visit().details = {"question": "rows", "metric": shortened(",".join(query.metrics))}
     with refusals():
         several = look_up(app, query, versions, datetime.now(UTC))
-        g.told |= _told(query, versions, several)
+        visit().details |= _told(query, versions, several)
         encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
         tag = quote_etag(_digest(app, query, (name, encoding), several))
         if request.method != "POST" and request.if_none_match.contains_weak(tag.strip('"')):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from deniable_server.access.roles import ROLES
-from deniable_server.api.ingest import Batch
+from deniable_server.api.batches import Batch
 
 __all__ = ["components", "parameters", "ref"]
 

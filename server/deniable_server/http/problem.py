@@ -5,22 +5,24 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response, current_app, g, json, request
+from flask import Flask, Response, current_app, json, request
 from werkzeug.exceptions import HTTPException
 
+from deniable.upload_rules import Refused
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError
 from deniable_server.http import trace
+from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
     from werkzeug.exceptions import NotFound
 
-__all__ = ["RETRY_SECONDS", "Problem", "log_failure", "register"]
+__all__ = ["RETRY_SECONDS", "Problem", "log_failure", "register", "written"]
 
 RETRY_SECONDS = 5
 
 
-class Problem(Exception):  # noqa: N818 - the term of RFC 9457
+class Problem(Refused):
     """An answer about an error.
 
     Parameters
@@ -38,32 +40,29 @@ class Problem(Exception):  # noqa: N818 - the term of RFC 9457
     """
 
     def __init__(self, status: int, code: str, detail: str, *, retry_after: int | None = None, **extra: Any) -> None:
-        super().__init__(code)
-        self.status = status
-        self.code = code
-        self.detail = detail
+        super().__init__(status, code, detail, **extra)
         self.retry_after = retry_after
-        self.extra = extra
 
-    def response(self) -> Response:
-        """Write the problem as application/problem+json."""
-        g.code = self.code
-        body = {
-            "type": f"urn:deniable:problem:{self.code}",
-            "title": HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "code": self.code,
-            "detail": self.detail,
-            **self.extra,
-        }
-        number = trace.instance()
-        if number:
-            body["instance"] = number
-        logs.note(code=self.code)
-        answer = Response(json.dumps(body), self.status, mimetype="application/problem+json")
-        if self.retry_after is not None:
-            answer.headers["Retry-After"] = str(self.retry_after)
-        return answer
+
+def written(refused: Refused) -> Response:
+    """Write a refusal as application/problem+json."""
+    visit().problem = refused.code
+    body = {
+        "type": f"urn:deniable:problem:{refused.code}",
+        "title": HTTPStatus(refused.status).phrase,
+        "status": refused.status,
+        "code": refused.code,
+        "detail": refused.detail,
+        **refused.extra,
+    }
+    number = trace.instance()
+    if number:
+        body["instance"] = number
+    logs.note(code=refused.code)
+    answer = Response(json.dumps(body), refused.status, mimetype="application/problem+json")
+    if isinstance(refused, Problem) and refused.retry_after is not None:
+        answer.headers["Retry-After"] = str(refused.retry_after)
+    return answer
 
 
 _CODES = {
@@ -82,16 +81,13 @@ def log_failure(error: Exception) -> None:
 
 def register(app: Flask) -> None:
     """Turn every error of the app into a problem."""
-
-    @app.errorhandler(Problem)
-    def on_problem(problem: Problem) -> Response:
-        return problem.response()
+    app.register_error_handler(Refused, written)
 
     @app.errorhandler(HTTPException)
     def on_http(error: NotFound) -> Response:
         status = error.code or 500
         code, detail = _CODES.get(status, (f"http_{status}", HTTPStatus(status).phrase))
-        answer = Problem(status, code, detail).response()
+        answer = written(Problem(status, code, detail))
         for name, value in error.get_headers():
             if name == "Allow":
                 answer.headers[name] = value
@@ -101,9 +97,9 @@ def register(app: Flask) -> None:
     def on_store(error: StoreError) -> Response:
         app.logger.error("the store cannot be used: %s", type(error).__name__)
         detail = "the store cannot be reached; try again later"
-        return Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS).response()
+        return written(Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS))
 
     @app.errorhandler(Exception)
     def on_error(error: Exception) -> Response:
         log_failure(error)
-        return Problem(500, "internal", "the server failed; the upload was not counted unless it was accepted").response()
+        return written(Problem(500, "internal", "the server failed; the upload was not counted unless it was accepted"))

@@ -6,13 +6,12 @@ A number from the client is ignored: it could link this log to what is known abo
 from __future__ import annotations
 
 import logging
-from time import perf_counter
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from flask import Flask, Response, g, request
 
 from deniable_aggregator.process import logs
+from deniable_server.http.visit import Visit, visit
 
 if TYPE_CHECKING:
     from werkzeug.routing import Rule
@@ -32,24 +31,25 @@ def instance() -> str | None:
     return f"urn:uuid:{number}" if number else None
 
 
-def register(app: Flask) -> None:
-    """Give each request its number and note when it began, before anything else is done with it.
+def told(method: str, status: int) -> None:
+    """Log that the current request is answered."""
+    if log.isEnabledFor(logging.INFO):
+        log.info("answered", extra={"method": method if method in METHODS else None, "status": status})
 
-    The moment is for the histogram of all requests. No line of a log has it.
-    """
+
+def register(app: Flask) -> None:
+    """Begin a visit for each request, before anything else is done with it."""
 
     @app.before_request
     def begin() -> None:
         rule: Rule | None = request.url_rule
-        logs.begin(request=str(uuid4()), route=rule.rule if rule else None)
-        g.began = perf_counter()
+        g.visit = Visit.of(request.environ)
+        logs.begin(request=visit().number, route=rule.rule if rule else None)
 
     @app.after_request
     def tell(answer: Response) -> Response:
-        answer.headers[HEADER] = logs.current()["request"]
-        if log.isEnabledFor(logging.INFO):
-            method = request.method if request.method in METHODS else None
-            log.info("answered", extra={"method": method, "status": answer.status_code})
+        answer.headers[HEADER] = visit().number
+        told(request.method, answer.status_code)
         return answer
 
     @app.teardown_request

@@ -15,7 +15,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
 
@@ -35,7 +35,8 @@ from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
 from deniable_server.http import paging
-from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
+from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, written
+from deniable_server.http.visit import visit
 from deniable_server.pages import chart, compared, download, experiment, number, shown, timeline, visitor
 from deniable_server.pages.headline import headline
 from deniable_server.service import service
@@ -84,7 +85,7 @@ def _at_home() -> Response | None:
         return None
     # Not as a page, which would list the apps.
     detail = "open pages are shown under names of this machine only; DENIABLE_HOSTS may list more names of this server"
-    return Problem(421, "unknown_host", detail).response()
+    return written(Problem(421, "unknown_host", detail))
 
 
 blueprint.after_request(kept)  # this runs first, so that its answer gets these headers, too
@@ -287,7 +288,7 @@ def enter() -> BaseResponse:
     if not visitor.from_our_form():
         return _page("login.html", 400, error="This form was open for too long. Please enter the key again.")
     try:
-        service().limits.login()
+        service().limits.login(visit())
     except Problem as problem:
         page = _page("login.html", problem.status, error="Too many attempts came from your address. Please wait a while.")
         page.headers["Retry-After"] = str(problem.retry_after)
@@ -354,7 +355,7 @@ def _failure(status: int, text: str, again: str | None = None, again_text: str =
 
 def _page(name: str, status: int = 200, **context: Any) -> Response:
     """Render a template. Every page gets its app, or None, and what its links need."""
-    is_open, known = visitor.pages_are_open(), service().apps.get(g.get("app", ""))
+    is_open, known = visitor.pages_are_open(), service().apps.get(visit().app)
     shared = {
         "app": None,
         "trial": known is not None and known.trial,

@@ -6,10 +6,11 @@ from hmac import compare_digest
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flask import abort, g, redirect, request, session, url_for
+from flask import abort, redirect, request, session, url_for
 
 from deniable_server.api.auth import admin_only
 from deniable_server.http.problem import Problem
+from deniable_server.http.visit import visit
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -37,13 +38,14 @@ def app_shown() -> App:
         name = request.args.get("app") or next(iter(apps))
         if name not in apps:
             raise Problem(404, "unknown_app", "No app of this name is counted here.")
-        g.app, g.actor = name, "open"
+        visit().app, visit().actor = name, "open"
         return apps[name]
     name = session.get("app", "")
     key = service().sessions.key(name, session.get("number", "")) if name in apps else None
     if key is None or not service().ring.holds(name, key, "read"):  # it was revoked meanwhile
         _ask_for_key()
-    g.app, g.actor, g.holder = name, f"key:{key}", key
+    here = visit()
+    here.app, here.actor, here.holder = name, f"key:{key}", key
     return apps[name]
 
 
@@ -57,7 +59,7 @@ def owned_app() -> App:
 
 def is_owner(app: App) -> bool:
     """Return whether the visitor signed in with the app's admin key."""
-    return not pages_are_open() and service().ring.holds(app.name, g.get("holder", ""), "admin")
+    return not pages_are_open() and service().ring.holds(app.name, visit().holder, "admin")
 
 
 def pages_are_open() -> bool:

@@ -1,8 +1,7 @@
 """``GET /metrics``: the server's counters, for Prometheus.
 
-Requests leave notes in `flask.g`, which are read after the answer. These are ``app`` and ``role`` of the key and the ``code`` of
-a problem. An upload also leaves its ``outcome``, how many reports were ``accepted`` and what was ``refused``. All labels come
-from the registries and from lists in the code, so clients cannot create more series.
+What a request was is read from its `Visit` after the answer. All labels come from the registries and from lists in the code, so
+clients cannot create more series.
 
 If ``PROMETHEUS_MULTIPROC_DIR`` names a directory, as under gunicorn, all processes count there
 (`deniable_server.prometheus.process_slots`), and each of them answers for all.
@@ -17,10 +16,10 @@ from hmac import compare_digest
 from http import HTTPStatus
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import prometheus_client
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 from prometheus_client import CollectorRegistry, Counter, Histogram, values
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -28,9 +27,10 @@ from prometheus_client.registry import Collector
 
 from deniable_server.access.roles import ROLES
 from deniable_server.api.auth import bearer
-from deniable_server.api.ingest import REJECTIONS
+from deniable_server.api.batches import REJECTIONS
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.http.problem import Problem
+from deniable_server.http.visit import visit
 from deniable_server.prometheus.looked_up import Gauges
 from deniable_server.service import service
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from deniable_server.http.visit import Upload, Visit
     from deniable_server.service import App
     from deniable_server.settings import Settings
 
@@ -101,31 +102,32 @@ class Vitals:
         for code in (*_FAILURES, "backlog_full", "store_full", "page"):
             self._failures(code)
 
-    def answered(self, status: int) -> None:
-        """Count the current request.
+    def answered(self, visit: Visit, route: str, status: int) -> None:
+        """Count a request.
 
         Parameters
         ----------
+        visit
+            The request.
+        route
+            The rule of its address; ``unknown`` if there is none.
         status
             Status of the answer.
         """
-        rule, notes = request.url_rule, vars(g)
-        route = rule.rule if rule else "unknown"
-        self._seconds(route, f"{status // 100}xx").observe(perf_counter() - notes["began"])
-        app, code = notes.get("app", ""), notes.get("code", "")
-        if route == _UPLOAD.path and request.method == "POST":
-            self._upload(app, code or notes.get("outcome", "internal"), notes)
+        self._seconds(route, f"{status // 100}xx").observe(perf_counter() - visit.began)
+        if route == _UPLOAD.path and visit.environ["REQUEST_METHOD"] == "POST":
+            self._upload(visit.app, visit.problem or visit.upload.outcome, visit.upload)
         if status == HTTPStatus.TOO_MANY_REQUESTS:
-            self._limited(app, notes.get("role", "login")).inc()
+            self._limited(visit.app, visit.role or "login").inc()
         elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            self._failures(code or "page").inc()
+            self._failures(visit.problem or "page").inc()
 
-    def _upload(self, app: str, outcome: str, notes: Mapping[str, Any]) -> None:
+    def _upload(self, app: str, outcome: str, upload: Upload) -> None:
         self._uploads(app, outcome).inc()
         if outcome == "accepted":
-            self._accepted(app).inc(notes["accepted"])
+            self._accepted(app).inc(upload.accepted)
         if outcome in ("accepted", "all_rejected"):  # repeated uploads are left out
-            for *_, code, reports in notes.get("refused", ()):
+            for *_, code, reports in upload.refused:
                 self._rejected(app, code).inc(reports)
 
 
@@ -145,7 +147,7 @@ class _Shared(Collector):
 def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
     """Count requests, and serve the counts to holders of the metrics key. Without a key in the settings, do neither.
 
-    `deniable_server.http.trace` is registered first: it records when a request began.
+    `deniable_server.http.trace` is registered first: it begins the visit.
 
     Parameters
     ----------
@@ -163,9 +165,9 @@ def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
     def metrics() -> Response:
         if not settings.metrics_key:
             raise Problem(404, "not_found", "this server was given no metrics key, and shows no metrics")
-        g.role = "metrics"
-        if not compare_digest(digest, sha256(bearer("the server's metrics key").encode()).digest()):
-            service().limits.stranger()
+        visit().role = "metrics"
+        if not compare_digest(digest, sha256(bearer(visit(), "the server's metrics key").encode()).digest()):
+            service().limits.stranger(visit())
             raise Problem(401, "unknown_key", "this is not the metrics key of this server")
         encode, kind = choose_encoder(request.headers.get("Accept", ""))
         return Response(encode(everything), content_type=kind)
@@ -178,5 +180,5 @@ def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
 
     @app.after_request
     def count(answer: Response) -> Response:
-        vitals.answered(answer.status_code)
+        vitals.answered(visit(), request.url_rule.rule if request.url_rule else "unknown", answer.status_code)
         return answer

@@ -1,0 +1,64 @@
+"""A visit: what is known of one request, from its arrival to its line in the log.
+
+It holds what no log may: the request itself and the key. `deniable_aggregator.process.logs` has what may be logged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+from flask import g
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable.upload_rules import Refused
+
+_NAME = "deniable.visit"  # in the WSGI environment
+
+
+@dataclass(slots=True)
+class Upload:
+    """What became of the reports of an upload."""
+
+    outcome: str = "internal"  # "accepted" or "duplicate", unless there is a problem
+    accepted: int = 0  # reports
+    refused: Sequence[tuple[str, int, str, int]] = ()  # metric, version, code, reports
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request, and what is found out about it on its way."""
+
+    environ: dict[str, Any]
+    began: float = field(default_factory=perf_counter)  # for the histogram of all requests; no log has it
+    number: str = field(default_factory=lambda: str(uuid4()))
+    source: str | None = ""  # number of its address; None if there is none; empty until somebody asks
+    role: str = ""  # of the key that the address takes
+    app: str = ""  # whose key it has
+    actor: str | None = None  # in the audit log
+    holder: str = ""  # id of the key with which the visitor of a page signed in
+    problem: str = ""  # its code
+    refusal: Refused | None = None  # decided before Flask was asked
+    asked: dict[str, Any] = field(default_factory=dict)  # parameters of a query that are not in its address
+    details: dict[str, Any] = field(default_factory=dict)  # of a query, as the audit log has them
+    upload: Upload = field(default_factory=Upload)
+
+    @classmethod
+    def of(cls, environ: dict[str, Any]) -> Visit:
+        """Return the visit of a request. It has begun, if the request was looked at before Flask was asked."""
+        begun: Visit | None = environ.get(_NAME)
+        return begun or cls(environ)
+
+    def hand_on(self) -> dict[str, Any]:
+        """Return the request's environment, with which Flask continues this visit."""
+        self.environ[_NAME] = self
+        return self.environ
+
+
+def visit() -> Visit:
+    """Return the visit of Flask's current request."""
+    return cast("Visit", g.visit)

@@ -22,6 +22,7 @@ from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
 from deniable_server.api import audit_trail, health, ingest
+from deniable_server.api.door import Door
 from deniable_server.http import gate, problem, trace
 from deniable_server.http.json_answers import JSONAnswers
 from deniable_server.prometheus import counted
@@ -83,16 +84,19 @@ def create_app(settings: Settings | None = None) -> Flask:
         flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
-    flask.extensions["deniable"] = Service(
+    known = Service(
         settings, apps, client, Ring([app.store for app in apps.values()], given), Limits(client, settings), Sessions(client)
     )
+    flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
-    counted.register(flask, settings, apps)
+    answered = counted.register(flask, settings, apps)
     problem.register(flask)
     gate.register(flask, settings)
     audit_trail.register(flask, apps.values())
     for part in _parts(settings.serves, settings.about):
         flask.register_blueprint(part.blueprint)
+    if settings.serves != "query":
+        flask.extensions["deniable.door"] = Door(known, answered)
     if settings.trusted_proxies:
         # Only these two headers: hosts, ports and prefixes are not used.
         flask.wsgi_app = ProxyFix(  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ from deniable_aggregator.store.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-__all__ = ["connect", "place", "primaries", "primary"]
+__all__ = ["connect", "is_one", "place", "primaries", "primary"]
 
 Place = tuple[str, int]
 """A host and a port; 0 for the usual one."""
@@ -113,6 +113,11 @@ def primaries(client: redis.Redis) -> Sequence[redis.Redis]:
         If it is a cluster that cannot be reached.
     """
     return client.primaries() if isinstance(client, Cluster) else [client]
+
+
+def is_one(client: redis.Redis) -> bool:
+    """Return whether all keys are on one server, which may have replicas."""
+    return not isinstance(client, Cluster)
 
 
 def primary(client: redis.Redis, key: str) -> redis.Redis:

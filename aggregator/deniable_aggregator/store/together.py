@@ -23,13 +23,15 @@ def append(batches: Sequence[tuple[Store, Upload]]) -> list[Appended | redis.Red
     Parameters
     ----------
     batches
-        Each with the store of its app. All apps are on one server.
+        Each with the store of its app. All apps are on one server, unless there is only one batch.
 
     Returns
     -------
     list
         For each what became of it, or the error that `Store.append` raises.
     """
+    if len(batches) == 1:
+        return [_alone(*batches[0])]
     begun = [_begun(store, upload) for store, upload in batches]
     calls = [answer for answer in begun if isinstance(answer, Call)]
     answers = iter(_partition(*batches[begun.index(calls[0])]).append_together(calls) if calls else ())

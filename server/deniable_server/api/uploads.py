@@ -1,7 +1,7 @@
 """Uploads: from a request to what it changed in the store. Nothing here needs Flask.
 
-An upload is prepared, appended to the stream of its partition, and settled. `Door` does this for several that arrived together,
-and `take` for one, with all that is to be done about one that is refused.
+An upload is prepared, appended to the stream of its partition, and settled. `take` does this for one upload, with all that is to
+be done about one that is refused. `deniable_server.api.door` does it for good ones that arrived together.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from deniable import upload_rules
 from deniable.upload_rules import Refused
 from deniable_aggregator.store import refused_reports
 from deniable_aggregator.store.errors import StoreError, StoreFull
+from deniable_aggregator.store.partition import Upload
 from deniable_server.api import batches
-from deniable_server.api.auth import identify, upload_key
+from deniable_server.api.auth import bearer, identify, note, upload_key
 from deniable_server.http.problem import RETRY_SECONDS, Problem
 
 if TYPE_CHECKING:
@@ -50,22 +51,11 @@ class Prepared(NamedTuple):
     limits: Sequence[Limit]  # for requests
     volumes: Sequence[Limit]  # for what is stored
 
-    def append(self, settings: Settings) -> Appended:
-        """Append its reports to the stream, once.
-
-        Raises
-        ------
-        StoreError
-            As `Store.append`.
-        """
-        return self.app.store.append(
-            self.batch.entry,
-            key=self.key,
-            remember=record(self.key, self.body, self.batch.answer),
-            cap=settings.max_backlog,
-            ttl=settings.idempotency_ttl,
-            limits=self.limits,
-            volumes=self.volumes,
+    def stored(self, settings: Settings) -> Upload:
+        """Return what the store is given of it."""
+        remember = record(self.key, self.body, self.batch.answer)
+        return Upload(
+            self.batch.entry, self.key, remember, settings.max_backlog, settings.idempotency_ttl, self.limits, self.volumes
         )
 
 
@@ -97,8 +87,34 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
             _note_refused(app, visit)
             raise
         return _repeated(visit, remembered, key, body, refusal.extra)
-    prepared = Prepared(app, key, body, checked, limits, _volumes(known, visit, app, key, checked))
-    return settle(known, visit, prepared, prepared.append(known.settings))
+    upload = Prepared(app, key, body, checked, limits, _volumes(known, visit, app, key, checked))
+    return settle(known, visit, upload, app.store.append(**upload.stored(known.settings)._asdict()))
+
+
+def prepare(known: Service, visit: Visit) -> Prepared | None:
+    """Prepare an upload as `take` does, but decide nothing and count nothing.
+
+    Returns
+    -------
+    Prepared or None
+        None if it is not certain that the upload is good. Then `take` decides, from the beginning.
+
+    Raises
+    ------
+    Refused
+        The same.
+    """
+    visit.role = "ingest"
+    of = known.ring.find(bearer(visit, "the app's ingest key"), "ingest")
+    if of is None:
+        return None
+    note(known, visit, of)
+    app, limits = known.apps[of.app], _limits(known, visit, of)
+    if known.limits.any_used_up(limits):
+        return None
+    key, body = _key(visit), _body(visit, known.settings)
+    checked = batches.check(app, known.settings, body, visit.upload)
+    return Prepared(app, key, body, checked, limits, _volumes(known, visit, app, key, checked))
 
 
 def settle(known: Service, visit: Visit, upload: Prepared, appended: Appended) -> dict[str, Any]:

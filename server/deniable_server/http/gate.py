@@ -18,7 +18,7 @@ from deniable_server.http.trace import HEADER
 if TYPE_CHECKING:
     from deniable_server.settings import Settings
 
-__all__ = ["SHARED", "Shared", "register"]
+__all__ = ["SHARED", "Shared", "headers", "register"]
 
 _PREFLIGHT_SECONDS = 3600
 
@@ -52,6 +52,11 @@ SHARED = {
     "/v1/registry": Shared("GET", ("Authorization",)),
 }
 """By address."""
+
+
+def headers(settings: Settings) -> list[tuple[str, str]]:
+    """Return what `register` adds to an answer to a plain upload, which comes from no web page."""
+    return [*_HEADERS.items(), *([] if "*" in settings.origins else [("Vary", "Origin")])]
 
 
 def register(app: Flask, settings: Settings) -> None:

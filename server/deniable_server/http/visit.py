@@ -15,8 +15,6 @@ from flask import g
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable.upload_rules import Refused
-
 _NAME = "deniable.visit"  # in the WSGI environment
 
 
@@ -42,7 +40,7 @@ class Visit:
     actor: str | None = None  # in the audit log
     holder: str = ""  # id of the key with which the visitor of a page signed in
     problem: str = ""  # its code
-    refusal: Refused | None = None  # decided before Flask was asked
+    refusal: Exception | None = None  # decided before Flask was asked
     asked: dict[str, Any] = field(default_factory=dict)  # parameters of a query that are not in its address
     details: dict[str, Any] = field(default_factory=dict)  # of a query, as the audit log has them
     upload: Upload = field(default_factory=Upload)

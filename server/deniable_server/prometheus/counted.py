@@ -144,7 +144,7 @@ class _Shared(Collector):
         return cast("Iterable[Metric]", MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
 
 
-def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
+def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> Callable[[Visit, str, int], None] | None:
     """Count requests, and serve the counts to holders of the metrics key. Without a key in the settings, do neither.
 
     `deniable_server.http.trace` is registered first: it begins the visit.
@@ -157,6 +157,11 @@ def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
         Have the key.
     apps
         The apps, by name.
+
+    Returns
+    -------
+    callable or None
+        Counts a request that Flask does not see.
     """
     digest = sha256(settings.metrics_key.encode()).digest()
     everything = CollectorRegistry()
@@ -173,7 +178,7 @@ def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
         return Response(encode(everything), content_type=kind)
 
     if not settings.metrics_key:
-        return
+        return None
     vitals = Vitals(apps)
     everything.register(vitals.counted)
     everything.register(Gauges(settings, apps.values()))
@@ -182,3 +187,5 @@ def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
     def count(answer: Response) -> Response:
         vitals.answered(visit(), request.url_rule.rule if request.url_rule else "unknown", answer.status_code)
         return answer
+
+    return vitals.answered

@@ -9,7 +9,8 @@ An address has at most `MOST_OF_ADDRESS` waiting connections. If it has more, th
 first. The oldest of all is closed if the process has too many connections. Behind a trusted proxy all connections have the
 proxy's address, so the proxy must limit them.
 
-Uploads and probes have threads of their own, so that pages cannot delay them.
+Uploads and probes have threads of their own, so that pages cannot delay them. Plain uploads are answered together, without Flask:
+see `deniable_server.serving.direct`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import socket
 import struct
 import sys
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -34,9 +35,11 @@ from deniable.wire.report import MAX_BODY_BYTES
 from deniable_server.access.addresses import network
 from deniable_server.http.gate import SHARED
 from deniable_server.http.trace import HEADER
+from deniable_server.serving import plain_request
+from deniable_server.serving.direct import Direct, close, usable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from deniable_server.settings import Settings
 
@@ -117,6 +120,18 @@ class _Arrival:
     lingering: int | None = None
 
 
+class _Done(NamedTuple):
+    """What gunicorn asks a future for."""
+
+    value: Any
+
+    def result(self) -> Any:
+        return self.value
+
+    def cancelled(self) -> bool:
+        return False
+
+
 class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     """gunicorn's threaded worker, which reads a request before it gets a thread."""
 
@@ -133,7 +148,15 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         """Set up a process before it accepts connections."""
         self.pages = ThreadPoolExecutor(PAGE_THREADS)
         self.due = 0.0  # time of the next check of addresses
+        self.direct: Direct | None = None
         super().init_process()
+
+    def load_wsgi(self) -> None:
+        """Load the app, and its door for plain uploads."""
+        super().load_wsgi()
+        door = getattr(self.wsgi, "extensions", {}).get("deniable.door")
+        if door and usable(self.cfg):
+            self.direct = Direct(self, door)
 
     def enqueue_req(self, conn: Any) -> None:
         """Read what has arrived; give a complete request to a thread, and wait for the rest of another.
@@ -149,22 +172,27 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         try:
             ready = self._receive(conn, arrival)
         except Exception as error:  # noqa: BLE001 - every client gets an answer
-            self._submit(self.tpool, self._refuse, conn, error)
+            self.submit(self.tpool, self._refuse, conn, error)
             return
-        if ready:
-            self._submit(self.tpool if _target(arrival) in _QUICK else self.pages, self._answer, conn)
+        if ready and self.direct and arrival.whole and arrival.held.startswith(plain_request.BEGINNING):
+            self.direct.add(conn)
+        elif ready:
+            self.submit(self.tpool if _target(arrival) in _QUICK else self.pages, self.answer, conn)
         else:
-            self._settle(conn, _close(conn) if ready is None else gthread._DEFER)  # noqa: SLF001
+            self._settle(conn, close(conn) if ready is None else gthread._DEFER)  # noqa: SLF001
 
-    def _submit(self, pool: ThreadPoolExecutor, task: Callable[..., Any], conn: Any, *details: Any) -> None:
+    def submit(self, pool: ThreadPoolExecutor, task: Callable[..., Any], conn: Any, *details: Any) -> None:
         """Run a task for a connection in a thread, and continue in the main thread."""
         pool.submit(task, conn, *details).add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
 
     def _settle(self, conn: Any, result: Any) -> None:
         """Let gunicorn continue with a connection as if a thread had returned the result."""
-        done: Future[Any] = Future()
-        done.set_result(result)
-        self.finish_request(conn, done)
+        self.finish_request(conn, _Done(result))
+
+    def settle_all(self, results: Iterable[tuple[Any, Any]]) -> None:
+        """Continue with connections. This is called in the main thread."""
+        for conn, result in results:
+            self._settle(conn, result)
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
         """Let gunicorn handle its events, and close surplus connections afterwards, when gunicorn uses none of them."""
@@ -196,7 +224,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             self.nr_conns -= 1
             conn.close()
 
-    def _answer(self, conn: Any) -> Any:
+    def answer(self, conn: Any) -> Any:
         """Let gunicorn answer the request; return whether the connection is kept."""
         arrival: _Arrival = conn.arrival
         conn.data_ready = True
@@ -207,7 +235,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         if self.handle(conn):
             conn.arrival = None
             return True
-        return _close(conn) if arrival.whole else _part(conn, arrival)
+        return close(conn) if arrival.whole else _part(conn, arrival)
 
     def _refuse(self, conn: Any, error: Exception) -> Any:
         """Answer a request that cannot be read."""
@@ -217,12 +245,12 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
 
     def _begin(self, conn: Any) -> _Arrival:
         arrival = _Arrival(time.monotonic() + REQUEST_SECONDS)
-        if conn.parser is None:
+        if not hasattr(conn, "source"):
             with suppress(OSError):  # the client has left, which the next read will show
                 conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
             # On a Unix socket, and behind a trusted proxy, everybody has the same address.
             conn.source = network(conn.client[0]) if isinstance(conn.client, tuple) and not self._behind_proxy() else None
-        else:  # bytes that came with the previous request
+        elif conn.parser is not None:  # bytes that came with the previous request
             arrival.held += conn.parser.unreader.take_buffered()
         return arrival
 
@@ -260,12 +288,12 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         if len(digits) > _MOST_DIGITS:
             raise _TooLong
         length = int(digits)
-        if length > self._most():
+        if length > self.most():
             return True
         arrival.whole = len(arrival.held) >= end + length
         return arrival.whole
 
-    def _most(self) -> int:
+    def most(self) -> int:
         """Size of the largest body that the app accepts, in bytes."""
         settings = self._settings()
         return settings.max_body_bytes if settings else MAX_BODY_BYTES
@@ -346,11 +374,4 @@ def _discard(conn: Any, arrival: _Arrival) -> Any:
             return gthread._DEFER  # noqa: SLF001
     except OSError:
         pass
-    return _close(conn)
-
-
-def _close(conn: Any) -> bool:
-    """Let gunicorn close a connection. Both directions are shut down, so its main thread need not wait for the client."""
-    with suppress(OSError):
-        conn.sock.shutdown(socket.SHUT_RDWR)
-    return False
+    return close(conn)

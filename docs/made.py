@@ -81,7 +81,7 @@ def _commands() -> str:
 
 
 def _variables() -> str:
-    about = "What each of them does stands in [Embed it](embed.md) and [Operate it](operations.md)."
+    about = "What each of them does stands in [Embed it](embed.md) and [Settings](operate/settings.md)."
     lines = ["# Environment variables", "", about, ""]
     for title, floor in (("In an app", "client"), ("Of a server", "server"), ("Of a worker", "aggregator")):
         (point,) = entry_points(group="deniable.variables", name=floor)

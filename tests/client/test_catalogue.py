@@ -197,7 +197,7 @@ def test_remedies_name_extras_that_there_are():
     files = [path for folder in ("client", "server", "aggregator") for path in (root / folder).rglob("*.py")]
     named = {
         extra
-        for path in [*files, *(root / "docs").glob("*.md"), root / "README.md"]
+        for path in [*files, *(root / "docs").rglob("*.md"), root / "README.md"]
         for found in re.findall(r"(?:deniable|'\.)\[([a-z,]+)\]", path.read_text("utf-8"))
         for extra in found.split(",")
     }

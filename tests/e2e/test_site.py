@@ -27,7 +27,8 @@ from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in [*DOCS.glob("*.md"), *DOCS.glob("api/*.md")]}
+FILES = [path for pattern in ("*.md", "api/*.md", "operate/*.md") for path in DOCS.glob(pattern)]
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in FILES}
 HEAD = 'format = 1\napp = "shop"\n'
 SEGMENTS = '[segments]\nplatform = ["linux", "macos"]\n'
 METRIC = '[metrics."any"]\ntype = "boolean"\nepsilon = 1.0\ndescription = "Any"\nowner = "core@shop.example"\n'

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -18,7 +21,9 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import Store, batch, connect, tallies
 from deniable_aggregator.store.batch import Group
+from deniable_server.local.stack import free_port
 
+PAGE = (Path(__file__).parents[2] / "docs" / "operate" / "back-up.md").read_text("utf-8")
 INDEX = Layout(1, 40, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
 UPLOADS = 40
@@ -179,7 +184,7 @@ class LaggingPromoted(Promoted):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("loss", [Killed, MachineDied, Promoted, LaggingPromoted])
 def test_what_each_level_survives(tmp_path, loss, level):
-    """As the table of docs/operations.md says; what is lost is the end, whole, and can be sent and counted again."""
+    """As the table of docs/operate/back-up.md says; what is lost is the end, whole, and can be sent and counted again."""
     done = loss(tmp_path, LEVELS[level])
     try:
         store = Store(connect(f"redis://127.0.0.1:{done.primary.port}"), "shop")
@@ -203,3 +208,49 @@ def test_what_each_level_survives(tmp_path, loss, level):
         store._client.close()
     finally:
         done.stop()
+
+
+def commands(marker, folder, **replaced):
+    """Run the commands of the page that stand below a marker, with other words for some of theirs."""
+    block = re.search(rf"<!-- {marker} -->\n *```sh\n(.*?)```", PAGE, re.DOTALL)[1]
+    for word, other in replaced.items():
+        assert word in block
+        block = block.replace(word, other)
+    subprocess.run(["sh", "-e", "-c", block], cwd=folder, check=True, timeout=120)
+
+
+def test_a_backup_is_restored(tmp_path):
+    """As the page says, with the rights that it names: a first part of the uploads comes back, counted or not, each once."""
+    if not all(map(shutil.which, ("redis-server", "redis-cli", "redis-check-rdb"))):
+        pytest.skip("no redis-server with its commands here")
+    (tmp_path / "lost").mkdir()
+    lost, restored = (Redis(servers()["redis-server"], tmp_path / name, "everysec") for name in ("lost", "restored"))
+    kept = EARLY + 1
+    try:
+        lost.start()
+        store = Store(connect(lost.url), "shop")
+        rights = re.search(r"may `([^`]*)`, and `--user`", PAGE)[1].split()
+        store._client.execute_command("ACL", "SETUSER", "copies", "on", ">secret", "-@all", *rights)
+        for number in range(UPLOADS):
+            assert send(store, number) == "appended"
+            if number == EARLY // 2:
+                count(store)
+            if number == EARLY:
+                here = f"redis-cli -h 127.0.0.1 -p {lost.port} --user copies --pass secret"
+                commands("backup", tmp_path, **{"redis-cli -h store.example": here})
+        count(store)
+        store._client.close()
+        lost.kill()
+        commands("restore", tmp_path, **{"6390": str(free_port())})
+        restored.start()
+        store = Store(connect(restored.url), "shop")
+        count(store)
+        assert counted(store) == [1] * kept + [0] * (UPLOADS - kept)
+        assert [send(store, number) for number in range(UPLOADS)] == ["duplicate"] * kept + ["appended"] * (UPLOADS - kept)
+        count(store)
+        assert counted(store) == [1] * UPLOADS
+        store._client.close()
+    finally:
+        for server in (lost, restored):
+            if server._process:
+                server.kill()

@@ -16,7 +16,7 @@ from deniable_server.settings import VARIABLES, Settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "http.md").read_text("utf-8")
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
+SETTINGS, WATCH = ((ROOT / "docs" / "operate" / name).read_text("utf-8") for name in ("settings.md", "watch.md"))
 RULES = ROOT / "client" / "deniable" / "upload_rules.py"
 SOURCES = [path.read_text("utf-8") for path in [RULES, *(ROOT / "server" / "deniable_server").rglob("*.py")]]
 
@@ -55,8 +55,8 @@ def test_every_setting_is_documented():
 
 
 def test_every_variable_is_documented():
-    """The tables of docs/operations.md have each variable of servers and workers, with its default, and no others."""
-    rows = re.findall(r"^\| `([A-Z_]+)` \| (?:`([^`]*)`)? ?\| \S", OPERATIONS, re.MULTILINE)
+    """The tables of docs/operate/settings.md have each variable of servers and workers, with its default, and no others."""
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (?:`([^`]*)`)? ?\| \S", SETTINGS, re.MULTILINE)
     assert len(rows) == len(dict(rows))
     assert dict(rows) == variables.VARIABLES | VARIABLES | {config.PROCESSES: config.DEFAULT_PROCESSES}
     conf = (ROOT / "server" / "deniable_server" / "gunicorn_conf.py").read_text("utf-8")
@@ -64,9 +64,9 @@ def test_every_variable_is_documented():
 
 
 def test_every_field_of_a_record_is_documented():
-    """What a record of the log may carry stands in docs/operations.md, in its example or its list."""
+    """What a record of the log may carry stands in docs/operate/watch.md, in its example or its list."""
     for name in (*logs.FIELDS, *logs.LEVELS, *logs.FORMATS, "places", "detail"):
-        assert f"`{name}`" in OPERATIONS or f'"{name}":' in OPERATIONS, name
+        assert f"`{name}`" in WATCH or f'"{name}":' in WATCH, name
 
 
 def test_access_is_documented():

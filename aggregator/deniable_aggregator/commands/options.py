@@ -228,7 +228,7 @@ def opened(url: str, *, timeout: float = 10.0) -> Client:
         return connect(url, timeout=timeout)
     except ValueError:  # its text may contain a password
         raise ConfigurationError(
-            "DENIABLE_REDIS_URL, --redis-url: redis://, redis+cluster:// or redis+sentinel:// (docs/operations.md)"
+            "DENIABLE_REDIS_URL, --redis-url: redis://, redis+cluster:// or redis+sentinel:// (docs/operate/scale.md)"
         ) from None
 
 

@@ -36,6 +36,7 @@ settings.register_profile("deniable", derandomize=True, **EXAMPLES)
 settings.register_profile("another seed", **EXAMPLES)
 
 gc.disable()  # what is collected stays to the end: to look for garbage among it took a fifth of the time
+GARBAGE = 1 << 30  # bytes more in memory than after the last look, after which it is looked for all the same
 LEFT_OUT = pytest.StashKey[int]()
 CAMPAIGNS = "pytest -q -n auto --dist worksteal -m campaign"
 
@@ -53,11 +54,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Let each test draw from its own seed."""
+    """Let each test draw from its own seed, and collect garbage when there is much of it."""
     from seeded import seeded
 
     with seeded(f"{item.config.getoption('seed')} {item.nodeid}"):
-        return (yield)
+        answer = yield
+    if _resident() > _looked[0] + GARBAGE:
+        gc.collect()
+        _looked[0] = _resident()
+    return answer
+
+
+_looked = [0]  # bytes in memory when garbage was last looked for
+
+
+def _resident() -> int:
+    """Return how many bytes of this process are in memory; 0 where nobody tells."""
+    try:
+        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 @pytest.hookimpl(wrapper=True)

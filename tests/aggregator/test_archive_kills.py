@@ -18,7 +18,8 @@ from deniable import registry
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Partition, Store, batch, connect, deltas
 from deniable_aggregator.store.archived import Archived

@@ -18,7 +18,8 @@ from deniable.cli import main
 from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
 from deniable_aggregator.commands.worker import _chores
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, schema, tallies

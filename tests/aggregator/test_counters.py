@@ -13,8 +13,9 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting import worker as workers
 from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import Store, batch, connect, deliveries
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.deliveries import Deliveries

@@ -15,8 +15,9 @@ import pytest
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Store, batch, connect
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.consumers import forget

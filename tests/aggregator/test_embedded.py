@@ -373,8 +373,8 @@ def test_a_second_opener(binary, kept, monkeypatch):
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=f"in use by another store .*: {server_of(store)}\\)"):
                 open_store(executable=binary, directory=kept)
-        again = "import sys; from deniable_aggregator.store.embedded import *; open_store(directory=Path(sys.argv[1]))"
-        done = run(again.replace("*;", "*; from pathlib import Path;"), kept)
+        again = "import sys; from pathlib import Path; from deniable_aggregator.store.embedded import open_store\n"
+        done = run(f"{again}open_store(directory=Path(sys.argv[1]))", kept)
         assert done.returncode == 1
         assert "ConfigurationError" in done.stderr
         assert "in use by another store" in done.stderr

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from deniable.cli import main
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Store, health
 
 pytestmark = pytest.mark.both_stores

@@ -16,7 +16,8 @@ from redis.connection import AbstractConnection
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Store, Weights, batch, connect, deltas, staging, tallies
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.tally import set_bits

@@ -14,9 +14,9 @@ import redis
 from deniable import mechanisms
 from deniable.errors import ConfigurationError
 from deniable.wire.report import Stratum
-from deniable_aggregator.counting.counter import Counter
+from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.prometheus import Vitals
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import Partition, Store, batch
 
 pytestmark = pytest.mark.both_stores

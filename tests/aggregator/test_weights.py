@@ -10,7 +10,8 @@ import pytest
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Partition, Store, Weights, batch
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.tally import kernels, set_bits

@@ -13,8 +13,8 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting import worker as workers
-from deniable_aggregator.counting.counter import Counter
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import Counter, WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Partition, Store, batch
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.dead_letters import DeadLetters

@@ -25,7 +25,8 @@ from shipped import DEPLOY, ROOT, Private, compose, environment, stages, variabl
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import Store, about, batch, connect, embedded
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.durability import Durability

@@ -11,7 +11,8 @@ from processes import Redis, preloaded, servers
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Store, batch, connect, health
 from deniable_aggregator.store.batch import Group
 

@@ -18,7 +18,8 @@ from proxy import Proxy
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import Store, batch, connect, tallies
 from deniable_aggregator.store.batch import Group
 from deniable_server.local.stack import free_port

@@ -14,7 +14,8 @@ import pytest
 from deniable.cli import main
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting import faults
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.store import health, room
 from deniable_aggregator.store.deltas import STRATUM, growth

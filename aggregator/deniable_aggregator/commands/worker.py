@@ -66,7 +66,8 @@ def worker(parser: argparse.ArgumentParser) -> Run:
 
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator import tally
-        from deniable_aggregator.counting.worker import Worker, WorkerSettings
+        from deniable_aggregator.counting.counter import WorkerSettings
+        from deniable_aggregator.counting.worker import Worker
         from deniable_aggregator.tally import set_bits
 
         if not arguments.redis_url:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.store import Partition, Store
 
-__all__ = ["Worker", "WorkerSettings"]
+__all__ = ["Worker"]
 
 log = logging.getLogger("deniable.worker")
 

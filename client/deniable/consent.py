@@ -27,16 +27,11 @@ class Consent:
         The answer of the person, or a function that returns it.
     strict
         Whether an answer that is neither True nor False raises an error. Otherwise it is a warning.
-
-    Attributes
-    ----------
-    agreed : bool or None
-        The last answer; None before the first.
     """
 
     def __init__(self, given: bool | Callable[[], bool], *, strict: bool) -> None:  # noqa: FBT001 - as `Client` takes it
         self.given = given
-        self.agreed: bool | None = None
+        self.agreed: bool | None = None  # the last answer; None before the first
         self._strict = strict
         self._warned = False
         self._sender: Sender | None = None

@@ -29,29 +29,17 @@ _FAULTS = ("spool_damaged", "delivered_error", "chore_error")
 
 
 class Counts:
-    """Counts of what one process has recorded and dropped.
-
-    Attributes
-    ----------
-    recorded : int
-        Reports that were queued.
-    undeclared : int
-        Answers that their metric does not declare.
-    clipped : int
-        Numbers beyond the range of their metric.
-    dropped : Counter
-        Answers that were not reported, by reason.
-    """
+    """Counts of what one process has recorded and dropped."""
 
     __slots__ = ("clipped", "dropped", "recorded", "undeclared")
 
     def __init__(self) -> None:
-        self.recorded = 0
-        self.undeclared = 0
-        self.clipped = 0
+        self.recorded = 0  # reports that were queued
+        self.undeclared = 0  # answers that their metric does not declare
+        self.clipped = 0  # numbers beyond the range of their metric
         # All reasons exist from the start. The first `dropped[reason] += 1` of a missing one would run Python code between
         # reading and writing, and two threads could lose a count there.
-        self.dropped: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+        self.dropped: Counter[str] = Counter(dict.fromkeys(REASONS, 0))  # answers that were not reported, by reason
 
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:

@@ -22,23 +22,12 @@ Definition = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One version of a metric, ready to be counted and decoded.
+    """One version of a metric, ready to be counted and decoded."""
 
-    Parameters
-    ----------
-    metric
-        As the registry declares it.
-    mechanism
-        Its mechanism.
-    fingerprint
-        The fingerprint that a group of reports must carry.
-    candidates
-        The answers to look for, as positions in the domain, if the domain is too large to be listed. Only decoders need them.
-    """
-
-    metric: Metric
+    metric: Metric  # as the registry declares it
     mechanism: Mechanism
-    fingerprint: str
+    fingerprint: str  # the fingerprint that a group of reports must carry
+    # The answers to look for, as positions in the domain, if the domain is too large to be listed. Only decoders need them.
     candidates: tuple[int, ...] = ()
 
     @classmethod

@@ -14,21 +14,11 @@ _SECRET = {"rk_": "a read key", "ak_": "an admin key"}  # how the keys begin tha
 
 @dataclass(frozen=True, slots=True)
 class Dsn:
-    """A parsed DSN, ``https://PUBLIC_KEY@host[:port][/prefix]/app``.
+    """A parsed DSN, ``https://PUBLIC_KEY@host[:port][/prefix]/app``."""
 
-    Parameters
-    ----------
-    url
-        Address of the server, without a trailing slash.
-    key
-        The app's public ingest key.
-    app
-        The app's name.
-    """
-
-    url: str
-    key: str
-    app: str
+    url: str  # address of the server, without a trailing slash
+    key: str  # the app's public ingest key
+    app: str  # the app's name
 
     @classmethod
     def parse(cls, text: str, *, allow_http: bool = False) -> Dsn:

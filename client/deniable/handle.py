@@ -12,21 +12,16 @@ __all__ = ["MetricHandle"]
 
 
 class MetricHandle:
-    """Records one metric.
-
-    Parameters
-    ----------
-    record
-        `Client.record`, or `deniable.record` for the current client.
-    begin
-        What a stopwatch begins with, of a client or the current one.
-    id_
-        The metric's id.
-    """
+    """Records one metric."""
 
     __slots__ = ("_begin", "_id", "_record")
 
-    def __init__(self, record: Callable[[str, object], bool], begin: Callable[[str], Timing | None], id_: str) -> None:
+    def __init__(
+        self,
+        record: Callable[[str, object], bool],  # `Client.record`, or `deniable.record` for the current client
+        begin: Callable[[str], Timing | None],  # what a stopwatch begins with, of a client or the current one
+        id_: str,  # the metric's id
+    ) -> None:
         self._record = record
         self._begin = begin
         self._id = id_

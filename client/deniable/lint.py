@@ -66,40 +66,20 @@ ALIKE = "values that look alike are counted apart: keep one, or make them differ
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a usable metric resolves to, and why.
+    """What a usable metric resolves to, and why."""
 
-    Parameters
-    ----------
-    metric
-        Its id.
-    facts
-        Each with what it is about, in a word.
-    """
-
-    metric: str
-    facts: Mapping[str, str]
+    metric: str  # its id
+    facts: Mapping[str, str]  # each with what it is about, in a word
 
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """What lint found in a registry file.
+    """What lint found in a registry file."""
 
-    Parameters
-    ----------
-    faults
-        Faults. The file cannot be used until they are mended.
-    warnings
-        What may be a mistake.
-    notes
-        One for each usable metric.
-    shown
-        What the reports of all metrics together show besides answers, in words; empty where it is nothing.
-    """
-
-    faults: tuple[Fault, ...]
-    warnings: tuple[Fault, ...]
-    notes: tuple[Note, ...]
-    shown: str = ""
+    faults: tuple[Fault, ...]  # Faults. The file cannot be used until they are mended.
+    warnings: tuple[Fault, ...]  # what may be a mistake
+    notes: tuple[Note, ...]  # one for each usable metric
+    shown: str = ""  # what the reports of all metrics together show besides answers, in words; empty where it is nothing
 
 
 def lint(path: str | Path) -> Lint:
@@ -352,21 +332,11 @@ def _bytes(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference between two registries.
+    """One difference between two registries."""
 
-    Parameters
-    ----------
-    metric
-        The metric concerned, or ``"-"`` for the file as a whole.
-    what
-        The difference, in words.
-    breaking
-        Whether it changes the meaning of reports without a new version.
-    """
-
-    metric: str
-    what: str
-    breaking: bool
+    metric: str  # the metric concerned, or "-" for the file as a whole
+    what: str  # the difference, in words
+    breaking: bool  # whether it changes the meaning of reports without a new version
 
     def __str__(self) -> str:
         return f"{'BREAKING' if self.breaking else 'ok':8} {'' if self.metric == '-' else f'{self.metric}: '}{self.what}"

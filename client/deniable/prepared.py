@@ -31,55 +31,33 @@ __all__ = ["Occasion", "Prepared", "prepare"]
 
 
 class Occasion(NamedTuple):
-    """The period in which a metric is answered. No finer time is ever stored.
+    """The period in which a metric is answered. No finer time is ever stored."""
 
-    Parameters
-    ----------
-    stratum
-        The stratum of a report made in this period.
-    until
-        When the period ends, in seconds since 1970.
-    """
-
-    stratum: Stratum
-    until: int
+    stratum: Stratum  # the stratum of a report made in this period
+    until: int  # when the period ends, in seconds since 1970
 
 
 class Prepared:
-    """A metric, ready to be recorded.
-
-    Parameters
-    ----------
-    metric
-        As declared.
-    allowance
-        What it may spend.
-    segment
-        The public breakdown that its reports carry.
-
-    Attributes
-    ----------
-    mechanism : Mechanism
-        The mechanism that randomises an answer.
-    permanent : Permanent or None
-        The same mechanism if permanent responses are kept, else None.
-    delayed : int
-        For how many seconds a report waits at most.
-    longest : float
-        The longest time of the range in seconds, at most the grace; 0 if the metric counts no time.
-    """
+    """A metric, ready to be recorded."""
 
     __slots__ = ("_ends", "_made", "_sample", "allowance", "delayed", "longest", "mechanism", "metric", "permanent", "segment")
 
-    def __init__(self, metric: Metric, allowance: Allowance, segment: str) -> None:
+    def __init__(
+        self,
+        metric: Metric,  # as declared
+        allowance: Allowance,  # what it may spend
+        segment: str,  # the public breakdown that its reports carry
+    ) -> None:
         self.metric = metric
         self.allowance = allowance
         self.segment = segment
-        self.mechanism = mechanisms.of(metric)
+        self.mechanism = mechanisms.of(metric)  # the mechanism that randomises an answer
+        # The same mechanism if permanent responses are kept, else None.
         self.permanent = self.mechanism if metric.kept and isinstance(self.mechanism, Permanent) else None
         self._sample = Fraction(metric.sample)
-        self.delayed = metric.delay_seconds
+        self.delayed = metric.delay_seconds  # for how many seconds a report waits at most
         # A report that travels after the grace would be refused.
+        # The longest time of the range in seconds, at most the grace; 0 if the metric counts no time.
         self.longest = min(metric.longest_seconds or 0.0, duration("grace", metric.grace).total_seconds())
         self._ends = (0, metric.domain_size - 1) if metric.axis else ()
         self._made: tuple[tuple[int, int, int, int], Occasion] | None = None

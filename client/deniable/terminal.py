@@ -19,18 +19,15 @@ CLOSED_STATUS = 141
 
 
 class Terminal:
-    """A stream that escapes control and direction characters.
+    """A stream that escapes control and direction characters."""
 
-    Parameters
-    ----------
-    stream
-        Where to write.
-    status
-        The exit status of the process once nobody reads the stream. With None the process goes on, as a worker does without its
-        log.
-    """
-
-    def __init__(self, stream: TextIO, status: int | None = None) -> None:
+    def __init__(
+        self,
+        stream: TextIO,  # where to write
+        # The exit status of the process once nobody reads the stream. With None the process goes on, as a worker does without its
+        # log.
+        status: int | None = None,
+    ) -> None:
         self.stream = stream
         self._status = status
 

@@ -16,36 +16,20 @@ _MB = 1 << 20  # so that one megabyte is enough for the largest upload
 
 
 class Rate(NamedTuple):
-    """The number of requests allowed in a window.
+    """The number of requests allowed in a window."""
 
-    Parameters
-    ----------
-    amount
-        Requests, at least 1.
-    seconds
-        Length of the window.
-    """
-
-    amount: int
-    seconds: int
+    amount: int  # requests, at least 1
+    seconds: int  # length of the window
 
     def __str__(self) -> str:
         return f"{self.amount} requests {_unit(self.seconds)}"
 
 
 class Volume(NamedTuple):
-    """The number of bytes allowed in a window.
+    """The number of bytes allowed in a window."""
 
-    Parameters
-    ----------
-    amount
-        Bytes.
-    seconds
-        Length of the window.
-    """
-
-    amount: int
-    seconds: int
+    amount: int  # bytes
+    seconds: int  # length of the window
 
     def __str__(self) -> str:
         return f"{self.amount // _MB} MB {_unit(self.seconds)}"

@@ -29,59 +29,29 @@ __all__ = ["App", "Collected", "Service", "service"]
 
 
 class Collected(NamedTuple):
-    """What groups of one metric, version, definition, period and segment have in common.
+    """What groups of one metric, version, definition, period and segment have in common."""
 
-    Parameters
-    ----------
-    layout
-        Shape of their reports.
-    kind
-        The first bytes of their groups in the stream.
-    size
-        Bytes of a report.
-    valid_bytes
-        Bytes that prove a report valid, from `tally.valid_bytes`.
-    opens, closes
-        Unix times between which they are accepted.
-    """
-
-    layout: Layout
-    kind: bytes
-    size: int
-    valid_bytes: tuple[tuple[int, bytes], ...]
+    layout: Layout  # shape of their reports
+    kind: bytes  # the first bytes of their groups in the stream
+    size: int  # bytes of a report
+    valid_bytes: tuple[tuple[int, bytes], ...]  # bytes that prove a report valid, from `tally.valid_bytes`
+    # opens, closes: Unix times between which they are accepted
     opens: float
     closes: float
 
 
 @dataclass(frozen=True, slots=True)
 class App(Collection):
-    """One app of the service.
+    """One app of the service."""
 
-    Parameters
-    ----------
-    registry, versions, store
-        As of a `Collection`.
-    envelope
-        The signed registry for devices; None if devices have their own.
-
-    Attributes
-    ----------
-    audit
-        Its audit log.
-    budgets
-        The budget of its analysts.
-    collected
-        Cache of valid groups, by their description.
-    paid
-        Kinds of groups whose sums an upload to this process has paid for.
-    """
-
-    envelope: Envelope | None = None
+    envelope: Envelope | None = None  # the signed registry for devices; None if devices have their own
     audit: AuditLog = field(init=False, compare=False, repr=False)
-    budgets: Budgets = field(init=False, compare=False, repr=False)
+    budgets: Budgets = field(init=False, compare=False, repr=False)  # the budget of its analysts
+    # Cache of valid groups, by their description.
     collected: dict[tuple[str, int, str, str, str], Collected] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
+    # Kinds of groups whose sums an upload to this process has paid for.
     paid: set[bytes] = field(init=False, default_factory=set, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -106,30 +76,14 @@ class App(Collection):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Everything that a request may need.
+    """Everything that a request may need."""
 
-    Parameters
-    ----------
-    settings
-        As read at the start.
-    apps
-        By name.
-    client
-        Their store.
-    ring
-        The keys.
-    limits
-        The rate limits.
-    sessions
-        The sessions of the dashboard.
-    """
-
-    settings: Settings
-    apps: dict[str, App]
-    client: Client
-    ring: Ring
-    limits: Limits
-    sessions: Sessions
+    settings: Settings  # as read at the start
+    apps: dict[str, App]  # by name
+    client: Client  # their store
+    ring: Ring  # the keys
+    limits: Limits  # the rate limits
+    sessions: Sessions  # the sessions of the dashboard
 
 
 def service() -> Service:

@@ -36,15 +36,12 @@ _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?|https?://\[[0-9a-f:]+\](:[
 
 
 class Keys:
-    """The app of each key. Only digests are kept, and they are compared in constant time.
+    """The app of each key. Only digests are kept, and they are compared in constant time."""
 
-    Parameters
-    ----------
-    pairs
-        ``app:key`` texts, separated by commas.
-    """
-
-    def __init__(self, pairs: str) -> None:
+    def __init__(
+        self,
+        pairs: str,  # `app:key` texts, separated by commas
+    ) -> None:
         self._apps: list[tuple[bytes, str]] = []
         for pair in filter(None, (part.strip() for part in pairs.split(","))):
             app, colon, key = pair.partition(":")
@@ -72,89 +69,58 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of the server. Each is read from ``DENIABLE_<NAME>``.
+    """Settings of the server. Each is read from ``DENIABLE_<NAME>``."""
 
-    Parameters
-    ----------
-    redis_url
-        As `deniable_aggregator.store.connect` takes it.
-    registry
-        Path of metrics.toml, or of the folder of published registries; several, one for each app, are joined by ``:``.
-    signed_registry
-        Path of its signed copy for devices, from ``deniable registry sign``; several are joined in the same way. Empty for none.
-    serves
-        ``ingest``: uploads and signed registries; ``query``: the query API and the dashboard; ``all``. Two separate servers can
-        use store users with fewer permissions.
-    ingest_keys, read_keys
-        ``app:key``, separated by commas, beside keys from ``deniable keys``. Ingest keys are public, read keys are not.
-    dashboard
-        ``key``: pages ask for a read key; ``open``: everybody who reaches the server may read (for loopback).
-    about
-        ``public``: the page ``/about`` tells everybody what is asked and how it is randomised; ``off``: there is no such page. It
-        shows nothing that was collected.
-    hosts
-        Names under which open pages are shown, beside those of loopback, separated by commas: ``telemetry.lan,192.0.2.7``. Under
-        other names they are refused, because a foreign page could make the browser fetch them (DNS rebinding).
-    secure_cookie
-        ``auto``: the dashboard's session cookie is Secure if the page came over https; ``always``: it always is, even if neither
-        this server nor a trusted proxy sees https.
-    metrics_key
-        Opens ``/metrics``, which covers all apps; at least 8 characters. Empty: there are no metrics.
-    cors_origins
-        Web origins whose pages may send reports and read the registry, separated by commas; ``*`` for any, empty for none.
-    durability
-        What an upload that was answered has survived: ``memory``, ``everysec``, ``always`` or ``replicated``.
-    replicas
-        With ``replicated``, how many replicas each primary has: those of them that could be elected must have an upload.
-    replica_timeout
-        Seconds after which a replica that was away cannot be elected. Until then uploads wait for it.
-    trusted_proxies
-        Number of proxies in front of this server whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
-    rate_limit_key, rate_limit_source
-        Requests allowed for a key, and for an address: ``600/minute``, or ``off``. All devices of an app share its ingest key. A
-        device sends one batch a minute, or a hundred reports at once; many devices may share an address.
-    rate_limit_login
-        Attempts to sign in to the dashboard that an address may make.
-    stored_limit_source
-        Bytes in the store that uploads of an address may take: ``16MB/minute``, or ``off``.
-    max_backlog
-        Batches that may wait to be counted before uploads are refused.
-    max_body_bytes, max_inflated_bytes
-        Largest upload as sent, and after decompression.
-    idempotency_ttl
-        Seconds for which an upload may be repeated safely.
-    clock_skew
-        Seconds by which a device's clock may be ahead.
-    log_level, log_format
-        The lowest level logged, ``debug``, ``info`` (with a line for each request), ``warning`` or above; and the format,
-        ``console`` for people or ``json`` for programs.
-    """
-
-    redis_url: str = ""
+    redis_url: str = ""  # as `deniable_aggregator.store.connect` takes it
+    # Path of metrics.toml, or of the folder of published registries; several, one for each app, are joined by `:`.
     registry: str = ""
+    # Path of its signed copy for devices, from `deniable registry sign`; several are joined in the same way. Empty for none.
     signed_registry: str = ""
+    # `ingest`: uploads and signed registries; `query`: the query API and the dashboard; `all`. Two separate servers can use store
+    # users with fewer permissions.
     serves: Literal["all", "ingest", "query"] = "all"
+    # ingest_keys, read_keys: `app:key`, separated by commas, beside keys from `deniable keys`. Ingest keys are public, read keys
+    # are not.
     ingest_keys: str = field(default="", repr=False)
     read_keys: str = field(default="", repr=False)
+    # `key`: pages ask for a read key; `open`: everybody who reaches the server may read (for loopback).
     dashboard: Literal["key", "open"] = "key"
+    # `public`: the page `/about` tells everybody what is asked and how it is randomised; `off`: there is no such page. It shows
+    # nothing that was collected.
     about: Literal["off", "public"] = "off"
+    # Names under which open pages are shown, beside those of loopback, separated by commas: `telemetry.lan,192.0.2.7`. Under
+    # other names they are refused, because a foreign page could make the browser fetch them (DNS rebinding).
     hosts: str = ""
+    # `auto`: the dashboard's session cookie is Secure if the page came over https; `always`: it always is, even if neither this
+    # server nor a trusted proxy sees https.
     secure_cookie: Literal["auto", "always"] = "auto"
+    # Opens `/metrics`, which covers all apps; at least 8 characters. Empty: there are no metrics.
     metrics_key: str = field(default="", repr=False)
+    # Number of proxies in front of this server whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
     trusted_proxies: int = field(default=0, metadata={"least": 0})
+    # rate_limit_key, rate_limit_source: requests allowed for a key, and for an address: `600/minute`, or `off`. All devices of an
+    # app share its ingest key. A device sends one batch a minute, or a hundred reports at once; many devices may share an
+    # address.
     rate_limit_key: str = "300000/minute"
     rate_limit_source: str = "600/minute"
-    rate_limit_login: str = "10/minute"
-    stored_limit_source: str = "16MB/minute"
+    rate_limit_login: str = "10/minute"  # attempts to sign in to the dashboard that an address may make
+    stored_limit_source: str = "16MB/minute"  # bytes in the store that uploads of an address may take: `16MB/minute`, or `off`
+    # Web origins whose pages may send reports and read the registry, separated by commas; `*` for any, empty for none.
     cors_origins: str = "*"
+    # What an upload that was answered has survived: `memory`, `everysec`, `always` or `replicated`.
     durability: durability_.Name = "everysec"
+    # With `replicated`, how many replicas each primary has: those of them that could be elected must have an upload.
     replicas: int = NUMBER
+    # Seconds after which a replica that was away cannot be elected. Until then uploads wait for it.
     replica_timeout: int = TIMEOUT
-    max_backlog: int = 10_000
+    max_backlog: int = 10_000  # batches that may wait to be counted before uploads are refused
+    # max_body_bytes, max_inflated_bytes: largest upload as sent, and after decompression
     max_body_bytes: int = MAX_BODY_BYTES
     max_inflated_bytes: int = MAX_INFLATED_BYTES
-    idempotency_ttl: int = 72 * _HOURS
-    clock_skew: int = 1 * _HOURS
+    idempotency_ttl: int = 72 * _HOURS  # seconds for which an upload may be repeated safely
+    clock_skew: int = 1 * _HOURS  # seconds by which a device's clock may be ahead
+    # log_level, log_format: the lowest level logged, `debug`, `info` (with a line for each request), `warning` or above; and the
+    # format, `console` for people or `json` for programs
     log_level: logs.Level = logs.LogSettings().level
     log_format: logs.Format = logs.LogSettings().format
 

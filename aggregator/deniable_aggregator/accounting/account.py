@@ -21,18 +21,10 @@ _WORTH = 0.95  # a total above this share of the plain sum is not worth stating 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A composition method.
+    """A composition method."""
 
-    Parameters
-    ----------
-    name
-        In a few words.
-    source
-        Authors and year.
-    """
-
-    name: str
-    source: str
+    name: str  # in a few words
+    source: str  # authors and year
 
 
 METHODS = {
@@ -49,28 +41,11 @@ METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The totals of some reports.
+    """The totals of some reports."""
 
-    Parameters
-    ----------
-    delta
-        The delta at which all totals but the plain sum hold.
-    rho
-        Zero-concentrated total.
-    totals
-        Epsilon in nats, by key of `METHODS`.
-
-    Attributes
-    ----------
-    basic : float
-        The plain sum, which holds with a delta of 0.
-    quoted : str
-        Key of the least total, which may be quoted beside the plain sum.
-    """
-
-    delta: float
-    rho: float
-    totals: dict[str, float]
+    delta: float  # the delta at which all totals but the plain sum hold
+    rho: float  # zero-concentrated total
+    totals: dict[str, float]  # epsilon in nats, by key of `METHODS`
 
     @property
     def basic(self) -> float:

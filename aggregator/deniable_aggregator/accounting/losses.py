@@ -38,24 +38,12 @@ _GAPS = 8  # a grid with up to this many times as many points as there are pairs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Losses:
-    """A distribution of privacy losses that is an upper bound of the true one.
+    """A distribution of privacy losses that is an upper bound of the true one."""
 
-    Parameters
-    ----------
-    values
-        Whole numbers, ascending: losses in millionths of a nat.
-    mass
-        Float array: probability of each loss, under the answer that positive losses speak for.
-    beyond
-        Probability of an infinite loss.
-    slack
-        Bound on the relative error of `mass`.
-    """
-
-    values: NDArray[np.int64]
-    mass: NDArray[np.float64]
-    beyond: float = 0.0
-    slack: float = 0.0
+    values: NDArray[np.int64]  # whole numbers, ascending: losses in millionths of a nat
+    mass: NDArray[np.float64]  # probability of each loss, under the answer that positive losses speak for
+    beyond: float = 0.0  # probability of an infinite loss
+    slack: float = 0.0  # bound on the relative error of `mass`
 
     @classmethod
     def of(cls, spend: Spend) -> Self:

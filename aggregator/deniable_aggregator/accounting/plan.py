@@ -33,25 +33,14 @@ _BEGIN = date(2023, 1, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A metric over some time.
+    """A metric over some time."""
 
-    Parameters
-    ----------
-    metric, mechanism
-        As declared.
-    allowance
-        What a device reserves for it.
-    occasions
-        Times that the device is asked, at most.
-    answers
-        Responses that are drawn and kept, at most; 0 if none is kept.
-    """
-
+    # metric, mechanism: as declared
     metric: Metric
     mechanism: Mechanism
-    allowance: Allowance
-    occasions: int
-    answers: int
+    allowance: Allowance  # what a device reserves for it
+    occasions: int  # times that the device is asked, at most
+    answers: int  # responses that are drawn and kept, at most; 0 if none is kept
 
     @property
     def sample(self) -> Fraction:
@@ -91,21 +80,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a device is asked over some time, and what it may spend.
+    """What a device is asked over some time, and what it may spend."""
 
-    Parameters
-    ----------
-    uses
-        Of each metric.
-    days
-        Length of the time; None if only the number of reports is given.
-    budget
-        The stricter of the registry's and the app's.
-    """
-
-    uses: tuple[Use, ...]
-    days: int | None
-    budget: Budget
+    uses: tuple[Use, ...]  # of each metric
+    days: int | None  # length of the time; None if only the number of reports is given
+    budget: Budget  # the stricter of the registry's and the app's
 
     @property
     def spends(self) -> tuple[Spend, ...]:

@@ -36,20 +36,11 @@ class Spend:
 
     For any two answers, a report with probability `share` is a coin that favours the true one by epsilon. Otherwise it says
     nothing about the two. A share of 1 is the worst case of an epsilon-private mechanism.
-
-    Parameters
-    ----------
-    cost
-        Epsilon of a report in millionths of a nat, rounded up, as the ledger counts it.
-    count
-        Reports, at least 0.
-    share
-        In (0, 1].
     """
 
-    cost: int
-    count: int = 1
-    share: float = 1.0
+    cost: int  # epsilon of a report in millionths of a nat, rounded up, as the ledger counts it
+    count: int = 1  # reports, at least 0
+    share: float = 1.0  # in (0, 1]
 
     def __post_init__(self) -> None:
         checks.count("cost", self.cost)

@@ -24,36 +24,16 @@ _NEAREST, _CEILING = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """The totals of a device, and what may be claimed of it.
+    """The totals of a device, and what may be claimed of it."""
 
-    Parameters
-    ----------
-    spends
-        Of one device.
-    accounts
-        Of one device, one for each delta.
-    devices
-        Number of devices of a person or a household.
-    theirs
-        As `accounts`, of all these devices.
-    plan
-        If the spends come from a registry.
-    crowd
-        Reports that a shuffler would hide one among; None leaves this out.
-    sample
-        If the spends are not of a registry: share of the occasions with a report.
-    kept
-        Whether some of them are of kept responses.
-    """
-
-    spends: tuple[Spend, ...]
-    accounts: tuple[Account, ...]
-    devices: int = 1
-    theirs: tuple[Account, ...] = ()
-    plan: Plan | None = None
-    crowd: int | None = None
-    sample: float = 1.0
-    kept: bool = False
+    spends: tuple[Spend, ...]  # of one device
+    accounts: tuple[Account, ...]  # of one device, one for each delta
+    devices: int = 1  # number of devices of a person or a household
+    theirs: tuple[Account, ...] = ()  # as `accounts`, of all these devices
+    plan: Plan | None = None  # if the spends come from a registry
+    crowd: int | None = None  # reports that a shuffler would hide one among; None leaves this out
+    sample: float = 1.0  # if the spends are not of a registry: share of the occasions with a report
+    kept: bool = False  # whether some of them are of kept responses
 
     @property
     def allowed(self) -> float:

@@ -57,24 +57,12 @@ _MOST_VALUES = 1 << 16  # most values that are decoded while the worker waits
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one test.
+    """The result of one test."""
 
-    Parameters
-    ----------
-    test
-        Its name.
-    p_value
-        Upper bound on the probability of this result for honest reports, over everything that the test covers.
-    what
-        What was found, in words.
-    values
-        Some of the values it is about, as places in the domain.
-    """
-
-    test: str
-    p_value: float
-    what: str
-    values: tuple[int, ...] = ()
+    test: str  # its name
+    p_value: float  # upper bound on the probability of this result for honest reports, over everything that the test covers
+    what: str  # what was found, in words
+    values: tuple[int, ...] = ()  # some of the values it is about, as places in the domain
 
 
 def influence(mechanism: Mechanism) -> float:

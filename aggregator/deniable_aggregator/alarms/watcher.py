@@ -46,34 +46,17 @@ _HOUR = 3600  # the finest time that is stored about reports
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A result of a look.
+    """A result of a look."""
 
-    Parameters
-    ----------
-    test
-        `checks.Finding.test`; or ``"volume"`` or ``"share"``, which are rules.
-    p_value
-        Upper bound on the probability of such an alarm in a look at honest reports; None for a rule.
-    period, segment
-        The reports it is about; an empty segment means all of the period.
-    n
-        Reports that were tested.
-    what
-        What was found, in words.
-    values
-        Some of the values it is about, as places in the domain.
-    since
-        Unix time of the hour in which it was first raised.
-    """
-
-    test: str
-    p_value: float | None
+    test: str  # `checks.Finding.test`; or "volume" or "share", which are rules
+    p_value: float | None  # upper bound on the probability of such an alarm in a look at honest reports; None for a rule
+    # period, segment: the reports it is about; an empty segment means all of the period
     period: str
     segment: str
-    n: int
-    what: str
-    values: tuple[int, ...]
-    since: int
+    n: int  # reports that were tested
+    what: str  # what was found, in words
+    values: tuple[int, ...]  # some of the values it is about, as places in the domain
+    since: int  # Unix time of the hour in which it was first raised
 
 
 def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, list[Alarm]]:
@@ -186,19 +169,15 @@ class _Unit:
 
 
 class Watch:
-    """Tests the reports of one app.
+    """Tests the reports of one app."""
 
-    Parameters
-    ----------
-    store
-        The app's store.
-    registry
-        Its metrics.
-    faults
-        Records a metric that fails, while the others continue.
-    """
-
-    def __init__(self, store: Store, registry: Registry, *, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's store
+        registry: Registry,  # its metrics
+        *,
+        faults: Faults | None = None,  # records a metric that fails, while the others continue
+    ) -> None:
         self._store, self._faults = store, faults or Faults(store)
         self._questions = [Declared.of(metric) for metric in registry.definitions]
         self._trial = registry.publication.trial

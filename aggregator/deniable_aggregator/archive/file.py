@@ -29,18 +29,11 @@ _ROWS = 1 << 20  # of a row group: what is decompressed at once
 
 
 class Head(NamedTuple):
-    """What the reports of a file are.
+    """What the reports of a file are."""
 
-    Parameters
-    ----------
-    stratum
-        What they share. In the file of a commit the period is the devices': late reports may count in a later one.
-    layout
-        The shape of each.
-    """
-
+    # What they share. In the file of a commit the period is the devices': late reports may count in a later one.
     stratum: Stratum
-    layout: Layout
+    layout: Layout  # the shape of each
 
 
 def write(sink: IO[bytes] | pa.NativeFile, head: Head, payloads: bytes) -> None:

@@ -46,39 +46,19 @@ _PATH = re.compile(
 
 
 class Found(NamedTuple):
-    """A file that was found.
+    """A file that was found."""
 
-    Parameters
-    ----------
-    path
-        Within the folder.
-    metric, version
-        Of its reports.
-    name
-        As the store notes it.
-    size
-        In bytes.
-    changed
-        Unix time in seconds at which it was written; infinite if the place does not tell.
-    """
-
-    path: str
+    path: str  # within the folder
+    # metric, version: of its reports
     metric: str
     version: int
-    name: str
-    size: int
-    changed: float
+    name: str  # as the store notes it
+    size: int  # in bytes
+    changed: float  # Unix time in seconds at which it was written; infinite if the place does not tell
 
 
 class Folder:
     """The files of one partition.
-
-    Parameters
-    ----------
-    url
-        A path, or a URL such as ``s3://bucket/reports``, ``gs://...``, ``abfs://...`` or ``fsspec+sftp://...``.
-    number
-        The partition's, which names its folder. So stores that share a URL leave each other's files alone.
 
     Raises
     ------
@@ -86,7 +66,11 @@ class Folder:
         If the URL is invalid.
     """
 
-    def __init__(self, url: str, number: str = "") -> None:
+    def __init__(
+        self,
+        url: str,  # a path, or a URL such as `s3://bucket/reports`, `gs://...`, `abfs://...` or `fsspec+sftp://...`
+        number: str = "",  # The partition's, which names its folder. So stores that share a URL leave each other's files alone.
+    ) -> None:
         self.url = url if "://" in url else str(Path(url).absolute())
         self.number = number
         try:

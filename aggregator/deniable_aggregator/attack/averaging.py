@@ -44,20 +44,11 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How devices answer repeatedly, with the likelihood that fits it.
+    """How devices answer repeatedly, with the likelihood that fits it."""
 
-    Parameters
-    ----------
-    name
-        In a few words.
-    device
-        Makes a device from a mechanism and a value.
-    logs
-        `Observer.fresh`, `Observer.kept`, or a function like these.
-    """
-
-    name: str
-    device: Callable[[Mechanism, int], Device]
+    name: str  # in a few words
+    device: Callable[[Mechanism, int], Device]  # makes a device from a mechanism and a value
+    # `Observer.fresh`, `Observer.kept`, or a function like these.
     logs: Callable[[Observer, bytes, Sequence[int]], NDArray[np.float64]]
 
 
@@ -86,29 +77,13 @@ def losing(every: int) -> Way:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How often the observer was right.
+    """How often the observer was right."""
 
-    Parameters
-    ----------
-    way
-        `Way.name`.
-    reports
-        Numbers of reports of a device, ascending.
-    successes
-        Devices, of `devices`, whose answer was guessed correctly from that many reports.
-    devices
-        At least 1.
-
-    Attributes
-    ----------
-    success, low, high : tuple of float
-        Shares, and the ends of their 95% intervals (Clopper and Pearson).
-    """
-
-    way: str
-    reports: tuple[int, ...]
-    successes: tuple[int, ...]
-    devices: int
+    way: str  # `Way.name`
+    reports: tuple[int, ...]  # numbers of reports of a device, ascending
+    successes: tuple[int, ...]  # devices, of `devices`, whose answer was guessed correctly from that many reports
+    devices: int  # at least 1
+    # success, low, high: shares, and the ends of their 95% intervals (Clopper and Pearson)
     success: tuple[float, ...] = field(init=False)
     low: tuple[float, ...] = field(init=False)
     high: tuple[float, ...] = field(init=False)
@@ -128,17 +103,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of an averaging attack on one mechanism.
+    """The result of an averaging attack on one mechanism."""
 
-    Parameters
-    ----------
-    observer
-        The observer, with the mechanism.
-    curves
-        One for each way: `FRESH`; for a permanent mechanism also `KEPT`, and `losing` if it was asked for.
-    """
-
-    observer: Observer
+    observer: Observer  # the observer, with the mechanism
+    # One for each way: `FRESH`; for a permanent mechanism also `KEPT`, and `losing` if it was asked for.
     curves: tuple[Curve, ...]
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,17 +23,13 @@ class Device(Protocol):
 
 
 class Forgetful:
-    """A device that randomises its answer anew each time.
+    """A device that randomises its answer anew each time."""
 
-    Parameters
-    ----------
-    mechanism
-        What it runs.
-    value
-        Its answer.
-    """
-
-    def __init__(self, mechanism: Mechanism, value: int) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,  # what it runs
+        value: int,  # its answer
+    ) -> None:
         self._mechanism, self._value = mechanism, value
 
     def report(self) -> bytes:
@@ -44,20 +40,17 @@ class Forgetful:
 class Remembering:
     """A device that draws its row and its permanent response once, and reports this response each time.
 
-    Parameters
-    ----------
-    mechanism
-        The permanent mechanism that it runs.
-    value
-        Its answer.
-
     Raises
     ------
     ParameterError
         If the mechanism keeps no response.
     """
 
-    def __init__(self, mechanism: Mechanism, value: int) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,  # the permanent mechanism that it runs
+        value: int,  # its answer
+    ) -> None:
         if not isinstance(mechanism, Permanent):
             raise ParameterError("a device keeps the response of a permanent mechanism", mechanism.name)
         self._mechanism, self._row = mechanism, OS.below(mechanism.layout.rows)
@@ -69,19 +62,14 @@ class Remembering:
 
 
 class Losing:
-    """A device that regularly loses what it keeps, and then draws its row and its permanent response again.
+    """A device that regularly loses what it keeps, and then draws its row and its permanent response again."""
 
-    Parameters
-    ----------
-    mechanism
-        The permanent mechanism that it runs.
-    value
-        Its answer.
-    every
-        Reports between two losses, at least 1.
-    """
-
-    def __init__(self, mechanism: Mechanism, value: int, every: int) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,  # the permanent mechanism that it runs
+        value: int,  # its answer
+        every: int,  # reports between two losses, at least 1
+    ) -> None:
         self._mechanism, self._value, self._every = mechanism, value, every
         self._reports = 0
 

@@ -31,27 +31,14 @@ _LEFT = 1  # people who left: so many reports the difference rests on
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """How often the observer was right.
+    """How often the observer was right."""
 
-    Parameters
-    ----------
-    published
-        What is published of the group, before and after: `counts`, `noisy counts`, `reports` or `releases`.
-    right, runs
-        Right guesses, and all.
-    bound
-        The most that any observer can be right, as a share.
-
-    Attributes
-    ----------
-    success, low, high : float
-        The share of right guesses, and the ends of its 95% interval (Clopper and Pearson).
-    """
-
-    published: str
+    published: str  # what is published of the group, before and after: `counts`, `noisy counts`, `reports` or `releases`
+    # right, runs: right guesses, and all
     right: int
     runs: int
-    bound: float
+    bound: float  # the most that any observer can be right, as a share
+    # success, low, high: the share of right guesses, and the ends of its 95% interval (Clopper and Pearson)
     success: float = field(init=False)
     low: float = field(init=False)
     high: float = field(init=False)

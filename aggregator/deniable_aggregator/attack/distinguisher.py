@@ -52,29 +52,17 @@ _SAME_PAIR = 4  # bounds of a pair of inputs: two in each direction
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The event that says most about epsilon, and how often it happened in the calls that count.
+    """The event that says most about epsilon, and how often it happened in the calls that count."""
 
-    Parameters
-    ----------
-    likely, unlikely
-        Numbers of the two inputs: the event is likelier for the first.
-    event
-        In words.
-    hits, false_hits
-        How often it happened for either input.
-    calls
-        Calls of each input that count.
-    epsilon
-        The lower bound, at least 0.
-    """
-
+    # likely, unlikely: numbers of the two inputs: the event is likelier for the first
     likely: int
     unlikely: int
-    event: str
+    event: str  # in words
+    # hits, false_hits: how often it happened for either input
     hits: int
     false_hits: int
-    calls: int
-    epsilon: float
+    calls: int  # calls of each input that count
+    epsilon: float  # the lower bound, at least 0
 
 
 @dataclass(slots=True)
@@ -93,18 +81,10 @@ class _Calls:
 
 
 class _Score(NamedTuple):
-    """A score of each outcome: the higher it is, the likelier the outcome is for the first input.
+    """A score of each outcome: the higher it is, the likelier the outcome is for the first input."""
 
-    Parameters
-    ----------
-    values
-        One for each distinct outcome.
-    words
-        Tells in words that a score is at least something.
-    """
-
-    values: Floats
-    words: Callable[[float], str]
+    values: Floats  # one for each distinct outcome
+    words: Callable[[float], str]  # tells in words that a score is at least something
 
 
 def distinguish(

@@ -60,18 +60,10 @@ class _Alike(Source):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How often the best possible observer is right.
+    """How often the best possible observer is right."""
 
-    Parameters
-    ----------
-    success
-        Probability of a right guess, in (0, 1].
-    exact
-        Whether an observer of the kept response is right so often. If not, this is an upper bound.
-    """
-
-    success: float
-    exact: bool
+    success: float  # probability of a right guess, in (0, 1]
+    exact: bool  # Whether an observer of the kept response is right so often. If not, this is an upper bound.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,21 +82,14 @@ class _Steps:
 class Observer:
     """Guesses the likeliest answer from all reports of a device.
 
-    Parameters
-    ----------
-    mechanism
-        What the device runs.
-    prior
-        Weight of each value before any report, whole numbers above 0; by default all are equal.
-
     Raises
     ------
     ParameterError
         If there are more than `LARGEST_DOMAIN` values, or not one weight for each.
     """
 
-    mechanism: Mechanism
-    prior: Sequence[int] = ()
+    mechanism: Mechanism  # what the device runs
+    prior: Sequence[int] = ()  # weight of each value before any report, whole numbers above 0; by default all are equal
     _known: dict[int, _Steps] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

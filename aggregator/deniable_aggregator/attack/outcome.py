@@ -24,24 +24,12 @@ _SMALL = 127  # whole numbers up to this one fit in a byte
 
 
 class Outcome(NamedTuple):
-    """What a call gave.
+    """What a call gave."""
 
-    Parameters
-    ----------
-    kind
-        What it is, with its length, in words.
-    part
-        What its parts are called: `bit`, `character`, `element`, `number`, or `whole` for a whole number and its bits.
-    code
-        How `data` is read: as bits, as a whole number, or the type of numbers in numpy's words.
-    data
-        Its parts.
-    """
-
-    kind: str
-    part: str
-    code: str
-    data: bytes
+    kind: str  # what it is, with its length, in words
+    part: str  # what its parts are called: `bit`, `character`, `element`, `number`, or `whole` for a whole number and its bits
+    code: str  # how `data` is read: as bits, as a whole number, or the type of numbers in numpy's words
+    data: bytes  # its parts
 
     def name(self, place: int) -> str:
         """Return what one of the parts is called."""

@@ -78,45 +78,22 @@ def shortened(text: str) -> str:
 class Entry:
     """An entry, complete and in its only form.
 
-    Parameters
-    ----------
-    number
-        Its place in the log, from 1.
-    time
-        Unix time in whole seconds.
-    event
-        One of `EVENTS`.
-    actor
-        Who did it: ``key:<id>``, ``open`` (a page without a key), ``server``, ``worker`` or ``command``.
-    details
-        Declared names, numbers and codes: printable texts of at most 1000 characters, and whole numbers.
-    nonce
-        16 random hexadecimal digits.
-    previous
-        Hash of the entry before, or `genesis`.
-
-    Attributes
-    ----------
-    hash
-        SHA-256 of all of it, as 64 hexadecimal digits.
-    line
-        The entry as a line, without a line end.
-
     Raises
     ------
     ParameterError
         If one of them is invalid.
     """
 
-    number: int
-    time: int
-    event: str
-    actor: str
+    number: int  # its place in the log, from 1
+    time: int  # Unix time in whole seconds
+    event: str  # one of `EVENTS`
+    actor: str  # who did it: `key:<id>`, `open` (a page without a key), `server`, `worker` or `command`
+    # Declared names, numbers and codes: printable texts of at most 1000 characters, and whole numbers.
     details: Mapping[str, str | int]
-    nonce: str
-    previous: str
-    hash: str = field(init=False)
-    line: bytes = field(init=False, repr=False)
+    nonce: str  # 16 random hexadecimal digits
+    previous: str  # hash of the entry before, or `genesis`
+    hash: str = field(init=False)  # SHA-256 of all of it, as 64 hexadecimal digits
+    line: bytes = field(init=False, repr=False)  # the entry as a line, without a line end
 
     def __post_init__(self) -> None:
         for name, value, most in (("number", self.number, _MOST), ("time", self.time, _LAST_SECOND)):

@@ -36,25 +36,14 @@ _ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of verifying a log.
+    """The result of verifying a log."""
 
-    Parameters
-    ----------
-    entries
-        Number of entries read.
-    number, hash
-        Of the last one; 0 and empty if there is none.
-    faults
-        All places where the chain is broken, in order.
-    notes
-        What could not be checked, and why.
-    """
-
-    entries: int
+    entries: int  # number of entries read
+    # number, hash: of the last one; 0 and empty if there is none
     number: int
     hash: str
-    faults: tuple[Fault, ...]
-    notes: tuple[str, ...]
+    faults: tuple[Fault, ...]  # all places where the chain is broken, in order
+    notes: tuple[str, ...]  # what could not be checked, and why
 
 
 def files(folder: Path, app: str) -> list[Path]:

@@ -46,15 +46,12 @@ class _End:
 
 
 class AuditLog:
-    """The audit log of one app, as far as it is in the store.
+    """The audit log of one app, as far as it is in the store."""
 
-    Parameters
-    ----------
-    store
-        The app's.
-    """
-
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's
+    ) -> None:
         self.store, self.app = store, store.app
         self.key = store.audit.key
         self._append = store.script("chain", "audit")

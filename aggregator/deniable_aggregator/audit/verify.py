@@ -20,18 +20,10 @@ __all__ = ["Chain", "Fault"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A place where a chain is broken.
+    """A place where a chain is broken."""
 
-    Parameters
-    ----------
-    where
-        The line, such as ``store:3`` for the third that the store has; or the ``end``, or an ``anchor``.
-    what
-        What is wrong there, by the numbers of entries.
-    """
-
-    where: str
-    what: str
+    where: str  # the line, such as `store:3` for the third that the store has; or the `end`, or an `anchor`
+    what: str  # what is wrong there, by the numbers of entries
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
@@ -39,31 +31,15 @@ class Fault:
 
 @dataclass(slots=True)
 class Chain:
-    """A log that is verified line by line, the oldest first.
+    """A log that is verified line by line, the oldest first."""
 
-    Parameters
-    ----------
-    app
-        The app of the log.
-    anchors
-        Hash by number of entries.
-
-    Attributes
-    ----------
-    entries
-        Number of entries read.
-    number, hash
-        Of the last entry; 0 and empty before the first.
-    faults
-        In the order of the lines.
-    """
-
-    app: str
-    anchors: Mapping[int, str] = field(default_factory=dict)
-    entries: int = field(default=0, init=False)
+    app: str  # the app of the log
+    anchors: Mapping[int, str] = field(default_factory=dict)  # hash by number of entries
+    entries: int = field(default=0, init=False)  # number of entries read
+    # number, hash: of the last entry; 0 and empty before the first
     number: int = field(default=0, init=False)
     hash: str = field(default="", init=False)
-    faults: list[Fault] = field(default_factory=list, init=False)
+    faults: list[Fault] = field(default_factory=list, init=False)  # in the order of the lines
     _first: Entry | None = field(default=None, init=False)
     _where: str = field(default="", init=False)
     _before: int = field(default=0, init=False)

@@ -25,21 +25,15 @@ _AGAIN_SECONDS = 60.0  # until the next try, if the store was unavailable or ful
 
 
 class Chore:
-    """A regular task, done at the start and then at intervals.
+    """A regular task, done at the start and then at intervals."""
 
-    Parameters
-    ----------
-    name
-        Its name in the log, among the faults and at ``/metrics``.
-    every
-        Seconds between two runs.
-    run
-        The task; it returns True if there is more to do at once.
-    faults
-        Where its failures are recorded.
-    """
-
-    def __init__(self, name: str, every: float, run: Callable[[], bool | None], faults: Faults) -> None:
+    def __init__(
+        self,
+        name: str,  # its name in the log, among the faults and at `/metrics`
+        every: float,  # seconds between two runs
+        run: Callable[[], bool | None],  # the task; it returns True if there is more to do at once
+        faults: Faults,  # where its failures are recorded
+    ) -> None:
         self.name, self.app = name, faults.app
         self._every, self._run, self._faults = every, run, faults
         self._next = 0.0

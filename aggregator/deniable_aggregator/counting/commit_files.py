@@ -32,17 +32,13 @@ LIFE_SECONDS = 3600.0
 
 
 class CommitFiles:
-    """Writes the files of a worker's commits.
+    """Writes the files of a worker's commits."""
 
-    Parameters
-    ----------
-    archive
-        Where they are written; None for nowhere.
-    events
-        Hears of each try.
-    """
-
-    def __init__(self, archive: Folder | None, events: Events) -> None:
+    def __init__(
+        self,
+        archive: Folder | None,  # where they are written; None for nowhere
+        events: Events,  # hears of each try
+    ) -> None:
         self._archive, self._events = archive, events
 
     def wait(self, stop: Event) -> None:

@@ -42,27 +42,13 @@ log = logging.getLogger("deniable.worker")
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """Settings of a worker.
+    """Settings of a worker."""
 
-    Parameters
-    ----------
-    batch
-        Entries read, and committed, at once.
-    block_ms
-        Milliseconds to wait for an entry; shorter than the socket timeout.
-    min_idle_ms
-        Idle milliseconds after which another worker's entries are taken over.
-    claim_every
-        Seconds between searches for such entries.
-    max_deliveries
-        Deliveries after which an entry that is not counted is put aside.
-    """
-
-    batch: int = 100
-    block_ms: int = 2000
-    min_idle_ms: int = 60_000
-    claim_every: float = 30.0
-    max_deliveries: int = 5
+    batch: int = 100  # entries read, and committed, at once
+    block_ms: int = 2000  # milliseconds to wait for an entry; shorter than the socket timeout
+    min_idle_ms: int = 60_000  # idle milliseconds after which another worker's entries are taken over
+    claim_every: float = 30.0  # seconds between searches for such entries
+    max_deliveries: int = 5  # deliveries after which an entry that is not counted is put aside
 
 
 class Counter:

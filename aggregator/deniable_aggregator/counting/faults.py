@@ -28,17 +28,13 @@ _FRESH = 60.0  # seconds after which it is looked again what is noted, since oth
 
 
 class Faults:
-    """Isolates failures in chores of an app, and records them in its store until they pass, in any worker.
+    """Isolates failures in chores of an app, and records them in its store until they pass, in any worker."""
 
-    Parameters
-    ----------
-    store
-        The app's.
-    events
-        Receives the event.
-    """
-
-    def __init__(self, store: Store, events: Events | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's
+        events: Events | None = None,  # receives the event
+    ) -> None:
         self.app = store.app
         self._store, self._events = store, events or Events()
         self._noted: set[str] = set()

@@ -33,15 +33,12 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # e
 
 
 class Vitals(Events):
-    """The metrics of a worker. Labels are the names of apps and chores only.
+    """The metrics of a worker. Labels are the names of apps and chores only."""
 
-    Parameters
-    ----------
-    apps
-        Names of its apps; all series exist from the start.
-    """
-
-    def __init__(self, apps: Sequence[str]) -> None:
+    def __init__(
+        self,
+        apps: Sequence[str],  # names of its apps; all series exist from the start
+    ) -> None:
         self.registry = CollectorRegistry()
 
         def counter(name: str, about: str, *labels: str) -> Counter:

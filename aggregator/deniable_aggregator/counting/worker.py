@@ -49,30 +49,16 @@ class _Running(NamedTuple):
 
 
 class Worker:
-    """Counts the reports of some apps.
-
-    Parameters
-    ----------
-    stores
-        One for each app, of one Redis.
-    settings
-        The worker's settings.
-    chores
-        Run when due, beside the counting.
-    archive
-        Where reports of ``bits`` layouts are kept. While it cannot be written nothing is counted.
-    events
-        Receives the worker's events.
-    """
+    """Counts the reports of some apps."""
 
     def __init__(
         self,
-        stores: Sequence[Store],
+        stores: Sequence[Store],  # one for each app, of one Redis
         settings: WorkerSettings | None = None,
         *,
-        chores: Sequence[Chore] = (),
-        archive: Folder | None = None,
-        events: Events | None = None,
+        chores: Sequence[Chore] = (),  # run when due, beside the counting
+        archive: Folder | None = None,  # Where reports of `bits` layouts are kept. While it cannot be written nothing is counted.
+        events: Events | None = None,  # receives the worker's events
     ) -> None:
         self._stores = {store.app: store for store in stores}
         self._settings = settings or WorkerSettings()

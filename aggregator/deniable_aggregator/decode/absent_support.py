@@ -24,11 +24,6 @@ _FAR = 8.0  # a score that nothing needs to exceed
 class Absent:
     """The distribution of the support of a value that nobody holds: the sum of one random cell of each row.
 
-    Parameters
-    ----------
-    cells
-        (rows, width): reports that support each place.
-
     Notes
     -----
     The tails are saddlepoint approximations: Barndorff-Nielsen's r* from the exact cumulants of the sum, with a correction for
@@ -41,7 +36,7 @@ class Absent:
     O. E. Barndorff-Nielsen: Modified signed log likelihood ratio. Biometrika 78(3), 1991.
     """
 
-    cells: NDArray[Any]
+    cells: NDArray[Any]  # (rows, width): reports that support each place
 
     @cached_property
     def mean(self) -> float:

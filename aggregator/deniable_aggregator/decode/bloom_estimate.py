@@ -19,24 +19,12 @@ __all__ = ["Fitted"]
 
 @dataclass(frozen=True, eq=False)
 class Fitted(Estimate):
-    """Frequencies and errors from a regression.
+    """Frequencies and errors from a regression."""
 
-    Parameters
-    ----------
-    n
-        Reports.
-    fit
-        The regression.
-    repeats
-        How many other reports of its permanent response a report has beside it, as the regression was told.
-    kept
-        Whether the devices keep their permanent responses.
-    """
-
-    n: int
-    fit: Fit
-    repeats: float = 0.0
-    kept: bool = False
+    n: int  # reports
+    fit: Fit  # the regression
+    repeats: float = 0.0  # how many other reports of its permanent response a report has beside it, as the regression was told
+    kept: bool = False  # whether the devices keep their permanent responses
 
     @property
     def frequency(self) -> NDArray[np.float64]:

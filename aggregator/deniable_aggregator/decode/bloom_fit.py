@@ -33,21 +33,11 @@ _LOW_RANK = 0.4  # of the width: up to this rank the Woodbury identity is the fa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Covariance:
-    """Covariances of the bits of some cohorts, each ``diag(diagonal) + basis @ diag(weights) @ basis'``.
+    """Covariances of the bits of some cohorts, each ``diag(diagonal) + basis @ diag(weights) @ basis'``."""
 
-    Parameters
-    ----------
-    diagonal
-        (cohorts, width), above 0.
-    basis
-        (cohorts, width, rank).
-    weights
-        (cohorts, rank), of either sign.
-    """
-
-    diagonal: Floats
-    basis: Floats
-    weights: Floats
+    diagonal: Floats  # (cohorts, width), above 0
+    basis: Floats  # (cohorts, width, rank)
+    weights: Floats  # (cohorts, rank), of either sign
 
     def dense(self) -> Floats:
         """Return the matrices, (cohorts, width, width)."""
@@ -188,39 +178,19 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A generalised least squares fit of some columns, with estimates for each other column as if it were added alone.
+    """A generalised least squares fit of some columns, with estimates for each other column as if it were added alone."""
 
-    Parameters
-    ----------
-    cells
-        The data.
-    columns
-        Those in the model.
-    frequency
-        (columns of the data,); nan if a column outside of the model depends on those in it.
-    variance
-        (columns of the data,), of the frequency if the column is absent.
-    own
-        (columns of the data,), what the variance grows by if the column is present.
-    outside, outside_variance
-        Share of people outside of the model, and its variance.
-    noise
-        (cohorts, width), variances of the cells.
-    excess
-        Sum of squares of the shares outside of the model, as used for the covariance.
-    chi2, freedom, slope
-        Chi-square of the residuals, its degrees of freedom, and the derivative of its mean by the excess.
-    """
-
-    cells: Cells
-    columns: Integers
-    frequency: Floats
-    variance: Floats
-    own: Floats
+    cells: Cells  # the data
+    columns: Integers  # those in the model
+    frequency: Floats  # (columns of the data,); nan if a column outside of the model depends on those in it
+    variance: Floats  # (columns of the data,), of the frequency if the column is absent
+    own: Floats  # (columns of the data,), what the variance grows by if the column is present
+    # outside, outside_variance: share of people outside of the model, and its variance
     outside: float
     outside_variance: float
-    noise: Floats
-    excess: float
+    noise: Floats  # (cohorts, width), variances of the cells
+    excess: float  # sum of squares of the shares outside of the model, as used for the covariance
+    # chi2, freedom, slope: chi-square of the residuals, its degrees of freedom, and the derivative of its mean by the excess
     chi2: float
     freedom: int
     slope: float

@@ -71,34 +71,20 @@ class Fit:
 
     A value is nan if nothing is known of it. There are four cases: no reports, no filter with a 1, the same filters as another
     candidate, or filters that are a combination of the others'. Then its p-value is 1.
-
-    Parameters
-    ----------
-    frequency
-        float array (candidates,): share of the population; unbiased, so it may be negative.
-    stderr
-        float array (candidates,): standard error of the frequency in the population that the respondents were drawn from.
-    absent_stderr
-        float array (candidates,): what the standard error would be if nobody held the candidate.
-    p_value
-        float array (candidates,): chance of a frequency at least as large if the candidate were absent, given the others;
-        one-sided, normal.
-    selected
-        bool array (candidates,): True if the candidate was in the regression with the others, False if it was added alone.
-    unallocated, unallocated_stderr
-        Share of the population that holds other strings; nan if nothing is known of it.
-    dispersion
-        Chi-square of the residuals per degree of freedom, without lack of fit: 1 if the model explains all but the noise. nan if
-        no degree of freedom is left.
     """
 
-    frequency: Floats
-    stderr: Floats
-    absent_stderr: Floats
+    frequency: Floats  # (candidates,): share of the population; unbiased, so it may be negative
+    stderr: Floats  # (candidates,): standard error of the frequency in the population that the respondents were drawn from
+    absent_stderr: Floats  # (candidates,): what the standard error would be if nobody held the candidate
+    # (candidates,): chance of a frequency at least as large if the candidate were absent, given the others; one-sided, normal.
     p_value: Floats
+    # (candidates,): True if the candidate was in the regression with the others, False if it was added alone.
     selected: NDArray[np.bool_]
+    # unallocated, unallocated_stderr: share of the population that holds other strings; nan if nothing is known of it
     unallocated: float
     unallocated_stderr: float
+    # Chi-square of the residuals per degree of freedom, without lack of fit: 1 if the model explains all but the noise. nan if no
+    # degree of freedom is left.
     dispersion: float
 
 

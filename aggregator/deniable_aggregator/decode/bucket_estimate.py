@@ -31,25 +31,13 @@ class Partial(Estimate):
 
     Of the reports that cover a value, a share q is noise on average. The number that cover it is known, and this formula uses it.
     With its expectation s n instead, the variance would be larger.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran. Here p and q are its `one` and `other`.
-    n
-        Reports.
-    support
-        int64 array (values,): reports that support each value.
-    told
-        int64 array (values,): reports that cover each value.
-    shares
-        What `plausible` makes of the frequencies, where it was told of more values than these.
     """
 
-    mechanism: DBitFlip
-    n: int
-    support: NDArray[np.int64]
-    told: NDArray[np.int64]
+    mechanism: DBitFlip  # What the devices ran. Here p and q are its `one` and `other`.
+    n: int  # reports
+    support: NDArray[np.int64]  # (values,): reports that support each value
+    told: NDArray[np.int64]  # (values,): reports that cover each value
+    # What `plausible` makes of the frequencies, where it was told of more values than these.
     shares: NDArray[np.float64] | None = None
 
     @property

@@ -29,18 +29,10 @@ class Pure(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """The probabilities with which a report supports a value.
+    """The probabilities with which a report supports a value."""
 
-    Parameters
-    ----------
-    p
-        If the person holds it.
-    q
-        If not.
-    """
-
-    p: float
-    q: float
+    p: float  # if the person holds it
+    q: float  # if not
 
     @classmethod
     def of(cls, mechanism: Pure) -> Channel:

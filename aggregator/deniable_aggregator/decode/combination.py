@@ -24,28 +24,19 @@ __all__ = ["Combined", "combine"]
 class Combined:
     """The weighted mean of several estimates of the same values.
 
-    Parameters
-    ----------
-    weights
-        (estimates,), with sum 1: the weight of each, in inverse proportion to its variance for a value that nobody holds. They do
-        not depend on the answers, so the mean is unbiased and its error exact.
-    frequency
-        (values,), the mean of the frequencies by these weights.
-    stderr
-        (values,), its standard error.
-    p_value
-        Chance of estimates that differ at least as much if the true frequencies are the same in all (Cochran's Q of each value,
-        Bonferroni over the values, of which two that are mirrored in each estimate are one). Of people who are in several
-        estimates it is too large, if anything.
-
     References
     ----------
     W. G. Cochran: The combination of estimates from different experiments. Biometrics 10(1), 1954, sections 3 and 4.
     """
 
+    # (estimates,), with sum 1: the weight of each, in inverse proportion to its variance for a value that nobody holds. They do
+    # not depend on the answers, so the mean is unbiased and its error exact.
     weights: NDArray[np.float64]
-    frequency: NDArray[np.float64]
-    stderr: NDArray[np.float64]
+    frequency: NDArray[np.float64]  # (values,), the mean of the frequencies by these weights
+    stderr: NDArray[np.float64]  # (values,), its standard error
+    # Chance of estimates that differ at least as much if the true frequencies are the same in all (Cochran's Q of each value,
+    # Bonferroni over the values, of which two that are mirrored in each estimate are one). Of people who are in several estimates
+    # it is too large, if anything.
     p_value: float
     _parts: tuple[tuple[Estimate, NDArray[np.intp]], ...]
     _common: NDArray[np.float64]

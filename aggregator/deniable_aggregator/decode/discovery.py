@@ -39,30 +39,14 @@ _SAME = 1.1  # ratio of standard errors up to which another round is not worth i
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The search at one length.
+    """The search at one length."""
 
-    Parameters
-    ----------
-    length
-        Bits of the prefixes.
-    reports
-        Number of reports about prefixes of this length.
-    candidates
-        Number of prefixes tried.
-    kept
-        Number of them that were kept.
-    threshold
-        Least estimated frequency of a prefix that is kept.
-    stderr
-        Standard error of the estimated frequency of a prefix that nobody has; nan without reports.
-    """
-
-    length: int
-    reports: int
-    candidates: int
-    kept: int
-    threshold: float
-    stderr: float
+    length: int  # bits of the prefixes
+    reports: int  # number of reports about prefixes of this length
+    candidates: int  # number of prefixes tried
+    kept: int  # number of them that were kept
+    threshold: float  # least estimated frequency of a prefix that is kept
+    stderr: float  # standard error of the estimated frequency of a prefix that nobody has; nan without reports
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,26 +55,13 @@ class Discovery(Estimate):
 
     A value that was found need not exist. `detected` says which ones do, with a bound on error over all that were found. The
     others are mostly noise and are not to be shown. More values may exist below about `detection_frequency`.
-
-    Parameters
-    ----------
-    n
-        Number of reports of all levels.
-    values
-        What was found, by falling frequency, including what was not detected.
-    levels
-        The search, level by level.
-    n_confirm
-        Number of reports of the confirmation.
-    joint
-        The estimate from these.
     """
 
-    n: int
-    values: tuple[int, ...]
-    levels: tuple[Level, ...]
-    n_confirm: int
-    joint: Joint
+    n: int  # number of reports of all levels
+    values: tuple[int, ...]  # what was found, by falling frequency, including what was not detected
+    levels: tuple[Level, ...]  # the search, level by level
+    n_confirm: int  # number of reports of the confirmation
+    joint: Joint  # the estimate from these
 
     @property
     def reports(self) -> NDArray[np.int64]:

@@ -35,53 +35,28 @@ _RESOLVED = 4  # standard errors that a share must be away from 0 and 1
 
 
 class Quantile(NamedTuple):
-    """A quantile.
+    """A quantile."""
 
-    Parameters
-    ----------
-    share
-        The share of the answers below it.
-    place
-        Its place on the axis, in [0, 1].
-    low, high
-        Its band.
-    resolved
-        Whether there are enough reports to tell this share from 0 and from 1. If not, the band may miss it.
-    """
-
-    share: float
-    place: float
+    share: float  # the share of the answers below it
+    place: float  # its place on the axis, in [0, 1]
+    # low, high: its band
     low: float
     high: float
-    resolved: bool
+    resolved: bool  # Whether there are enough reports to tell this share from 0 and from 1. If not, the band may miss it.
 
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """A distribution of places on an axis. Within each part of the axis it is even.
+    """A distribution of places on an axis. Within each part of the axis it is even."""
 
-    Parameters
-    ----------
-    n
-        Reports.
-    edges
-        (parts + 1,), from 0 to 1: where the parts end.
-    mass
-        (parts,), the share of the answers in each; not negative, with sum 1.
-    resampled
-        (`RESAMPLES`, parts), what it is estimated to be from as many other samples of devices and of their noise. It says how
-        fine a picture may be.
-    profile
-        What bands of quantiles come from; None of permanent responses, where they are resampled.
-    values
-        (values,), the places of the only values that answers can have; None if they may lie anywhere.
-    """
-
-    n: int
-    edges: NDArray[np.float64]
-    mass: NDArray[np.float64]
+    n: int  # reports
+    edges: NDArray[np.float64]  # (parts + 1,), from 0 to 1: where the parts end
+    mass: NDArray[np.float64]  # (parts,), the share of the answers in each; not negative, with sum 1
+    # (`RESAMPLES`, parts), what it is estimated to be from as many other samples of devices and of their noise. It says how fine
+    # a picture may be.
     resampled: NDArray[np.float64]
-    profile: Profile | None = None
+    profile: Profile | None = None  # what bands of quantiles come from; None of permanent responses, where they are resampled
+    # (values,), the places of the only values that answers can have; None if they may lie anywhere.
     values: NDArray[np.float64] | None = None
 
     @cached_property

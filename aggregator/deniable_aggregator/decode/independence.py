@@ -29,20 +29,11 @@ _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
 
 @dataclass(frozen=True, slots=True)
 class Chi2:
-    """A test whose statistic is chi-square distributed under the hypothesis.
+    """A test whose statistic is chi-square distributed under the hypothesis."""
 
-    Parameters
-    ----------
-    statistic
-        At least 0; nan where there are no reports.
-    degrees
-        Degrees of freedom.
-    p_value
-        Chance of a statistic at least as large if the hypothesis holds; 1 with no degrees of freedom.
-    """
-
-    statistic: float
-    degrees: int
+    statistic: float  # at least 0; nan where there are no reports
+    degrees: int  # degrees of freedom
+    # Chance of a statistic at least as large if the hypothesis holds; 1 with no degrees of freedom.
     p_value: float = field(init=False)
 
     def __post_init__(self) -> None:

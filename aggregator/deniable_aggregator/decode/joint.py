@@ -45,36 +45,21 @@ MAX_CELLS = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joint:
-    """Estimated shares of all combinations of several variables' values.
+    """Estimated shares of all combinations of several variables' values."""
 
-    Parameters
-    ----------
-    frequency
-        (r, c, ...), one axis for each variable. From `joint` the most likely shares, which are not negative and sum to 1: for
-        display, biased near 0. From `from_product` the same as `raw`.
-    raw
-        (r, c, ...), shares that may be negative, unbiased (from `joint` as n grows): for sums, comparisons and intervals. The
-        same as `frequency` if no errors were computed.
-    covariance
-        (cells, cells) of `raw` in the population that the respondents were drawn from, cells in the order of ``raw.ravel()``. nan
-        if the reports do not distinguish a cell from others, or no errors were computed.
-    n
-        Reports.
-    converged
-        Whether the log-likelihood is known to be within the given gap of its maximum.
-    iterations
-        Passes over the reports.
-    log_likelihood
-        Of all reports, in nats, for the likelihoods as given; nan if none was maximised.
-    """
-
+    # (r, c, ...), one axis for each variable. From `joint` the most likely shares, which are not negative and sum to 1: for
+    # display, biased near 0. From `from_product` the same as `raw`.
     frequency: NDArray[np.float64]
+    # (r, c, ...), shares that may be negative, unbiased (from `joint` as n grows): for sums, comparisons and intervals. The same
+    # as `frequency` if no errors were computed.
     raw: NDArray[np.float64]
+    # (cells, cells) of `raw` in the population that the respondents were drawn from, cells in the order of `raw.ravel()`. nan if
+    # the reports do not distinguish a cell from others, or no errors were computed.
     covariance: NDArray[np.float64]
-    n: int
-    converged: bool
-    iterations: int
-    log_likelihood: float
+    n: int  # reports
+    converged: bool  # whether the log-likelihood is known to be within the given gap of its maximum
+    iterations: int  # passes over the reports
+    log_likelihood: float  # of all reports, in nats, for the likelihoods as given; nan if none was maximised
     _independence: Chi2 = field(repr=False)
 
     @property

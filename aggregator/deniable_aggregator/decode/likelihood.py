@@ -256,25 +256,14 @@ def other_rates(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """The columns of a file of reports that belong to one variable.
+    """The columns of a file of reports that belong to one variable."""
 
-    Parameters
-    ----------
-    bits
-        Heading of the column with the report's bits: `width` digits 0 or 1, the highest bit first, so bit 0 is the last digit. Or
-        ``0x`` and hexadecimal digits of the same number. Of width 1 also ``false`` and ``true``.
-    width
-        Bits of a report, at least 1.
-    cohort
-        Heading of the column with the cohort, a whole number; None if there is one cohort.
-    cohorts
-        Number of cohorts.
-    """
-
+    # Heading of the column with the report's bits: `width` digits 0 or 1, the highest bit first, so bit 0 is the last digit. Or
+    # `0x` and hexadecimal digits of the same number. Of width 1 also `false` and `true`.
     bits: str
-    width: int
-    cohort: str | None = None
-    cohorts: int = 1
+    width: int  # bits of a report, at least 1
+    cohort: str | None = None  # heading of the column with the cohort, a whole number; None if there is one cohort
+    cohorts: int = 1  # number of cohorts
 
     def __post_init__(self) -> None:
         if self.width < 1:

@@ -33,29 +33,14 @@ class Mean:
     """The mean place of the answers on their axis: 0 at the low end, 1 at the high end.
 
     It is unbiased, so it may lie outside of [0, 1].
-
-    Parameters
-    ----------
-    n
-        Reports.
-    place
-        The mean; nan without reports.
-    stderr
-        Its standard error in the population that the respondents were drawn from.
-    respondents_stderr
-        The same for the mean of the answers that came: only the randomness of the devices.
-    spread
-        Greatest plausible variance of the answers, in [0, 1/4].
-    people
-        The fewest people whose reports these may be.
     """
 
-    n: int
-    place: float
-    stderr: float
-    respondents_stderr: float
-    spread: float
-    people: float
+    n: int  # reports
+    place: float  # the mean; nan without reports
+    stderr: float  # its standard error in the population that the respondents were drawn from
+    respondents_stderr: float  # the same for the mean of the answers that came: only the randomness of the devices
+    spread: float  # greatest plausible variance of the answers, in [0, 1/4]
+    people: float  # the fewest people whose reports these may be
 
     def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
         """Compute a confidence interval of the mean place.

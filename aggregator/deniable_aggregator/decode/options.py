@@ -28,24 +28,12 @@ __all__ = ["OptionShares", "chosen", "option_shares"]
 
 @dataclass(frozen=True, eq=False)
 class OptionShares(Estimate):
-    """The share of people who chose each option: ``(support / told - q) / (p - q)``.
+    """The share of people who chose each option: ``(support / told - q) / (p - q)``."""
 
-    Parameters
-    ----------
-    n
-        Reports.
-    support
-        int64 array (options,): reports that say that the option was chosen.
-    told
-        int64 array (options,): reports about the option.
-    channel
-        The probabilities that a report about an option says so, if it was chosen, and if not.
-    """
-
-    n: int
-    support: NDArray[np.int64]
-    told: NDArray[np.int64]
-    channel: Channel
+    n: int  # reports
+    support: NDArray[np.int64]  # (options,): reports that say that the option was chosen
+    told: NDArray[np.int64]  # (options,): reports about the option
+    channel: Channel  # the probabilities that a report about an option says so, if it was chosen, and if not
 
     @property
     def reports(self) -> NDArray[np.int64]:

@@ -25,24 +25,13 @@ __all__ = ["Order", "order"]
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Linear estimates of an ordered domain, with exact variances.
+    """Linear estimates of an ordered domain, with exact variances."""
 
-    Parameters
-    ----------
-    mean
-        Mean position; the first value has position 1.
-    stderr
-        Its standard error in the population that the respondents were drawn from.
-    below
-        (values,), the share of answers that are this value or an earlier one. Unbiased, so not always rising. The last is 1.
-    below_stderr
-        (values,), their standard errors.
-    """
-
-    mean: float
-    stderr: float
+    mean: float  # mean position; the first value has position 1
+    stderr: float  # its standard error in the population that the respondents were drawn from
+    # (values,), the share of answers that are this value or an earlier one. Unbiased, so not always rising. The last is 1.
     below: NDArray[np.float64]
-    below_stderr: NDArray[np.float64]
+    below_stderr: NDArray[np.float64]  # (values,), their standard errors
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Compute a confidence interval of the mean position.

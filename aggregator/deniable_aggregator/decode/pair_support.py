@@ -38,28 +38,16 @@ __all__ = ["PairSupport", "estimates_covariance", "pair_support"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairSupport:
-    """The probabilities that a report supports both of two values.
+    """The probabilities that a report supports both of two values."""
 
-    Parameters
-    ----------
-    p, q
-        Probabilities that a report supports the value that its sender holds, and another one.
-    held
-        Probability that it supports both, if the sender holds one of them.
-    aligned
-        The same, if the sender holds a third value on the line through both.
-    apart
-        The same, if the sender holds any other value.
-    lines
-        int array (values, values). Row u has, for each other value, the number of the line through it and u. None if no line has
-        a third value.
-    """
-
+    # p, q: probabilities that a report supports the value that its sender holds, and another one
     p: float
     q: float
-    held: float
-    aligned: float
-    apart: float
+    held: float  # probability that it supports both, if the sender holds one of them
+    aligned: float  # the same, if the sender holds a third value on the line through both
+    apart: float  # the same, if the sender holds any other value
+    # (values, values). Row u has, for each other value, the number of the line through it and u. None if no line has a third
+    # value.
     lines: NDArray[np.uint16] | None = None
 
     def covariance(self, f: NDArray[np.float64], n: float) -> NDArray[np.float64]:

@@ -33,27 +33,14 @@ _NEAR = 1e-4  # of a standard error: nearer to the mean, the normal law is taken
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of options, in the order of the mechanism's rows.
+    """Pairs of options, in the order of the mechanism's rows."""
 
-    Parameters
-    ----------
-    n
-        int64 array (pairs,): reports about each.
-    support
-        int64 array (pairs,): those that say that both were chosen.
-    channel
-        The probabilities that a report says so, if they were, and if not.
-    more
-        How many other reports about the same pair the device of a report has made, on average, at most.
-    p_value
-        (pairs,), chance of reports at least as far from what they are on average if the choices are independent; nan without
-        reports.
-    """
-
-    n: NDArray[np.int64]
-    support: NDArray[np.int64]
-    channel: Channel
-    more: float
+    n: NDArray[np.int64]  # (pairs,): reports about each
+    support: NDArray[np.int64]  # (pairs,): those that say that both were chosen
+    channel: Channel  # the probabilities that a report says so, if they were, and if not
+    more: float  # how many other reports about the same pair the device of a report has made, on average, at most
+    # (pairs,), chance of reports at least as far from what they are on average if the choices are independent; nan without
+    # reports.
     p_value: NDArray[np.float64]
 
     @property

@@ -98,24 +98,12 @@ def _shared(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Panel(Estimate):
-    """An estimate from reports of which devices may have made several.
+    """An estimate from reports of which devices may have made several."""
 
-    Parameters
-    ----------
-    n
-        Reports.
-    apart
-        The estimate as it is if each report is of another device.
-    repeats
-        How many other reports the device of a report has made, on average, at most.
-    permanent
-        What the devices ran, if they keep their permanent responses; else None.
-    """
-
-    n: int
-    apart: Estimate
-    repeats: float
-    permanent: Permanent | None = None
+    n: int  # reports
+    apart: Estimate  # the estimate as it is if each report is of another device
+    repeats: float  # how many other reports the device of a report has made, on average, at most
+    permanent: Permanent | None = None  # what the devices ran, if they keep their permanent responses; else None
 
     @property
     def frequency(self) -> NDArray[np.float64]:
@@ -239,19 +227,12 @@ class Panel(Estimate):
 
 
 class _Binomial(NamedTuple):
-    """What an estimate rests on: of some reports, those that support each value.
+    """What an estimate rests on: of some reports, those that support each value."""
 
-    Parameters
-    ----------
-    hits, of
-        (values,) each.
-    channel
-        What such a report says of a value.
-    """
-
+    # hits, of: (values,) each
     hits: NDArray[np.float64]
     of: NDArray[np.float64]
-    channel: Channel
+    channel: Channel  # what such a report says of a value
 
     def fewer(self, frequency: NDArray[np.float64], more: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the part of the reports that alone has a variance that is larger by `more`, for values of these frequencies."""

@@ -49,21 +49,11 @@ _PRECISE = 1e-6  # relative error of the shares that are cleared
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of a tally.
+    """The cells of a tally."""
 
-    Parameters
-    ----------
-    mechanism
-        What the devices ran, with a pool.
-    counts
-        (rows, width): reports that support each place, perhaps cleared of what some values add.
-    reports
-        int64 array (rows,), not all 0.
-    """
-
-    mechanism: Sketch
-    counts: NDArray[Any]
-    reports: NDArray[np.int64]
+    mechanism: Sketch  # what the devices ran, with a pool
+    counts: NDArray[Any]  # (rows, width): reports that support each place, perhaps cleared of what some values add
+    reports: NDArray[np.int64]  # (rows,), not all 0
 
     @cached_property
     def absent(self) -> Absent:

@@ -25,29 +25,14 @@ __all__ = ["Pooled"]
 
 @dataclass(frozen=True, eq=False)
 class Pooled(Estimate):
-    """Frequencies from the support that each value has in cells cleared of the plainly present ones.
+    """Frequencies from the support that each value has in cells cleared of the plainly present ones."""
 
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    n
-        Reports.
-    support
-        float array (values,): reports that support each value, less what other values add that were cleared.
-    cleared
-        float array (values,): the sum of the squared shares of other values that were cleared.
-    absent
-        The distribution of the support of a value that nobody holds.
-    rest
-        The share that none of the values accounts for, and its standard error; from the cells before any value was cleared.
-    """
-
-    mechanism: Sketch
-    n: int
-    support: NDArray[np.float64]
-    cleared: NDArray[np.float64]
-    absent: Absent
+    mechanism: Sketch  # what the devices ran
+    n: int  # reports
+    support: NDArray[np.float64]  # (values,): reports that support each value, less what other values add that were cleared
+    cleared: NDArray[np.float64]  # (values,): the sum of the squared shares of other values that were cleared
+    absent: Absent  # the distribution of the support of a value that nobody holds
+    # The share that none of the values accounts for, and its standard error; from the cells before any value was cleared.
     rest: tuple[float, float]
 
     @cached_property

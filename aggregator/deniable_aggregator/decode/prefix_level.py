@@ -28,52 +28,24 @@ _PLAIN = 128  # most prefixes that are cleared
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joint:
-    """Frequencies of some values, each cleared of what the others add to its support.
+    """Frequencies of some values, each cleared of what the others add to its support."""
 
-    Attributes
-    ----------
-    frequency : ndarray of float
-        (values,), unbiased.
-    covariance : ndarray of float
-        (values, values), in the population that the respondents were drawn from.
-    absent_stderr : ndarray of float
-        (values,), standard error if nobody held the value.
-    tail : ndarray of float
-        (values,), binomial chance of this much support if nobody held the value.
-    stderr : float
-        Standard error of a value that is not listed and that nobody holds; nan without reports.
-    part : Part
-        What they were estimated from.
-    """
-
-    frequency: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    absent_stderr: NDArray[np.float64]
-    tail: NDArray[np.float64]
-    stderr: float
-    part: Part
+    frequency: NDArray[np.float64]  # (values,), unbiased
+    covariance: NDArray[np.float64]  # (values, values), in the population that the respondents were drawn from
+    absent_stderr: NDArray[np.float64]  # (values,), standard error if nobody held the value
+    tail: NDArray[np.float64]  # (values,), binomial chance of this much support if nobody held the value
+    stderr: float  # standard error of a value that is not listed and that nobody holds; nan without reports
+    part: Part  # what they were estimated from
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The rows of a tally that belong to one level, or the first few of them.
+    """The rows of a tally that belong to one level, or the first few of them."""
 
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    first
-        Number of the mechanism's row that is the first one here.
-    counts
-        int64 array (rows, width).
-    reports
-        int64 array (rows,).
-    """
-
-    mechanism: PrefixTree
-    first: int
-    counts: NDArray[np.int64]
-    reports: NDArray[np.int64]
+    mechanism: PrefixTree  # what the devices ran
+    first: int  # number of the mechanism's row that is the first one here
+    counts: NDArray[np.int64]  # (rows, width)
+    reports: NDArray[np.int64]  # (rows,)
 
     @cached_property
     def n(self) -> int:

@@ -41,22 +41,14 @@ def cell_chances(mechanism: Window, places: Sequence[float] | NDArray[np.float64
 
 
 class Profile:
-    """How badly the reports fit to a share of answers at or below a place, for all places that answers may have.
-
-    Parameters
-    ----------
-    chances
-        (places, cells), the probability of each cell for an answer at each place.
-    counts
-        (cells,), the reports that name each.
-    start
-        (places,), a first fit. Only the weights of the cells come from it.
-    repeats
-        How many other reports the device of a report has made, on average, at most.
-    """
+    """How badly the reports fit to a share of answers at or below a place, for all places that answers may have."""
 
     def __init__(
-        self, chances: NDArray[np.float64], counts: NDArray[np.float64], start: NDArray[np.float64], repeats: float = 0.0
+        self,
+        chances: NDArray[np.float64],  # (places, cells), the probability of each cell for an answer at each place
+        counts: NDArray[np.float64],  # (cells,), the reports that name each
+        start: NDArray[np.float64],  # (places,), a first fit. Only the weights of the cells come from it.
+        repeats: float = 0.0,  # how many other reports the device of a report has made, on average, at most
     ) -> None:
         self.places, self._n, self._repeats = len(chances), counts.sum(), repeats
         shares = counts / self._n

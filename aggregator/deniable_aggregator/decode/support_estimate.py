@@ -26,29 +26,14 @@ __all__ = ["Supported"]
 
 @dataclass(frozen=True, eq=False)
 class Supported(Estimate):
-    """Frequencies from how many reports support each value: ``(support / n - q) / (p - q)``.
+    """Frequencies from how many reports support each value: ``(support / n - q) / (p - q)``."""
 
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    n
-        Reports.
-    support
-        int64 array (values,): reports that support each value, less those that oppose it.
-    touched
-        int64 array (values,): reports that support or oppose each value; None if none can oppose.
-    total_stderr
-        Standard error of the sum of all frequencies; nan where it is not known.
-    shares
-        What `plausible` makes of the frequencies, where it was told of more values than these.
-    """
-
-    mechanism: Pure
-    n: int
-    support: NDArray[np.int64]
-    touched: NDArray[np.int64] | None = None
-    total_stderr: float = float("nan")
+    mechanism: Pure  # what the devices ran
+    n: int  # reports
+    support: NDArray[np.int64]  # (values,): reports that support each value, less those that oppose it
+    touched: NDArray[np.int64] | None = None  # (values,): reports that support or oppose each value; None if none can oppose
+    total_stderr: float = float("nan")  # standard error of the sum of all frequencies; nan where it is not known
+    # What `plausible` makes of the frequencies, where it was told of more values than these.
     shares: NDArray[np.float64] | None = None
 
     @cached_property

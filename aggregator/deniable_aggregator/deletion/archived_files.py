@@ -73,24 +73,16 @@ class _Former(NamedTuple):
 
 
 class ArchivedFiles:
-    """Mixes and deletes files of one app.
-
-    Parameters
-    ----------
-    store
-        Where the app is counted.
-    registry
-        Its metrics.
-    publisher
-        Knows what is counted.
-    archive
-        The archive.
-    faults
-        Records a metric that fails, while the others continue.
-    """
+    """Mixes and deletes files of one app."""
 
     def __init__(
-        self, store: Store, registry: Registry, publisher: Publisher, archive: Folder, *, faults: Faults | None = None
+        self,
+        store: Store,  # where the app is counted
+        registry: Registry,  # its metrics
+        publisher: Publisher,  # knows what is counted
+        archive: Folder,
+        *,
+        faults: Faults | None = None,  # records a metric that fails, while the others continue
     ) -> None:
         self._store, self._publisher, self._faults = store, publisher, faults or Faults(store)
         self._graces, self._archive = longest_graces(registry), archive

@@ -29,36 +29,21 @@ __all__ = ["Erased", "Found", "Removal"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What would be removed.
+    """What would be removed."""
 
-    Parameters
-    ----------
-    versions
-        Versions of the metric with data.
-    periods
-        Number of periods.
-    keys
-        Number of keys that are deleted, and of fields in other keys.
-    letters
-        Ids of the dead letters with reports of it.
-    """
-
-    versions: tuple[int, ...]
-    periods: int
-    keys: int
-    letters: tuple[str, ...]
+    versions: tuple[int, ...]  # versions of the metric with data
+    periods: int  # number of periods
+    keys: int  # number of keys that are deleted, and of fields in other keys
+    letters: tuple[str, ...]  # ids of the dead letters with reports of it
 
 
 class Erased:
-    """The erased metrics of an app.
+    """The erased metrics of an app."""
 
-    Parameters
-    ----------
-    told
-        Content of the store's table.
-    """
-
-    def __init__(self, told: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self,
+        told: Mapping[bytes, bytes],  # content of the store's table
+    ) -> None:
         self._told = told
 
     def __bool__(self) -> bool:
@@ -72,19 +57,14 @@ class Erased:
 
 
 class Removal:
-    """Removes a metric of an app.
+    """Removes a metric of an app."""
 
-    Parameters
-    ----------
-    store
-        The app's.
-    metric
-        Its id; it need not be in the registry.
-    version
-        The only version to remove, or None for all.
-    """
-
-    def __init__(self, store: Store, metric: str, version: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's
+        metric: str,  # its id; it need not be in the registry
+        version: int | None = None,  # the only version to remove, or None for all
+    ) -> None:
         self._store, self._metric, self._version = store, metric, version
 
     def find(self) -> Found:

@@ -48,21 +48,16 @@ _DAY = 86_400
 
 
 class Retention:
-    """Deletes what is due of one app.
+    """Deletes what is due of one app."""
 
-    Parameters
-    ----------
-    store
-        Where it is counted.
-    registry
-        Its retention times.
-    publisher
-        Publishes it, and knows which periods wait; it must have run before.
-    faults
-        Records a metric that fails, while the others continue.
-    """
-
-    def __init__(self, store: Store, registry: Registry, publisher: Publisher, *, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,  # where it is counted
+        registry: Registry,  # its retention times
+        publisher: Publisher,  # publishes it, and knows which periods wait; it must have run before
+        *,
+        faults: Faults | None = None,  # records a metric that fails, while the others continue
+    ) -> None:
         self._store, self._publisher, self._faults = store, publisher, faults or Faults(store)
         self._days = registry.retention
         self._graces = longest_graces(registry)

@@ -23,12 +23,7 @@ __all__ = ["AlwaysValid"]
 class AlwaysValid(Difference):
     """A difference between two arms of an experiment, as often as anybody looks at it.
 
-    Parameters
-    ----------
-    first, second
-        As of `Difference`, of all reports so far.
-    planned
-        The difference for which the experiment was planned. Around it the test has the most power; it holds for any.
+    Both sides are of all reports so far.
 
     Notes
     -----
@@ -47,6 +42,7 @@ class AlwaysValid(Difference):
     70(3), 2022.
     """
 
+    # The difference for which the experiment was planned. Around it the test has the most power; it holds for any.
     planned: float
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> Ends:

@@ -30,18 +30,10 @@ _HALVINGS = 40
 
 @dataclass(frozen=True, eq=False)
 class Between:
-    """How much periods differ beyond chance.
+    """How much periods differ beyond chance."""
 
-    Parameters
-    ----------
-    variance
-        (values,), of one period's difference from the usual.
-    pairs
-        How many pairs of periods tell it.
-    """
-
-    variance: NDArray[np.float64]
-    pairs: int
+    variance: NDArray[np.float64]  # (values,), of one period's difference from the usual
+    pairs: int  # how many pairs of periods tell it
 
     @property
     def degrees(self) -> float:

@@ -30,21 +30,11 @@ QUANTILES = np.arange(0.1, 7.15, 0.2)
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of a comparison.
+    """One side of a comparison."""
 
-    Parameters
-    ----------
-    estimates
-        (values,), unbiased; nan where there are no reports.
-    interval
-        Computes the intervals, (values,) each, at a confidence level.
-    mirrored
-        As of an `Estimate`.
-    """
-
-    estimates: NDArray[np.float64]
-    interval: Callable[[float], Ends]
-    mirrored: bool = False
+    estimates: NDArray[np.float64]  # (values,), unbiased; nan where there are no reports
+    interval: Callable[[float], Ends]  # computes the intervals, (values,) each, at a confidence level
+    mirrored: bool = False  # as of an `Estimate`
 
     @classmethod
     def of(cls, estimate: Estimate) -> Side:
@@ -54,15 +44,10 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """How the estimate of each value differs between two sides: second - first.
+    """How the estimate of each value differs between two sides: second - first."""
 
-    Parameters
-    ----------
-    first, second
-        The sides. Their errors are taken to be independent. Where the same people answered both, and their second answers tend to
-        agree with their first ones, the difference varies less than that.
-    """
-
+    # first, second: the sides. Their errors are taken to be independent. Where the same people answered both, and their second
+    # answers tend to agree with their first ones, the difference varies less than that.
     first: Side
     second: Side
 

@@ -35,29 +35,17 @@ MEMORY = _PAST + 2 * _WINDOWS[-1]
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One shift of one value.
+    """One shift of one value."""
 
-    Parameters
-    ----------
-    value
-        Its place.
-    begins, seen
-        The periods between which it lies, as places in the course: it is the mean of these that differs.
-    size
-        By how much.
-    low, high
-        Its interval. It holds together with those of all other shifts in 200 periods.
-    single
-        Whether it is of one period alone so far: that may be an unusual one, and no lasting change.
-    """
-
-    value: int
+    value: int  # its place
+    # begins, seen: the periods between which it lies, as places in the course: it is the mean of these that differs
     begins: int
     seen: int
-    size: float
+    size: float  # by how much
+    # low, high: its interval. It holds together with those of all other shifts in 200 periods.
     low: float
     high: float
-    single: bool
+    single: bool  # whether it is of one period alone so far: that may be an unusual one, and no lasting change
 
 
 class _Contrast(NamedTuple):
@@ -80,32 +68,19 @@ class _Sized(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Errors:
-    """The errors of a course.
-
-    Parameters
-    ----------
-    course
-        The course.
-    below, above
-        (periods, values), squares of the distances from an estimate to the ends of its interval.
-    people
-        (periods,), the least number of devices.
-    shared, fresh
-        (periods, values), the variance that all reports of a person share, and the rest of the variance of an estimate.
-    apart
-        How far apart what two persons share may be.
-    skew
-        What skewness adds to a quantile, by Cornish and Fisher.
-    """
+    """The errors of a course."""
 
     course: Course
+    # below, above: (periods, values), squares of the distances from an estimate to the ends of its interval
     below: NDArray[np.float64]
     above: NDArray[np.float64]
-    people: NDArray[np.float64]
+    people: NDArray[np.float64]  # (periods,), the least number of devices
+    # shared, fresh: (periods, values), the variance that all reports of a person share, and the rest of the variance of an
+    # estimate
     shared: NDArray[np.float64]
     fresh: NDArray[np.float64]
-    apart: float
-    skew: float
+    apart: float  # how far apart what two persons share may be
+    skew: float  # what skewness adds to a quantile, by Cornish and Fisher
 
     @classmethod
     def of(cls, course: Course, ends: Ends, level: float, apart: float) -> _Errors:

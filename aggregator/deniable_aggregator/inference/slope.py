@@ -31,31 +31,17 @@ TURNOVERS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What was estimated in each of several periods.
+    """What was estimated in each of several periods."""
 
-    Parameters
-    ----------
-    times
-        (periods,), rising whole numbers; periods without an estimate are left out.
-    reports
-        (periods,), number of reports.
-    repeats
-        (periods,), how many other reports in the period the device of a report has made, on average, at most.
-    estimates, stderr
-        (periods, values).
-    shared
-        (periods, values), the variance that all reports of a person share.
-    mirrored
-        As of an `Estimate`, in all periods.
-    """
-
-    times: Sequence[int]
-    reports: Sequence[float]
+    times: Sequence[int]  # (periods,), rising whole numbers; periods without an estimate are left out
+    reports: Sequence[float]  # (periods,), number of reports
+    # (periods,), how many other reports in the period the device of a report has made, on average, at most.
     repeats: Sequence[float]
+    # estimates, stderr: (periods, values)
     estimates: NDArray[np.float64]
     stderr: NDArray[np.float64]
-    shared: NDArray[np.float64]
-    mirrored: bool = field(default=False, kw_only=True)
+    shared: NDArray[np.float64]  # (periods, values), the variance that all reports of a person share
+    mirrored: bool = field(default=False, kw_only=True)  # as of an `Estimate`, in all periods
 
     @classmethod
     def of_shares(cls, times: Sequence[int], estimates: Sequence[Estimate], repeats: Sequence[float]) -> Course:
@@ -80,24 +66,12 @@ def _with_own_errors(estimate: Estimate) -> Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """A straight line through a course.
+    """A straight line through a course."""
 
-    Parameters
-    ----------
-    estimate
-        (values,), the rise in a period.
-    stderr
-        (values,), its standard error.
-    degrees
-        Degrees of freedom of the standard error.
-    mirrored
-        As of an `Estimate`.
-    """
-
-    estimate: NDArray[np.float64]
-    stderr: NDArray[np.float64]
-    degrees: float
-    mirrored: bool = False
+    estimate: NDArray[np.float64]  # (values,), the rise in a period
+    stderr: NDArray[np.float64]  # (values,), its standard error
+    degrees: float  # degrees of freedom of the standard error
+    mirrored: bool = False  # as of an `Estimate`
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute confidence intervals: of each value alone, or such that all hold together (Bonferroni).

@@ -30,24 +30,12 @@ def segments_of(query: Query) -> list[str]:
 
 
 class Cells(NamedTuple):
-    """The cells of one version of a metric.
+    """The cells of one version of a metric."""
 
-    Parameters
-    ----------
-    breakdown
-        Its segments.
-    dimensions
-        Those that rows are broken down by.
-    listed
-        Of each the values wanted.
-    fixed
-        The other segments that are filtered, each with its value.
-    """
-
-    breakdown: Breakdown
-    dimensions: tuple[str, ...]
-    listed: tuple[tuple[str, ...], ...]
-    fixed: Mapping[str, str]
+    breakdown: Breakdown  # its segments
+    dimensions: tuple[str, ...]  # those that rows are broken down by
+    listed: tuple[tuple[str, ...], ...]  # of each the values wanted
+    fixed: Mapping[str, str]  # the other segments that are filtered, each with its value
 
     def text(self, words: Sequence[str]) -> str:
         """Return the cell with these values of the dimensions."""

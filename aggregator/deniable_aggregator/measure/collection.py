@@ -15,26 +15,12 @@ __all__ = ["Collection"]
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """The metrics of an app.
+    """The metrics of an app."""
 
-    Parameters
-    ----------
-    registry
-        The app's registry.
-    versions
-        All versions that are accepted, by metric id and version.
-    store
-        The store of the app.
-
-    Attributes
-    ----------
-    highest
-        The highest version of each metric that the registry declares, by its id.
-    """
-
-    registry: Registry
-    versions: dict[tuple[str, int], Declared]
-    store: Store
+    registry: Registry  # the app's registry
+    versions: dict[tuple[str, int], Declared]  # all versions that are accepted, by metric id and version
+    store: Store  # the store of the app
+    # The highest version of each metric that the registry declares, by its id.
     highest: dict[str, Declared] = field(init=False, compare=False, repr=False)
     _by_metric: dict[str, list[Declared]] = field(init=False, default_factory=dict, compare=False, repr=False)
 

@@ -22,18 +22,10 @@ class UnknownRange(Refusal):
 
 
 class DateRange(NamedTuple):
-    """The time that a query is about.
+    """The time that a query is about."""
 
-    Parameters
-    ----------
-    first
-        Its first moment; None: from the beginning.
-    end
-        The moment after; None: there is no end.
-    """
-
-    first: datetime | None
-    end: datetime | None
+    first: datetime | None  # its first moment; None: from the beginning
+    end: datetime | None  # the moment after; None: there is no end
 
     def names(self, length: str) -> tuple[str, str]:
         """Return the first and the last period that begin in it; names between them are in it, too."""
@@ -66,18 +58,10 @@ class DateRange(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """So many periods before.
+    """So many periods before."""
 
-    Parameters
-    ----------
-    length
-        Of a period.
-    periods
-        How many.
-    """
-
-    length: str
-    periods: int
+    length: str  # of a period
+    periods: int  # how many
 
     def of(self, name: str) -> str:
         """Return the period so many before another."""

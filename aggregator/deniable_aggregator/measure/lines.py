@@ -37,17 +37,10 @@ _UNKNOWN = float("nan")
 
 
 class Wanted(NamedTuple):
-    """What is wanted of each tally.
+    """What is wanted of each tally."""
 
-    Parameters
-    ----------
-    kept
-        Whether a value is wanted, by its label; of a number ``"mean"``, ``"p50"`` and so on.
-    target, consistent, level
-        As of a `Query`.
-    """
-
-    kept: Callable[[str], bool]
+    kept: Callable[[str], bool]  # whether a value is wanted, by its label; of a number "mean", "p50" and so on
+    # target, consistent, level: as of a `Query`
     target: Target
     consistent: bool
     level: float
@@ -55,47 +48,22 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """What is estimated from one tally.
+    """What is estimated from one tally."""
 
-    Parameters
-    ----------
-    declared
-        The metric.
-    n
-        Its reports.
-    repeats
-        How many other reports in the tally the device of a report has made, on average, at most.
-    labels
-        What each line is of.
-    reports, estimates, stderr
-        (lines,). The first is how many reports each estimate rests on.
-    detected
-        Whether each value is present; None of a number.
-    interval
-        Computes the intervals, (lines,) each, at a confidence level.
-    lowered_by
-        The amount that consistent shares are lowered by; nan of others.
-    shares
-        What the estimates are made of; None of a number, and of several versions.
-    centre
-        Of a number; else None.
-    decoded
-        All shares, wanted or not; None of a number.
-    """
-
-    declared: Declared
-    n: int
-    repeats: float
-    labels: Sequence[str]
+    declared: Declared  # the metric
+    n: int  # its reports
+    repeats: float  # how many other reports in the tally the device of a report has made, on average, at most
+    labels: Sequence[str]  # what each line is of
+    # reports, estimates, stderr: (lines,). The first is how many reports each estimate rests on.
     reports: NDArray[np.int64]
     estimates: NDArray[np.float64]
     stderr: NDArray[np.float64]
-    detected: Sequence[bool | None]
-    interval: Callable[[float], Ends]
-    lowered_by: float
-    shares: Estimate | None
-    centre: Centre | None
-    decoded: Decoded | None
+    detected: Sequence[bool | None]  # whether each value is present; None of a number
+    interval: Callable[[float], Ends]  # computes the intervals, (lines,) each, at a confidence level
+    lowered_by: float  # the amount that consistent shares are lowered by; nan of others
+    shares: Estimate | None  # what the estimates are made of; None of a number, and of several versions
+    centre: Centre | None  # of a number; else None
+    decoded: Decoded | None  # all shares, wanted or not; None of a number
 
     @property
     def hypotheses(self) -> int:

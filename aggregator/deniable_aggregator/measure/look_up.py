@@ -60,28 +60,15 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """What was published of a metric, as far as a query is about it.
+    """What was published of a metric, as far as a query is about it."""
 
-    Parameters
-    ----------
-    versions
-        The versions to try, the highest first.
-    cells
-        Of each version.
-    releases
-        By version, cell and last period.
-    first, last
-        The periods that the query is about; empty and ``"~"`` where it is open.
-    earlier
-        Where the range before lies, if each row is compared with it.
-    """
-
-    versions: Sequence[Declared]
-    cells: Mapping[Definition, Cells]
-    releases: Mapping[tuple[Definition, str], Mapping[str, tuple[Stratum, Release]]]
+    versions: Sequence[Declared]  # the versions to try, the highest first
+    cells: Mapping[Definition, Cells]  # of each version
+    releases: Mapping[tuple[Definition, str], Mapping[str, tuple[Stratum, Release]]]  # by version, cell and last period
+    # first, last: the periods that the query is about; empty and "~" where it is open
     first: str
     last: str
-    earlier: Earlier | None
+    earlier: Earlier | None  # where the range before lies, if each row is compared with it
 
     @property
     def groups(self) -> list[Words]:

@@ -97,24 +97,12 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
 
 
 class Meaning(NamedTuple):
-    """A value with everything that is reported as it. Versions in which any of this differs are not merged.
+    """A value with everything that is reported as it. Versions in which any of this differs are not merged."""
 
-    Parameters
-    ----------
-    value
-        As declared.
-    kind
-        Its type, because True and 1 are equal.
-    absent
-        Whether the absence of an answer is reported as it.
-    others
-        The declared answers, if undeclared ones are reported as it; else None.
-    """
-
-    value: Value
-    kind: type
-    absent: bool
-    others: frozenset[Value] | None
+    value: Value  # as declared
+    kind: type  # its type, because True and 1 are equal
+    absent: bool  # whether the absence of an answer is reported as it
+    others: frozenset[Value] | None  # the declared answers, if undeclared ones are reported as it; else None
 
 
 def meaning_of(metric: Metric, position: int) -> Meaning:

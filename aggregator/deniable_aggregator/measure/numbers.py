@@ -69,21 +69,13 @@ MOST_VALUES = 21
 
 
 class Centre(NamedTuple):
-    """A mean place on the axis.
+    """A mean place on the axis."""
 
-    Parameters
-    ----------
-    place, stderr
-        The mean, and its standard error.
-    spread
-        Greatest plausible variance that all reports of a person share.
-    interval, respondents
-        Compute the interval at a level: for the population, and for the answers that came.
-    """
-
+    # place, stderr: the mean, and its standard error
     place: float
     stderr: float
-    spread: float
+    spread: float  # greatest plausible variance that all reports of a person share
+    # interval, respondents: compute the interval at a level: for the population, and for the answers that came
     interval: Callable[[float], tuple[float, float]]
     respondents: Callable[[float], tuple[float, float]]
 

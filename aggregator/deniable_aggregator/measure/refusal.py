@@ -30,17 +30,14 @@ __all__ = [
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
-    """Base class of refusals. Each has a stable `code`.
-
-    Parameters
-    ----------
-    detail
-        The rule, and what to ask for instead.
-    """
+    """Base class of refusals. Each has a stable `code`."""
 
     code: ClassVar[str]
 
-    def __init__(self, detail: str) -> None:
+    def __init__(
+        self,
+        detail: str,  # the rule, and what to ask for instead
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
 
@@ -58,19 +55,15 @@ class UnknownCell(Refusal):
 
 
 class WithheldCell(Refusal):
-    """The cell is withheld.
-
-    Parameters
-    ----------
-    detail
-        The rule, and what to ask for instead.
-    instead
-        The nearest cell that is published; None: all reports.
-    """
+    """The cell is withheld."""
 
     code = "withheld"
 
-    def __init__(self, detail: str, instead: str | None) -> None:
+    def __init__(
+        self,
+        detail: str,  # the rule, and what to ask for instead
+        instead: str | None,  # the nearest cell that is published; None: all reports
+    ) -> None:
         super().__init__(detail)
         self.instead = instead
 

@@ -41,31 +41,16 @@ _COMPARED, _READ = 10, 0.1  # and as long as one value that is compared, as one 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """The rows of one metric, cell and time.
+    """The rows of one metric, cell and time."""
 
-    Parameters
-    ----------
-    of
-        The metric.
-    words, name
-        Of its cell, and its period; None: all together.
-    found
-        What it rests on, of each version; nothing if nothing is published.
-    lines
-        What is estimated; None likewise, and where no value is asked for.
-    apart
-        (4, lines), of `differences`.
-    rise
-        (3, lines), of `trends`.
-    """
-
-    of: Published
+    of: Published  # the metric
+    # words, name: of its cell, and its period; None: all together
     words: Words
     name: str | None
-    found: Sequence[Found]
-    lines: Lines | None
-    apart: NDArray[np.float64] | None
-    rise: NDArray[np.float64] | None
+    found: Sequence[Found]  # what it rests on, of each version; nothing if nothing is published
+    lines: Lines | None  # what is estimated; None likewise, and where no value is asked for
+    apart: NDArray[np.float64] | None  # (4, lines), of `differences`
+    rise: NDArray[np.float64] | None  # (3, lines), of `trends`
 
     @property
     def size(self) -> int:

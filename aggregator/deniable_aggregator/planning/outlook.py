@@ -39,33 +39,19 @@ _MOST_EPSILON = 16
 class Terms:
     """What a plan is made for.
 
-    Parameters
-    ----------
-    users
-        People who answer once; None to find how many are needed for `within`, or an arm for `difference`.
-    share
-        The share of which errors are told, in [0, 1).
-    within
-        The wanted error: of a share, or of a mean as a part of the range. None if the error is to be told.
-    level
-        Confidence, in (0, 1).
-    difference
-        The rise from `share`, or of the mean, for which arms are sized; None for none.
-    per_day
-        Reports a day; None if the users report once a period, evenly over it.
-
     Raises
     ------
     ParameterError
         If a number is out of range.
     """
 
-    users: int | None = None
-    share: float = 0.1
+    users: int | None = None  # people who answer once; None to find how many are needed for `within`, or an arm for `difference`
+    share: float = 0.1  # the share of which errors are told, in [0, 1)
+    # The wanted error: of a share, or of a mean as a part of the range. None if the error is to be told.
     within: float | None = None
-    level: float = 0.95
-    difference: float | None = None
-    per_day: float | None = None
+    level: float = 0.95  # confidence, in (0, 1)
+    difference: float | None = None  # the rise from `share`, or of the mean, for which arms are sized; None for none
+    per_day: float | None = None  # reports a day; None if the users report once a period, evenly over it
 
     def __post_init__(self) -> None:
         if self.users is None and self.within is None and self.difference is None:
@@ -86,34 +72,18 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What one cell of a metric will tell with one mechanism.
+    """What one cell of a metric will tell with one mechanism."""
 
-    Parameters
-    ----------
-    metric
-        As declared, or with the epsilon that it needs.
-    mechanism
-        Its mechanism; None if no epsilon is enough.
-    values
-        How many values are estimated; 0 where it is not known.
-    cell, parts
-        The segments that the cell fixes, empty for all reports; and how many such cells the reports are spread over, evenly.
-    reports
-        Reports of all cells together; None if it is not known how many are needed.
-    terms
-        What the plan is made for.
-    publication
-        How the app publishes.
-    """
-
-    metric: Metric
-    mechanism: Mechanism | None
-    values: int
+    metric: Metric  # as declared, or with the epsilon that it needs
+    mechanism: Mechanism | None  # its mechanism; None if no epsilon is enough
+    values: int  # how many values are estimated; 0 where it is not known
+    # cell, parts: the segments that the cell fixes, empty for all reports; and how many such cells the reports are spread over,
+    # evenly
     cell: str
     parts: int
-    reports: int | None
-    terms: Terms
-    publication: Publication
+    reports: int | None  # reports of all cells together; None if it is not known how many are needed
+    terms: Terms  # what the plan is made for
+    publication: Publication  # how the app publishes
 
     @property
     def n(self) -> int | None:

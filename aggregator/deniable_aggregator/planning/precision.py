@@ -44,14 +44,9 @@ class Precision(ABC):
     """What the reports of one mechanism tell of a share, or of a mean place on an axis.
 
     All errors are of the population that those who answer are drawn from.
-
-    Parameters
-    ----------
-    together
-        How many devices answer alike.
     """
 
-    together: float
+    together: float  # how many devices answer alike
 
     @abstractmethod
     def variance(self, at: float) -> float:
@@ -96,18 +91,10 @@ class Precision(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class _Shares(Precision):
-    """Shares of values.
+    """Shares of values."""
 
-    Parameters
-    ----------
-    mechanism
-        What the devices run.
-    values
-        How many values are estimated; 0 where it is not known, in a search.
-    """
-
-    mechanism: FrequencyOracle
-    values: int
+    mechanism: FrequencyOracle  # what the devices run
+    values: int  # how many values are estimated; 0 where it is not known, in a search
 
     def variance(self, at: float) -> float:
         """Add the variance of who answers to that of the devices."""
@@ -150,15 +137,9 @@ class _Options(Precision):
 
 @dataclass(frozen=True, kw_only=True)
 class _Mean(Precision):
-    """The mean place of answers on their axis, from 0 to 1, if they are spread as far as they can be.
+    """The mean place of answers on their axis, from 0 to 1, if they are spread as far as they can be."""
 
-    Parameters
-    ----------
-    worst
-        Variance of one report of the answer with the largest.
-    """
-
-    worst: float
+    worst: float  # variance of one report of the answer with the largest
 
     def variance(self, at: float) -> float:  # noqa: ARG002 - the worst answers are taken
         """Add the largest spread of answers to the largest variance of the devices."""

@@ -44,34 +44,19 @@ _NUMBERS = 101  # from end to end of a range, of which a population is made that
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What was measured over all values and runs.
+    """What was measured over all values and runs."""
 
-    Parameters
-    ----------
-    metric, mechanism
-        Their names.
-    of
-        Which errors: of the `shares` of values, of the shares of `options`, or of a `mean`.
-    n, runs
-        Reports of a run, and runs.
-    measured
-        Root of the mean squared error: of a share, or of a mean as a part of its range.
-    predicted
-        The same by the mechanism's variance; None where it is not known before.
-    ratio_stderr
-        Standard error of the measured error, as a part of it.
-    coverage, level
-        The share of intervals that held the truth, and the confidence that they state.
-    """
-
+    # metric, mechanism: their names
     metric: str
     mechanism: str
-    of: str
+    of: str  # which errors: of the `shares` of values, of the shares of `options`, or of a `mean`
+    # n, runs: reports of a run, and runs
     n: int
     runs: int
-    measured: float
-    predicted: float | None
-    ratio_stderr: float
+    measured: float  # root of the mean squared error: of a share, or of a mean as a part of its range
+    predicted: float | None  # the same by the mechanism's variance; None where it is not known before
+    ratio_stderr: float  # standard error of the measured error, as a part of it
+    # coverage, level: the share of intervals that held the truth, and the confidence that they state
     coverage: float
     level: float
 
@@ -99,21 +84,14 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal(ABC):
-    """A metric, and the people who answer it.
-
-    Parameters
-    ----------
-    metric, mechanism
-        As declared.
-    shares
-        float array: the share of the population that holds each value, or chooses each option.
-    """
+    """A metric, and the people who answer it."""
 
     of: ClassVar[str]
 
+    # metric, mechanism: as declared
     metric: Metric
     mechanism: Mechanism
-    shares: Floats
+    shares: Floats  # the share of the population that holds each value, or chooses each option
 
     @property
     def truth(self) -> Floats:
@@ -185,16 +163,10 @@ class Rehearsal(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class OfShares(Rehearsal):
-    """The shares of values, which sum to 1.
-
-    Parameters
-    ----------
-    values
-        Candidates, as positions in the domain; None for the whole domain.
-    """
+    """The shares of values, which sum to 1."""
 
     of = "shares"
-    values: tuple[int, ...] | None = None
+    values: tuple[int, ...] | None = None  # candidates, as positions in the domain; None for the whole domain
 
     @cached_property
     def _simulation(self) -> Simulation:
@@ -235,16 +207,10 @@ class OfOptions(Rehearsal):
 
 @dataclass(frozen=True, kw_only=True)
 class OfMean(Rehearsal):
-    """The mean place of numbers on their axis, from 0 to 1.
-
-    Parameters
-    ----------
-    values
-        The positions of the numbers that people hold.
-    """
+    """The mean place of numbers on their axis, from 0 to 1."""
 
     of = "mean"
-    values: tuple[int, ...]
+    values: tuple[int, ...]  # the positions of the numbers that people hold
 
     @cached_property
     def _places(self) -> Floats:

@@ -49,20 +49,17 @@ _MOST = 500_000_000
 class Simulation:
     """Draws the tally of people who hold given values, each of whom sends one report.
 
-    Parameters
-    ----------
-    mechanism
-        What the devices run.
-    values
-        The values that people hold, each in [0, domain_size); None for the whole domain.
-
     Raises
     ------
     ParameterError
         If the mechanism is for sets, or searches for values.
     """
 
-    def __init__(self, mechanism: Mechanism, values: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,  # what the devices run
+        values: Sequence[int] | None = None,  # the values that people hold, each in [0, domain_size); None for the whole domain
+    ) -> None:
         if not isinstance(mechanism, FrequencyOracle | Window) or isinstance(mechanism, PrefixTree):
             raise ParameterError("tallies are simulated of people who hold one of some given values", mechanism.name)
         self.mechanism: Any = mechanism

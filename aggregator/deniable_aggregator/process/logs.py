@@ -109,21 +109,14 @@ class _Console(_Formatter):
 class LogSettings:
     """How a process logs. Read from ``DENIABLE_LOG_LEVEL`` and ``DENIABLE_LOG_FORMAT``.
 
-    Parameters
-    ----------
-    level
-        The lowest level that is written; one of `LEVELS`. ``info`` has a line for each request.
-    format
-        One of `FORMATS`.
-
     Raises
     ------
     ConfigurationError
         Naming the variable, the rule and the value.
     """
 
-    level: Level = "warning"
-    format: Format = "console"
+    level: Level = "warning"  # The lowest level that is written; one of `LEVELS`. `info` has a line for each request.
+    format: Format = "console"  # one of `FORMATS`
 
     def __post_init__(self) -> None:
         for name, value, known in (("LEVEL", self.level, LEVELS), ("FORMAT", self.format, FORMATS)):

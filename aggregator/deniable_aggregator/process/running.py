@@ -32,21 +32,11 @@ _NAME = "serving.json"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running ``deniable serve``.
+    """A running ``deniable serve``."""
 
-    Parameters
-    ----------
-    url
-        The address of its pages.
-    process
-        Its process id.
-    environment
-        The variables of the server, with its store.
-    """
-
-    url: str
-    process: int
-    environment: dict[str, str]
+    url: str  # the address of its pages
+    process: int  # its process id
+    environment: dict[str, str]  # the variables of the server, with its store
 
 
 @contextmanager

@@ -31,28 +31,15 @@ _KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(T
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that a worker takes from a flag, or else from its variable.
+    """A number that a worker takes from a flag, or else from its variable."""
 
-    Parameters
-    ----------
-    name
-        As in ``--claim-after`` and ``DENIABLE_WORKER_CLAIM_AFTER``.
-    default
-        Used if neither is given. If it is whole, the number must be whole.
-    above, most
-        The number is above the one, and at most the other.
-    unit
-        The unit, for help.
-    about
-        The description, for help.
-    """
-
-    name: str
-    default: float
+    name: str  # as in `--claim-after` and `DENIABLE_WORKER_CLAIM_AFTER`
+    default: float  # Used if neither is given. If it is whole, the number must be whole.
+    # above, most: the number is above the one, and at most the other
     above: int
     most: int
-    unit: str
-    about: str
+    unit: str  # the unit, for help
+    about: str  # the description, for help
 
     @property
     def flag(self) -> str:
@@ -110,18 +97,10 @@ VARIABLES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A variable with our prefix that nothing reads.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    nearest
-        The most similar known name; None if none is similar.
-    """
+    """A variable with our prefix that nothing reads."""
 
     name: str
-    nearest: str | None
+    nearest: str | None  # the most similar known name; None if none is similar
 
     def __str__(self) -> str:
         return f"nothing reads {self.name}" + (f"; is {self.nearest} meant?" if self.nearest else "")

@@ -32,21 +32,14 @@ Box = tuple[tuple[str, ...], ...]
 class Breakdown:
     """The segments of a metric.
 
-    Parameters
-    ----------
-    values
-        The declared values of each segment, in the metric's order.
-    parents
-        For a segment, what each word generalises to.
-
     Raises
     ------
     ParameterError
         If it has generalisations of an unknown segment.
     """
 
-    values: Mapping[str, tuple[str, ...]]
-    parents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    values: Mapping[str, tuple[str, ...]]  # the declared values of each segment, in the metric's order
+    parents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for a segment, what each word generalises to
     _lineages: dict[str, dict[str, tuple[str, ...]]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -33,15 +33,12 @@ _SEALED, _DROPPED = "sealed", ""  # nothing more can come; likewise, and there i
 
 
 class Hourly:
-    """The exact sums of an app as they were when they were last copied.
+    """The exact sums of an app as they were when they were last copied."""
 
-    Parameters
-    ----------
-    store
-        The app's.
-    """
-
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's
+    ) -> None:
         self._store = store
         self._room = Room(COUNTING)
 

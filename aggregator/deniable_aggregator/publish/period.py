@@ -39,18 +39,10 @@ class Released(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is published of a period at one moment.
+    """What is published of a period at one moment."""
 
-    Parameters
-    ----------
-    cells
-        The release of each cell, by its stratum, including the cell of all reports.
-    snapshot
-        What is counted now, if the release is older: it is kept, and published later.
-    """
-
-    cells: dict[Stratum, Released]
-    snapshot: Tally | None = None
+    cells: dict[Stratum, Released]  # the release of each cell, by its stratum, including the cell of all reports
+    snapshot: Tally | None = None  # what is counted now, if the release is older: it is kept, and published later
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +65,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period of a version, at one moment.
+    """A period of a version, at one moment."""
 
-    Parameters
-    ----------
-    store
-        Where its reports are counted.
-    version
-        The version of a metric.
-    whole
-        Its stratum with an empty segment: the cell of all reports.
-    strata
-        Its strata that were counted.
-    known
-        The record of its last release; None before the first.
-    commits
-        Number of the metric's commits at the beginning; no part of a later commit may be published.
-    """
-
-    store: Store
-    version: Version
-    whole: Stratum
-    strata: Sequence[Stratum]
-    known: Release | None
-    commits: int
+    store: Store  # where its reports are counted
+    version: Version  # the version of a metric
+    whole: Stratum  # its stratum with an empty segment: the cell of all reports
+    strata: Sequence[Stratum]  # its strata that were counted
+    known: Release | None  # the record of its last release; None before the first
+    commits: int  # number of the metric's commits at the beginning; no part of a later commit may be published
 
     def rests_on(self, each: Tally) -> NDArray[np.int64]:
         """Return how many reports each estimate from a tally rests on: of an option of a set, those about it."""

@@ -62,21 +62,16 @@ class _Looks(NamedTuple):
 
 
 class Publisher:
-    """Publishes the reports of one app.
+    """Publishes the reports of one app."""
 
-    Parameters
-    ----------
-    store
-        The app's store.
-    registry
-        Its metrics, and the rules of their publication.
-    actor
-        Actor for the audit log.
-    faults
-        Records a metric that fails, while the others continue.
-    """
-
-    def __init__(self, store: Store, registry: Registry, *, actor: str = "worker", faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's store
+        registry: Registry,  # its metrics, and the rules of their publication
+        *,
+        actor: str = "worker",  # actor for the audit log
+        faults: Faults | None = None,  # records a metric that fails, while the others continue
+    ) -> None:
         self._store = store
         self._early, self._trial = registry.publication.early, registry.publication.trial
         self._actor, self._faults = actor, faults or Faults(store)

@@ -31,27 +31,13 @@ _HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The record of a release.
+    """The record of a release."""
 
-    Parameters
-    ----------
-    number
-        Raised whenever reports are added; the first is 1.
-    published
-        Unix time of the hour of the last one.
-    closed
-        Whether nothing more will be published for the period.
-    first
-        The first of its periods; the stratum has the last one. Empty if it covers all earlier periods.
-    n
-        Number of its reports.
-    """
-
-    number: int = 0
-    published: int = 0
-    closed: bool = False
-    first: str = ""
-    n: int = 0
+    number: int = 0  # raised whenever reports are added; the first is 1
+    published: int = 0  # Unix time of the hour of the last one
+    closed: bool = False  # whether nothing more will be published for the period
+    first: str = ""  # The first of its periods; the stratum has the last one. Empty if it covers all earlier periods.
+    n: int = 0  # number of its reports
 
     def added(self, now: float) -> Release:
         """Return the record after reports were added at a Unix time."""
@@ -118,28 +104,15 @@ def by_period(releases: Mapping[Stratum, Release], length: str, least: float) ->
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was published of one definition of a metric, over all periods.
+    """What was published of one definition of a metric, over all periods."""
 
-    Parameters
-    ----------
-    n
-        Number of reports in all releases.
-    updated
-        Unix time of the hour of the last one.
-    last
-        The last period with a release; empty if there is none.
-    closed
-        The last period that a closed release covers, or empty. It stays when all releases are deleted, so the next one begins
-        after.
-    open
-        The first period in which reports are still counted, from `Store.seal`; empty for all.
-    """
-
-    n: int = 0
-    updated: int = 0
-    last: str = ""
+    n: int = 0  # number of reports in all releases
+    updated: int = 0  # Unix time of the hour of the last one
+    last: str = ""  # the last period with a release; empty if there is none
+    # The last period that a closed release covers, or empty. It stays when all releases are deleted, so the next one begins
+    # after.
     closed: str = ""
-    open: str = ""
+    open: str = ""  # the first period in which reports are still counted, from `Store.seal`; empty for all
 
 
 def summary(store: Store, definition: Definition) -> Summary:

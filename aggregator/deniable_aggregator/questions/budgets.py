@@ -32,24 +32,12 @@ __all__ = ["Answer", "Asked", "BudgetSpent", "Budgets"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question.
+    """A question."""
 
-    Parameters
-    ----------
-    whole
-        The release that it is about.
-    month
-        Month whose budget pays, such as ``2026-11``.
-    cells
-        The cells, in order.
-    cost
-        Millionths of a nat.
-    """
-
-    whole: Stratum
-    month: str
-    cells: tuple[Box, ...]
-    cost: int
+    whole: Stratum  # the release that it is about
+    month: str  # month whose budget pays, such as `2026-11`
+    cells: tuple[Box, ...]  # the cells, in order
+    cost: int  # millionths of a nat
 
     @property
     def field(self) -> str:
@@ -59,21 +47,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question.
+    """The answer to a question."""
 
-    Parameters
-    ----------
-    told
-        A number of reports, or the place of a cell.
-    spent
-        Cost of this answer, in millionths of a nat; 0 if it was known before.
-    left
-        What the key may still spend on the month, in millionths of a nat.
-    """
-
-    told: int
-    spent: int
-    left: int
+    told: int  # a number of reports, or the place of a cell
+    spent: int  # cost of this answer, in millionths of a nat; 0 if it was known before
+    left: int  # what the key may still spend on the month, in millionths of a nat
 
 
 class BudgetSpent(Exception):  # noqa: N818 - nothing went wrong
@@ -81,17 +59,13 @@ class BudgetSpent(Exception):  # noqa: N818 - nothing went wrong
 
 
 class Budgets:
-    """The budget of one app.
+    """The budget of one app."""
 
-    Parameters
-    ----------
-    store
-        Where it is kept.
-    analysts
-        How large it is.
-    """
-
-    def __init__(self, store: Store, analysts: Analysts) -> None:
+    def __init__(
+        self,
+        store: Store,  # where it is kept
+        analysts: Analysts,  # how large it is
+    ) -> None:
         self._store, self._spent = store, store.table(schema.SPENT)
         self._limits = [int(Decimal(str(nats)) * MICRO) for nats in (analysts.epsilon, analysts.per_key)]
         self._answer = store.script("answer")

@@ -144,21 +144,11 @@ def load_candidates(path: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One of several questions that the same devices reported on, each report randomised on its own.
+    """One of several questions that the same devices reported on, each report randomised on its own."""
 
-    Parameters
-    ----------
-    params
-        Of its collection.
-    column
-        Heading of the column with its reports.
-    candidates
-        Its strings; none for a Boolean, which has one bit.
-    """
-
-    params: Params
-    column: str
-    candidates: tuple[str, ...] = ()
+    params: Params  # of its collection
+    column: str  # heading of the column with its reports
+    candidates: tuple[str, ...] = ()  # its strings; none for a Boolean, which has one bit
 
     def __post_init__(self) -> None:
         if (self.params.bits == 1) == bool(self.candidates):

@@ -48,21 +48,15 @@ Client = redis.Redis
 
 
 class Store:
-    """The shared state of one app: what is published and administered, and its partitions, which have the reports.
+    """The shared state of one app: what is published and administered, and its partitions, which have the reports."""
 
-    Parameters
-    ----------
-    client
-        A redis client.
-    app
-        The app's name.
-    durability
-        What an upload that was appended has survived.
-    room
-        The memory that uploads may take.
-    """
-
-    def __init__(self, client: redis.Redis, app: str, durability: Durability | None = None, room: Room | None = None) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        app: str,  # the app's name
+        durability: Durability | None = None,  # what an upload that was appended has survived
+        room: Room | None = None,  # the memory that uploads may take
+    ) -> None:
         self._client = client
         self.app = app
         self._durability = durability

@@ -21,17 +21,13 @@ __all__ = ["Archived"]
 
 
 class Archived:
-    """The files of the archive that one partition has.
+    """The files of the archive that one partition has."""
 
-    Parameters
-    ----------
-    client
-        A redis client.
-    name
-        The partition's name.
-    """
-
-    def __init__(self, client: redis.Redis, name: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        name: str,  # the partition's name
+    ) -> None:
         self._client, self._name = client, name
         self._read = Script(client, "archived")
         self._exchange = Script(client, "exchange")

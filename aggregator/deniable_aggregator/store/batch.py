@@ -17,21 +17,11 @@ __all__ = ["Group", "decode", "encode", "join", "kind"]
 
 
 class Group(NamedTuple):
-    """Reports of one stratum and layout.
+    """Reports of one stratum and layout."""
 
-    Parameters
-    ----------
-    stratum
-        The stratum of the reports.
-    layout
-        Their shape.
-    payloads
-        Whole payloads, one after another.
-    """
-
-    stratum: Stratum
-    layout: Layout
-    payloads: bytes
+    stratum: Stratum  # the stratum of the reports
+    layout: Layout  # their shape
+    payloads: bytes  # the payloads, joined and in base64
 
     @property
     def reports(self) -> int:

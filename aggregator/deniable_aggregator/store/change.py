@@ -8,18 +8,8 @@ __all__ = ["Change"]
 
 
 class Change(NamedTuple):
-    """A change that is not made yet.
+    """A change that is not made yet."""
 
-    Parameters
-    ----------
-    key
-        The key to be changed.
-    command
-        The store's command, in capitals. An answer of 0 or nothing means that it changed nothing.
-    arguments
-        Its arguments after the key.
-    """
-
-    key: str
-    command: str
-    arguments: tuple[str | int, ...]
+    key: str  # the key to be changed
+    command: str  # The store's command, in capitals. An answer of 0 or nothing means that it changed nothing.
+    arguments: tuple[str | int, ...]  # its arguments after the key

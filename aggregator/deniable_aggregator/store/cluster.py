@@ -33,16 +33,13 @@ class Cluster:
     """A client of a cluster. It connects when it is first used, and raises nothing but `StoreError`.
 
     It has the commands of `redis.Redis`. Commands that change or read keys are sent to the primary that has them.
-
-    Parameters
-    ----------
-    places
-        Host and port of some nodes, one of which must be reached.
-    options
-        Of each connection, as `redis.Redis` takes them.
     """
 
-    def __init__(self, places: Sequence[tuple[str, int]], **options: Any) -> None:
+    def __init__(
+        self,
+        places: Sequence[tuple[str, int]],  # host and port of some nodes, one of which must be reached
+        **options: Any,  # of each connection, as `redis.Redis` takes them
+    ) -> None:
         self._places, self._options = places, options
         self._lock = Lock()
         self._reached: RedisCluster | None = None

@@ -27,15 +27,12 @@ EVERY_SECONDS = 1800.0
 
 
 class Compaction:
-    """Makes the store rewrite its file, if it has one.
+    """Makes the store rewrite its file, if it has one."""
 
-    Parameters
-    ----------
-    store
-        A store in the Redis.
-    """
-
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self,
+        store: Store,  # a store in the Redis
+    ) -> None:
         self._client = store._client
         self._seen: dict[redis.Redis, int] = {}  # by server
 

@@ -25,27 +25,13 @@ _SEPARATOR = "/"  # in an id, after the place of the partition if there are seve
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A batch that could not be counted.
+    """A batch that could not be counted."""
 
-    Parameters
-    ----------
-    id
-        Its place among the dead letters.
-    reason
-        Why it could not be counted.
-    size
-        Bytes of the batch; None without a batch.
-    groups
-        Its groups, as far as they can be read.
-    body
-        The batch itself.
-    """
-
-    id: str
-    reason: str
-    size: int | None
-    groups: tuple[Group, ...] = ()
-    body: bytes = field(default=b"", repr=False)
+    id: str  # its place among the dead letters
+    reason: str  # why it could not be counted
+    size: int | None  # bytes of the batch; None without a batch
+    groups: tuple[Group, ...] = ()  # its groups, as far as they can be read
+    body: bytes = field(default=b"", repr=False)  # the batch itself
 
     @property
     def reports(self) -> int:
@@ -58,15 +44,12 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters of one app.
+    """The dead letters of one app."""
 
-    Parameters
-    ----------
-    store
-        The app's.
-    """
-
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's
+    ) -> None:
         self._store = store
         self._requeue = store.script("enter", "requeue")
         self._rewrite = store.script("rewrite")

@@ -27,32 +27,20 @@ _AT_ONCE = 128  # entries in one answer of the store, at most, so that a worker 
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
-    """A batch read from the stream.
+    """A batch read from the stream."""
 
-    Parameters
-    ----------
-    id
-        Its stream id.
-    body
-        Its bytes; None if it was deleted while it was pending.
-    """
-
-    id: bytes
-    body: bytes | None
+    id: bytes  # its stream id
+    body: bytes | None  # its bytes; None if it was deleted while it was pending
 
 
 class Deliveries:
-    """What a worker receives of some partitions.
+    """What a worker receives of some partitions."""
 
-    Parameters
-    ----------
-    partitions
-        All of one store.
-    worker
-        Its name.
-    """
-
-    def __init__(self, partitions: Sequence[Partition], worker: str) -> None:
+    def __init__(
+        self,
+        partitions: Sequence[Partition],  # all of one store
+        worker: str,  # its name
+    ) -> None:
         self._client = partitions[0]._client
         streams = [partition.stream for partition in partitions]
         self._lots = [streams[first : first + _AT_ONCE] for first in range(0, len(streams), _AT_ONCE)]

@@ -29,30 +29,16 @@ STRATUM = 700
 
 
 class Weights(NamedTuple):
-    """The weight tally of a stratum.
+    """The weight tally of a stratum."""
 
-    Parameters
-    ----------
-    stratum
-        The stratum of the reports.
-    """
-
-    stratum: Stratum
+    stratum: Stratum  # the stratum of the reports
 
 
 class Additions(NamedTuple):
-    """Cells to add, of which most are 0.
+    """Cells to add, of which most are 0."""
 
-    Parameters
-    ----------
-    cells
-        Numbers of those that are not, in order; shape (n,).
-    deltas
-        What to add to each of them; shape (n,).
-    """
-
-    cells: NDArray[np.int64]
-    deltas: NDArray[np.int64]
+    cells: NDArray[np.int64]  # numbers of those that are not, in order; shape (n,)
+    deltas: NDArray[np.int64]  # what to add to each of them; shape (n,)
 
 
 Deltas = dict[Stratum | Weights, NDArray[np.int64] | Additions]

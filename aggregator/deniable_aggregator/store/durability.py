@@ -42,22 +42,18 @@ _SECONDS = 60.0  # for which a check is valid: a restarted store may have other 
 class Durability:
     """A promise, and the settings of the store that must keep it.
 
-    Parameters
-    ----------
-    name
-        The level.
-    replicas
-        How many replicas each primary has, if the level is ``replicated``.
-    timeout
-        Seconds after which one of them that was away cannot be elected.
-
     Raises
     ------
     ConfigurationError
         If there is no such name, or one of the numbers is below 1.
     """
 
-    def __init__(self, name: Name = "everysec", replicas: int = NUMBER, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        name: Name = "everysec",  # the level
+        replicas: int = NUMBER,  # how many replicas each primary has, if the level is `replicated`
+        timeout: float = TIMEOUT,  # seconds after which one of them that was away cannot be elected
+    ) -> None:
         if name not in NAMES:
             raise ConfigurationError(f"durability is {', '.join(NAMES[:-1])} or {NAMES[-1]}; got {name!r}")
         self.name = name

@@ -56,18 +56,10 @@ _STOP_SECONDS = 10.0
 
 @dataclass(eq=False)
 class StoreServer:
-    """A Redis-compatible server. Leaving its ``with`` block stops it, if it was started here.
+    """A Redis-compatible server. Leaving its ``with`` block stops it, if it was started here."""
 
-    Parameters
-    ----------
-    url
-        Its URL, for `connect`. Not in ``repr``: it may contain a password.
-    origin
-        One line for the log: name, version and origin, without a password.
-    """
-
-    url: str = field(repr=False)
-    origin: str
+    url: str = field(repr=False)  # Its URL, for `connect`. Not in `repr`: it may contain a password.
+    origin: str  # one line for the log: name, version and origin, without a password
     _undo: ExitStack = field(default_factory=ExitStack, repr=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     _pid: int = field(default_factory=os.getpid, init=False, repr=False)

@@ -27,44 +27,26 @@ LIFE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What waits, and which workers live.
+    """What waits, and which workers live."""
 
-    Parameters
-    ----------
-    backlog
-        Batches accepted and not counted yet.
-    pending
-        Those of them that a worker has in hand.
-    lag
-        Upper bound on the seconds that any batch has waited, pending or not. If the store's clock was set back, seconds since
-        then at least. None before the first worker, or before the first one after the clock was set back. It is 0 if nothing
-        waits. Otherwise values below about twice `BEAT_SECONDS` are not exact.
-    dead
-        Batches put aside because they could not be counted.
-    workers
-        Workers that gave a sign of life within `LIFE_SECONDS`.
-    known
-        Whether everything accepted before is counted, so that the lag is no less than the wait of any batch.
-    """
-
-    backlog: int
-    pending: int
+    backlog: int  # batches accepted and not counted yet
+    pending: int  # those of them that a worker has in hand
+    # Upper bound on the seconds that any batch has waited, pending or not. If the store's clock was set back, seconds since then
+    # at least. None before the first worker, or before the first one after the clock was set back. It is 0 if nothing waits.
+    # Otherwise values below about twice `BEAT_SECONDS` are not exact.
     lag: float | None
-    dead: int
-    workers: int
-    known: bool = True
+    dead: int  # batches put aside because they could not be counted
+    workers: int  # workers that gave a sign of life within `LIFE_SECONDS`
+    known: bool = True  # whether everything accepted before is counted, so that the lag is no less than the wait of any batch
 
 
 class Signs:
-    """Signs of life of a partition's workers, timed by a monotonic clock of this process.
+    """Signs of life of a partition's workers, timed by a monotonic clock of this process."""
 
-    Parameters
-    ----------
-    partition
-        Of an app.
-    """
-
-    def __init__(self, partition: Partition) -> None:
+    def __init__(
+        self,
+        partition: Partition,  # of an app
+    ) -> None:
         self._partition = partition
         self._seen: dict[str, tuple[float | None, float]] = {}
 

@@ -30,20 +30,17 @@ INDEXES = (*COUNTED, *PUBLISHED)
 class Holdings:
     """Everything about a metric in the store, read at about one moment.
 
-    Parameters
-    ----------
-    store
-        The app's.
-    metric
-        Its id; it need not be in the registry.
-
     Raises
     ------
     StoreError
         If the store cannot be used.
     """
 
-    def __init__(self, store: Store, metric: str) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's
+        metric: str,  # its id; it need not be in the registry
+    ) -> None:
         self._store, self._metric = store, metric
         self._fields = {
             kind: {field: _stratum(kind, field) for index in self.indexes(kind) for field in index.names()} for kind in INDEXES

@@ -15,49 +15,23 @@ __all__ = ["Excess", "Limit", "Limiter", "arguments"]
 
 
 class Limit(NamedTuple):
-    """A number of requests, or an amount, that is allowed in a window.
+    """A number of requests, or an amount, that is allowed in a window."""
 
-    Parameters
-    ----------
-    key
-        Key of the counter in the store.
-    amount
-        Amount allowed in a window, at least 1.
-    seconds
-        Length of a window.
-    cost
-        Amount to be counted, at least 1.
-    """
-
-    key: str
-    amount: int
-    seconds: int
-    cost: int = 1
+    key: str  # key of the counter in the store
+    amount: int  # amount allowed in a window, at least 1
+    seconds: int  # length of a window
+    cost: int = 1  # amount to be counted, at least 1
 
 
 class Excess(NamedTuple):
-    """A limit that is used up.
+    """A limit that is used up."""
 
-    Parameters
-    ----------
-    place
-        Its place among the limits asked for, from 0.
-    ms
-        Milliseconds until the window ends, at least 1.
-    """
-
-    place: int
-    ms: int
+    place: int  # its place among the limits asked for, from 0
+    ms: int  # milliseconds until the window ends, at least 1
 
 
 class Limiter:
-    """Counts requests that do nothing else in the store.
-
-    Parameters
-    ----------
-    client
-        A redis client.
-    """
+    """Counts requests that do nothing else in the store."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._count = Script(client, "limit", "count")

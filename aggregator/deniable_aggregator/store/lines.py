@@ -13,17 +13,13 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """A list of lines, empty where the store has none.
+    """A list of lines, empty where the store has none."""
 
-    Parameters
-    ----------
-    client
-        A redis client.
-    key
-        Of the list.
-    """
-
-    def __init__(self, client: redis.Redis, key: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        key: str,  # of the list
+    ) -> None:
         self._client, self.key = client, key
 
     def some(self, first: int, last: int) -> list[bytes]:

@@ -13,17 +13,13 @@ __all__ = ["Names"]
 
 
 class Names:
-    """A set of names, empty where the store has none.
+    """A set of names, empty where the store has none."""
 
-    Parameters
-    ----------
-    client
-        A redis client.
-    key
-        Of the set.
-    """
-
-    def __init__(self, client: redis.Redis, key: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        key: str,  # of the set
+    ) -> None:
         self._client, self.key = client, key
 
     def all(self) -> set[str]:

@@ -76,22 +76,13 @@ def _name(app: str, place: int, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The outcome of an upload.
+    """The outcome of an upload."""
 
-    Parameters
-    ----------
-    outcome
-        ``"appended"``; ``"duplicate"``, the key was seen before; ``"full"``, the backlog is at its cap; ``"no room"``, no memory
-        is left for uploads; or ``"limited"``.
-    previous
-        For a duplicate, the record of the first upload.
-    excess
-        If it was limited, the limit that is used up.
-    """
-
+    # "appended"; "duplicate", the key was seen before; "full", the backlog is at its cap; "no room", no memory is left for
+    # uploads; or "limited".
     outcome: str
-    previous: bytes = b""
-    excess: Excess | None = None
+    previous: bytes = b""  # for a duplicate, the record of the first upload
+    excess: Excess | None = None  # if it was limited, the limit that is used up
 
 
 class Upload(NamedTuple):
@@ -115,32 +106,16 @@ def appended(answer: tuple[bytes, Any]) -> Appended | None:
 
 
 class Partition:
-    """A partition of an app.
-
-    Parameters
-    ----------
-    client
-        A redis client.
-    app
-        The app's name.
-    name
-        Its own name, in its keys.
-    among
-        How many partitions the app has.
-    durability
-        What an upload that was appended has survived.
-    room
-        The memory that uploads may take.
-    """
+    """A partition of an app."""
 
     def __init__(
         self,
         client: redis.Redis,
-        app: str,
-        name: str,
-        among: int = 1,
-        durability: Durability | None = None,
-        room: Room | None = None,
+        app: str,  # the app's name
+        name: str,  # its own name, in its keys
+        among: int = 1,  # how many partitions the app has
+        durability: Durability | None = None,  # what an upload that was appended has survived
+        room: Room | None = None,  # the memory that uploads may take
     ) -> None:
         self._client = client
         self.app, self.name, self.among = app, name, among

@@ -34,22 +34,18 @@ _HISTORY = re.compile(rb"^(?:master_replid|sync_full|sync_partial_ok):(.*?)\r?$"
 class Replicas:
     """The replicas of each primary of a store.
 
-    Parameters
-    ----------
-    number
-        How many replicas each primary has.
-    timeout
-        Seconds after which one that was away cannot be elected.
-    now
-        A clock that nobody sets, in seconds.
-
     Raises
     ------
     ConfigurationError
         If one of the numbers is below 1.
     """
 
-    def __init__(self, number: int = NUMBER, timeout: float = TIMEOUT, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        number: int = NUMBER,  # how many replicas each primary has
+        timeout: float = TIMEOUT,  # seconds after which one that was away cannot be elected
+        now: Callable[[], float] = time.monotonic,  # a clock that nobody sets, in seconds
+    ) -> None:
         if number < 1 or timeout < 1:
             raise ConfigurationError(f"replicas, and seconds to wait for them, are 1 at least; got {number} and {timeout}")
         self.number, self.timeout, self.now = number, timeout, now
@@ -66,15 +62,12 @@ class Replicas:
 
 
 class Watched:
-    """The replicas of one primary, as it was seen to have them.
+    """The replicas of one primary, as it was seen to have them."""
 
-    Parameters
-    ----------
-    replicas
-        How many it has.
-    """
-
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,  # how many it has
+    ) -> None:
         self._replicas = replicas
         self.needed = self.all = replicas.number
         """How many must have an upload, and how many there are."""

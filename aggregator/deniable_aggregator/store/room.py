@@ -42,15 +42,12 @@ class _Known:
 
 
 class Room:
-    """What this process knows of the memory left, by server of the store.
+    """What this process knows of the memory left, by server of the store."""
 
-    Parameters
-    ----------
-    share
-        Share of the memory that may be used.
-    """
-
-    def __init__(self, share: float = UPLOADS) -> None:
+    def __init__(
+        self,
+        share: float = UPLOADS,  # share of the memory that may be used
+    ) -> None:
         self._share = share
         self._known: dict[redis.Redis, _Known] = {}
 

@@ -13,21 +13,12 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A kind of stored thing.
+    """A kind of stored thing."""
 
-    Parameters
-    ----------
-    name
-        Of a key of the store, with a star for what differs; ``{app}`` stands for the app. Elsewhere a name in words.
-    what
-        What it contains.
-    until
-        How long it is kept; ``{tallies}``, ``{releases}`` and ``{alarms}`` stand for the days of `Retention`. Data of a metric
-        are deleted earlier if the metric is erased.
-    """
-
-    name: str
-    what: str
+    name: str  # Of a key of the store, with a star for what differs; `{app}` stands for the app. Elsewhere a name in words.
+    what: str  # what it contains
+    # How long it is kept; `{tallies}`, `{releases}` and `{alarms}` stand for the days of `Retention`. Data of a metric are
+    # deleted earlier if the metric is erased.
     until: str
 
 

@@ -60,16 +60,13 @@ class Script:
     them back, and other work of the client around a command, costs twice as much as the call itself. A server that does not know
     the script gets its whole text. If the connection is lost, or another server of a cluster has the keys now, it is tried once
     more.
-
-    Parameters
-    ----------
-    client
-        A redis client.
-    names
-        Its parts, files in ``lua`` without their suffix. All but the last are functions that the last one calls.
     """
 
-    def __init__(self, client: redis.Redis, *names: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        *names: str,  # Its parts, files in `lua` without their suffix. All but the last are functions that the last one calls.
+    ) -> None:
         self._text, self._sha = _read(names)
         self._client = client
         self._one = None if isinstance(client, Cluster) else (client.connection_pool, _idle_of(client.connection_pool))

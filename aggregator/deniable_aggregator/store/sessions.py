@@ -23,13 +23,7 @@ _SECONDS = 12 * 3600
 
 
 class Sessions:
-    """The sessions of a server.
-
-    Parameters
-    ----------
-    client
-        A redis client.
-    """
+    """The sessions of a server."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client

@@ -35,39 +35,24 @@ CHUNK = 1 << 20
 
 
 class Piece(NamedTuple):
-    """A part of a commit.
+    """A part of a commit."""
 
-    Parameters
-    ----------
-    word
-        ``tally``, ``weights`` or ``file``.
-    name
-        Name of the stratum.
-    now
-        Unix time of the commit's hour.
-    first, deltas
-        Arguments of ``add.lua``; or ``file``, and the name of a file of the archive.
-    """
-
-    word: str
-    name: str
-    now: int
+    word: str  # `tally`, `weights` or `file`
+    name: str  # name of the stratum
+    now: int  # Unix time of the commit's hour
+    # first, deltas: arguments of `add.lua`; or `file`, and the name of a file of the archive
     first: int | str
     deltas: bytes | str
 
 
 class Staging:
-    """The staged data of one app.
+    """The staged data of one app."""
 
-    Parameters
-    ----------
-    client
-        A redis client.
-    app
-        The app's name.
-    """
-
-    def __init__(self, client: redis.Redis, app: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        app: str,  # the app's name
+    ) -> None:
         self._client = client
         self._app = app
         self._redo = schema.REDO.of(app)

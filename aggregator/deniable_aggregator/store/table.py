@@ -16,17 +16,13 @@ __all__ = ["Table", "each"]
 
 
 class Table:
-    """A table. One that does not exist is empty.
+    """A table. One that does not exist is empty."""
 
-    Parameters
-    ----------
-    client
-        A redis client.
-    key
-        Key of the hash.
-    """
-
-    def __init__(self, client: redis.Redis, key: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        key: str,  # key of the hash
+    ) -> None:
         self._client, self.key = client, key
 
     def names(self) -> list[bytes]:

@@ -33,19 +33,14 @@ _ADDITION = np.dtype([("cell", ">u4"), ("delta", ">i4")])
 
 
 class Shelf:
-    """Tallies of one app.
+    """Tallies of one app."""
 
-    Parameters
-    ----------
-    client
-        A redis client.
-    app
-        The app's name.
-    kind
-        Kind of their keys.
-    """
-
-    def __init__(self, client: redis.Redis, app: str, kind: Key) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        app: str,  # the app's name
+        kind: Key,
+    ) -> None:
         self._client, self._app, self._kind = client, app, kind
 
     def key(self, name: str) -> str:

@@ -48,35 +48,21 @@ _BYTES = 10
 
 
 class Name(NamedTuple):
-    """The place of an upload's record.
+    """The place of an upload's record."""
 
-    Parameters
-    ----------
-    secret
-        The secret that it was made with.
-    bucket
-        Number of the hash within a day.
-    field
-        Field in the hash.
-    """
-
-    secret: bytes
-    bucket: str
-    field: bytes
+    secret: bytes  # the secret that it was made with
+    bucket: str  # number of the hash within a day
+    field: bytes  # field in the hash
 
 
 class Seen:
-    """The records of an app's uploads.
+    """The records of an app's uploads."""
 
-    Parameters
-    ----------
-    client
-        A redis client.
-    app
-        The app's name.
-    """
-
-    def __init__(self, client: redis.Redis, app: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        app: str,  # the app's name
+    ) -> None:
         self.base = schema.SEEN.of(app, "")
         self._secret = b"-"  # until the store returns its own
         self._recall = Script(client, "seen", "recall")

@@ -8,21 +8,11 @@ __all__ = ["CATALOGUE", "GROUPS", "NOT_ON_WINDOWS", "Entry", "actions"]
 
 
 class Entry(NamedTuple):
-    """What is known of a subcommand.
+    """What is known of a subcommand."""
 
-    Parameters
-    ----------
-    summary
-        What it does, in a line.
-    extra
-        The smallest extra that brings all it needs; empty where the base install does.
-    examples
-        Command lines, at least one for each of its actions.
-    """
-
-    summary: str
-    extra: str
-    examples: tuple[str, ...]
+    summary: str  # what it does, in a line
+    extra: str  # the smallest extra that brings all it needs; empty where the base install does
+    examples: tuple[str, ...]  # command lines, at least one for each of its actions
 
 
 NOT_ON_WINDOWS = frozenset({"demo", "serve"})

@@ -21,21 +21,14 @@ _LENGTH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A report that the server has taken.
+    """A report that the server has taken."""
 
-    Parameters
-    ----------
-    metric, version, period, segment
-        Its stratum, without the fingerprint.
-    payload
-        Its payload, in hexadecimal. This is randomised; see `deniable.explain`.
-    """
-
+    # metric, version, period, segment: its stratum, without the fingerprint
     metric: str
     version: int
     period: str
     segment: str
-    payload: str
+    payload: str  # Its payload, in hexadecimal. This is randomised; see `deniable.explain`.
 
     def __str__(self) -> str:
         counted = f"{self.metric} (version {self.version}) for {self.period}{', ' * bool(self.segment)}{self.segment}"
@@ -43,22 +36,14 @@ class Entry:
 
 
 class Journal:
-    """Keeps the last thousand reports that were sent.
+    """Keeps the last thousand reports that were sent."""
 
-    Parameters
-    ----------
-    state
-        The state file.
-
-    Attributes
-    ----------
-    clearing : bool
-        Whether it must be cleared but could not be yet. Until then it shows nothing.
-    """
-
-    def __init__(self, state: State) -> None:
+    def __init__(
+        self,
+        state: State,  # the state file
+    ) -> None:
         self._state = state
-        self.clearing = False
+        self.clearing = False  # Whether it must be cleared but could not be yet. Until then it shows nothing.
 
     def add(self, reports: Iterable[Report]) -> None:
         """Add reports that were sent.

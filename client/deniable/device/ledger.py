@@ -44,18 +44,12 @@ _PAUSE = 60.0  # seconds between reads of what was spent
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a device has spent and may still spend, in nats.
+    """What a device has spent and may still spend, in nats."""
 
-    Parameters
-    ----------
-    window, window_left
-        For the window that ends now; `window_left` is infinite without a bound.
-    lifetime, lifetime_left
-        For the lifetime; `lifetime_left` is infinite without a bound.
-    """
-
+    # window, window_left: for the window that ends now; `window_left` is infinite without a bound
     window: float
     window_left: float
+    # lifetime, lifetime_left: for the lifetime; `lifetime_left` is infinite without a bound
     lifetime: float
     lifetime_left: float
 
@@ -85,19 +79,14 @@ class _Refusal(NamedTuple):
 
 
 class Ledger:
-    """Spends within a budget. All processes of the device share it through the state file.
+    """Spends within a budget. All processes of the device share it through the state file."""
 
-    Parameters
-    ----------
-    state
-        The state file.
-    budget
-        What may be spent on all metrics together.
-    clock
-        Seconds since the epoch.
-    """
-
-    def __init__(self, state: State, budget: Budget, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        state: State,  # the state file
+        budget: Budget,  # what may be spent on all metrics together
+        clock: Callable[[], float] = time.time,  # seconds since the epoch
+    ) -> None:
         self._state = state
         self._clock = clock
         self.budget = budget

@@ -72,31 +72,21 @@ def row_of(db: Connection, rows: int, source: Source) -> int:
 
 
 class PermanentResponses:
-    """Keeps the permanent responses of a device.
+    """Keeps the permanent responses of a device."""
 
-    Parameters
-    ----------
-    state
-        The state file.
-    ledger
-        The ledger, which pays for them.
-    source
-        The source of randomness.
-
-    Attributes
-    ----------
-    repeated : int
-        Reports that repeat an earlier answer, because the metric has no room for another one.
-    """
-
-    def __init__(self, state: State, ledger: Ledger, source: Source = OS) -> None:
+    def __init__(
+        self,
+        state: State,  # the state file
+        ledger: Ledger,  # the ledger, which pays for them
+        source: Source = OS,  # the source of randomness
+    ) -> None:
         self._state = state
         self._ledger = ledger
         self._source = source
         self._reported: dict[str, str] = {}  # the last period of each metric, as far as this process knows
         self._retries: dict[str, float] = {}  # until when a metric is not tried again
         self._retry = 0.0  # until when no metric is tried again
-        self.repeated = 0
+        self.repeated = 0  # reports that repeat an earlier answer, because the metric has no room for another one
 
     def respond(self, prepared: Prepared, occasion: Occasion, value: int | None, *, sampled: bool = True) -> bytes | str:
         """Make the period's report from the permanent response to the answer.

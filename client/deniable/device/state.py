@@ -93,31 +93,24 @@ def default_directory() -> Path:
 
 
 class State:
-    """A device's file, one transaction at a time.
-
-    Parameters
-    ----------
-    directory
-        The app's own directory. The first transaction makes it with the file. None keeps the state in memory.
-
-    Attributes
-    ----------
-    lock : RLock
-        Guards data in memory that follow from the file. A fork waits for it. Transactions have another lock, so code that needs
-        only memory does not wait for the disk. Code that needs both takes this lock first.
-    trouble : str or None
-        Why the last transaction failed; None after one that wrote something. For a damaged file it stays.
-    """
+    """A device's file, one transaction at a time."""
 
     _alive: ClassVar[WeakSet[State]] = WeakSet()
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(
+        self,
+        # The app's own directory. The first transaction makes it with the file. None keeps the state in memory.
+        directory: Path | None,
+    ) -> None:
         self._memory: Connection | None = None
         self.directory = directory
+        # Guards data in memory that follow from the file. A fork waits for it. Transactions have another lock, so code that needs
+        # only memory does not wait for the disk. Code that needs both takes this lock first.
         self.lock = RLock()
         self._writing = RLock()
         self._amid = False
         self._damaged = False
+        # Why the last transaction failed; None after one that wrote something. For a damaged file it stays.
         self.trouble: str | None = None
         self._alive.add(self)
 

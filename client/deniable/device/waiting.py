@@ -37,32 +37,21 @@ _AFTER_TROUBLE = 60.0
 
 
 class Waiting:
-    """Keeps reports until they may travel.
+    """Keeps reports until they may travel."""
 
-    Parameters
-    ----------
-    state
-        The state file.
-    clock
-        Seconds since the epoch.
-
-    Attributes
-    ----------
-    counts : Counter
-        Lost reports: ``spool_full``, ``spool_expired``, ``purged``.
-    purging : bool
-        Whether all must be deleted but could not be yet. Until then none is taken.
-    """
-
-    def __init__(self, state: State, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        state: State,  # the state file
+        clock: Callable[[], float] = time.time,  # seconds since the epoch
+    ) -> None:
         self._state = state
         self._clock = clock
         self.reset()
 
     def reset(self) -> None:
         """Start again in a forked child. A state in memory was copied, and the parent sends what waits in it."""
-        self.counts: Counter[str] = Counter()
-        self.purging = False
+        self.counts: Counter[str] = Counter()  # lost reports: `spool_full`, `spool_expired`, `purged`
+        self.purging = False  # Whether all must be deleted but could not be yet. Until then none is taken.
         self._look_at = 0.0  # on the monotonic clock
         if self._state.directory is None and self._state.begun:
             with suppress(StateError), self._state.transaction() as db:

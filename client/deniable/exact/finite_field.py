@@ -37,24 +37,15 @@ def is_order(n: int) -> bool:
 class Field:
     """A finite field.
 
-    Parameters
-    ----------
-    order
-        Number of elements: a prime, or a power of two up to ``2**MAX_DEGREE``.
-
-    Attributes
-    ----------
-    powers, logarithms : tuple of int
-        Tables of an even order above 2; else empty. ``powers[logarithms[a] + logarithms[b]]`` is the product of a and b, also if
-        one is 0.
-
     Raises
     ------
     ParameterError
         If there is no such field.
     """
 
-    order: int
+    order: int  # number of elements: a prime, or a power of two up to `2**MAX_DEGREE`
+    # powers, logarithms: tables of an even order above 2; else empty. `powers[logarithms[a] + logarithms[b]]` is the product of a
+    # and b, also if one is 0.
     powers: tuple[int, ...] = field(init=False, repr=False, compare=False)
     logarithms: tuple[int, ...] = field(init=False, repr=False, compare=False)
 

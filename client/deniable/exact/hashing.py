@@ -50,27 +50,12 @@ def is_prime(n: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LinearFamily:
-    """All linear functionals on the vectors that hold a domain.
+    """All linear functionals on the vectors that hold a domain."""
 
-    Parameters
-    ----------
-    domain_size
-        Values 0 to ``domain_size - 1`` are hashed; at least 2.
-    range_size
-        Hashes are 0 to ``range_size - 1``; a prime.
-
-    Attributes
-    ----------
-    digits : int
-        Number of base-`range_size` digits of a value, as few as hold the domain.
-    rows : int
-        Number of functions, ``range_size ** digits``.
-    """
-
-    domain_size: int
-    range_size: int
-    digits: int = field(init=False)
-    rows: int = field(init=False)
+    domain_size: int  # values 0 to `domain_size - 1` are hashed; at least 2
+    range_size: int  # hashes are 0 to `range_size - 1`; a prime
+    digits: int = field(init=False)  # number of base-`range_size` digits of a value, as few as hold the domain
+    rows: int = field(init=False)  # number of functions, `range_size ** digits`
 
     def __post_init__(self) -> None:
         if not is_prime(self.range_size):
@@ -113,26 +98,12 @@ class LineFamily:
 
     A value is a point (x, y) of the plane. For each element a of the field there is a row that hashes it to x + a y. One more row
     hashes it to y. Two points lie on exactly one common line, so any two different values collide in exactly one row.
-
-    Parameters
-    ----------
-    domain_size
-        Values 0 to ``domain_size - 1`` are hashed; at most ``4**order``.
-    order
-        Bits of a hash, 1 to 11.
-
-    Attributes
-    ----------
-    width : int
-        Hashes are 0 to ``width - 1``; ``2**order``.
-    rows : int
-        Number of functions, ``width + 1``.
     """
 
-    domain_size: int
-    order: int
-    width: int = field(init=False)
-    rows: int = field(init=False)
+    domain_size: int  # values 0 to `domain_size - 1` are hashed; at most `4**order`
+    order: int  # bits of a hash, 1 to 11
+    width: int = field(init=False)  # hashes are 0 to `width - 1`; `2**order`
+    rows: int = field(init=False)  # number of functions, `width + 1`
 
     def __post_init__(self) -> None:
         if self.order not in _MODULI:
@@ -173,20 +144,11 @@ class PoolFamily:
     Function r hashes a key of halves (x, y) to the highest 32 bits of a x + b y + c modulo 2^64, scaled to [0, width). For random
     a, b, c two keys collide with probability 1 / width. The functions of one pool are fixed, so the share of functions in which
     two keys collide is fixed, too. It differs from 1 / width by an error of the order 1 / sqrt(rows).
-
-    Parameters
-    ----------
-    label
-        The pool's name. Each label gives another pool.
-    rows
-        Number of functions.
-    width
-        Hashes are 0 to ``width - 1``; at most 2^32.
     """
 
-    label: str
-    rows: int
-    width: int
+    label: str  # The pool's name. Each label gives another pool.
+    rows: int  # number of functions
+    width: int  # hashes are 0 to `width - 1`; at most 2^32
 
     @property
     def constants(self) -> dict[str, Any]:

@@ -45,35 +45,16 @@ def cost(ratio: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a device may spend on one metric.
+    """What a device may spend on one metric."""
 
-    Parameters
-    ----------
-    metric
-        The metric's id.
-    tag
-        The metric's fingerprint. A metric with another meaning or version has a new account.
-    cost
-        Cost of a report in millionths of a nat; with permanent responses, cost of a response.
-    per_period
-        Most reports in a period.
-    answers
-        Most permanent responses that are reported in a window; 0 if none is kept.
-    window
-        The part of any window of the budget that is reserved, in millionths of a nat.
-    lifetime
-        The part of the lifetime that is reserved, in millionths of a nat; None if the lifetime has no bound.
-    remembered
-        Number of periods whose spends are kept: all that a window touches, or 400 days. An update may lengthen the window.
-    """
-
-    metric: str
-    tag: str
-    cost: int
-    per_period: int
-    answers: int
-    window: int
-    lifetime: int | None
+    metric: str  # the metric's id
+    tag: str  # The metric's fingerprint. A metric with another meaning or version has a new account.
+    cost: int  # cost of a report in millionths of a nat; with permanent responses, cost of a response
+    per_period: int  # most reports in a period
+    answers: int  # most permanent responses that are reported in a window; 0 if none is kept
+    window: int  # the part of any window of the budget that is reserved, in millionths of a nat
+    lifetime: int | None  # the part of the lifetime that is reserved, in millionths of a nat; None if the lifetime has no bound
+    # Number of periods whose spends are kept: all that a window touches, or 400 days. An update may lengthen the window.
     remembered: int = 10_000
 
     @classmethod
@@ -140,18 +121,10 @@ def reserved(registry: Registry, budget: Budget) -> dict[str, Allowance]:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """A registry that asks for more than a budget has.
+    """A registry that asks for more than a budget has."""
 
-    Parameters
-    ----------
-    rule
-        The broken rule and what would fit, in words.
-    value
-        What the metrics ask for, the largest first, in words.
-    """
-
-    rule: str
-    value: str
+    rule: str  # the broken rule and what would fit, in words
+    value: str  # what the metrics ask for, the largest first, in words
 
 
 _NAMED = 5  # most metrics that a message names

@@ -55,18 +55,11 @@ def _totient(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """How finely a registry tells devices apart.
+    """How finely a registry tells devices apart."""
 
-    Parameters
-    ----------
-    rows
-        Number of groups into which the rows of all metrics with permanent responses together divide devices; 1 for no rows.
-    segments
-        Number of combinations of the segments that any metric carries.
-    """
-
+    # Number of groups into which the rows of all metrics with permanent responses together divide devices; 1 for no rows.
     rows: int
-    segments: int
+    segments: int  # number of combinations of the segments that any metric carries
 
     @classmethod
     def of(cls, registry: Registry) -> Exposure:

@@ -38,21 +38,11 @@ _WORST = 4
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen mechanism, and the other candidates.
+    """A chosen mechanism, and the other candidates."""
 
-    Parameters
-    ----------
-    mechanism
-        The chosen mechanism.
-    considered
-        Every candidate that exists for the domain and epsilon, the most exact first.
-    max_bytes
-        Largest payload allowed.
-    """
-
-    mechanism: FrequencyOracle
-    considered: tuple[FrequencyOracle, ...]
-    max_bytes: int
+    mechanism: FrequencyOracle  # the chosen mechanism
+    considered: tuple[FrequencyOracle, ...]  # every candidate that exists for the domain and epsilon, the most exact first
+    max_bytes: int  # largest payload allowed
 
     @property
     def figures(self) -> str:

@@ -29,24 +29,16 @@ _AHEAD_BITS = 1 << 12  # most bits drawn ahead, so that no call takes noticeably
 
 
 class Bounds(NamedTuple):
-    """The bounds of every honest report, whatever its answer. Reports beyond these bounds were made up.
+    """The bounds of every honest report, whatever its answer. Reports beyond these bounds were made up."""
 
-    Parameters
-    ----------
-    low, high
-        Least and greatest probability, given the row, that a cell is named or a bit is set.
-    ones
-        The possible distributions of the number of ones. The answer and the row decide which of them a report has. Each is a sum
-        of independent binomial counts, given as trials and probability. The trials add up to the width. Empty if a report names
-        a cell.
-    direct
-        Whether there is one row whose cell or bit i stands for value i.
-    """
-
+    # low, high: least and greatest probability, given the row, that a cell is named or a bit is set
     low: Fraction
     high: Fraction
+    # The possible distributions of the number of ones. The answer and the row decide which of them a report has. Each is a sum of
+    # independent binomial counts, given as trials and probability. The trials add up to the width. Empty if a report names a
+    # cell.
     ones: tuple[tuple[tuple[int, Fraction], ...], ...] = ()
-    direct: bool = False
+    direct: bool = False  # whether there is one row whose cell or bit i stands for value i
 
     @classmethod
     def of_bits(cls, low: Fraction, high: Fraction, width: int, own: Iterable[int] = (1,), *, direct: bool = False) -> Bounds:
@@ -249,18 +241,14 @@ class FrequencyOracle(Mechanism):
     ``(support / n - q) / (p - q)``. An oracle with a pool of hash functions has q only on average over the pool. `support` gives
     the exact probability for any pair of values.
 
-    Attributes
-    ----------
-    p, q : Fraction
-        Probability that a payload supports the true value, and that it supports a given other one. If payloads also oppose
-        values, the probability that it opposes the value is subtracted.
-
     References
     ----------
     T. Wang, J. Blocki, N. Li, S. Jha: Locally differentially private protocols for frequency estimation. USENIX Security
     2017, section 3.
     """
 
+    # p, q: probability that a payload supports the true value, and that it supports a given other one. If payloads also oppose
+    # values, the probability that it opposes the value is subtracted.
     p: Fraction = field(init=False, repr=False)
     q: Fraction = field(init=False, repr=False)
 

@@ -49,41 +49,25 @@ _DRAW_STEPS = 1 << 53  # p and q are compared with a float of 53 random bits
 class Params:
     """Parameters of a collection, with the original's names.
 
-    Parameters
-    ----------
-    bits
-        k: bits of a report, from 1 to 256; permanent responses have at most `MAX_PERMANENT_BITS`.
-    hashes
-        h: hash functions of the Bloom filter, from 1 to 16.
-    cohorts
-        m: cohorts, each with its own hash functions, from 1 to 2^32. (The C++ and Java clients need a power of two.)
-    prob_p, prob_q
-        Probability that a 0 of the permanent response is reported as 1, and that a 1 is: ``0 <= p < q <= 1``. A number or text is
-        read as the written decimal.
-    prob_f
-        Probability that a bit of the permanent response is replaced by a fair coin, in [0, 127/128].
-
-    Attributes
-    ----------
-    effective_f : Fraction
-        The f that the client applies, ceil(128 f) / 128: it compares 7 random bits with 128 f.
-    effective_p, effective_q : Fraction
-        The p and q that the client applies, such as ceil(2^53 p) / 2^53: it compares a float of 53 random bits with the float p.
-
     Raises
     ------
     ParameterError
         If a parameter is out of its range.
     """
 
-    bits: int
-    hashes: int
-    cohorts: int
+    bits: int  # k: bits of a report, from 1 to 256; permanent responses have at most `MAX_PERMANENT_BITS`
+    hashes: int  # h: hash functions of the Bloom filter, from 1 to 16
+    cohorts: int  # m: cohorts, each with its own hash functions, from 1 to 2^32. (The C++ and Java clients need a power of two.)
+    # prob_p, prob_q: probability that a 0 of the permanent response is reported as 1, and that a 1 is: `0 <= p < q <= 1`. A
+    # number or text is read as the written decimal.
     prob_p: Fraction
     prob_q: Fraction
-    prob_f: Fraction
+    prob_f: Fraction  # probability that a bit of the permanent response is replaced by a fair coin, in [0, 127/128]
+    # effective_p, effective_q: the p and q that the client applies, such as ceil(2^53 p) / 2^53: it compares a float of 53 random
+    # bits with the float p
     effective_p: Fraction = field(init=False, repr=False, compare=False)
     effective_q: Fraction = field(init=False, repr=False, compare=False)
+    # The f that the client applies, ceil(128 f) / 128: it compares 7 random bits with 128 f.
     effective_f: Fraction = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

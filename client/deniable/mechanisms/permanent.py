@@ -38,20 +38,12 @@ class Permanent(FrequencyOracle):
 
     A device uses one row (cohort, hash function, set of buckets) of the layout for good. The row is drawn uniformly. A new row
     for each report would need new permanent responses, and each of them would add to the loss.
-
-    Parameters
-    ----------
-    permanent
-        Privacy loss of the permanent response in nats, not less than epsilon. With 0 it is twice epsilon, at most 16. If it
-        equals epsilon, a report is the permanent response itself, and all reports of one answer are equal.
-
-    Attributes
-    ----------
-    permanent_ratio : Fraction or None
-        The worst likelihood ratio of the permanent response, exactly; None if it has no bound.
     """
 
+    # Privacy loss of the permanent response in nats, not less than epsilon. With 0 it is twice epsilon, at most 16. If it equals
+    # epsilon, a report is the permanent response itself, and all reports of one answer are equal.
     permanent: float = 0
+    # The worst likelihood ratio of the permanent response, exactly; None if it has no bound.
     permanent_ratio: Fraction | None = None
     requested_permanent: Fraction = field(init=False, repr=False, compare=False)
 

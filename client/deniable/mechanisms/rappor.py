@@ -28,25 +28,17 @@ _BITS, _HASHES, _COHORTS = 32, 2, 128  # Chrome's; enough bits that no unlisted 
 
 @dataclass(frozen=True, kw_only=True)
 class Bloom(Permanent):
-    """Report the bits of a Bloom filter, each with independent noise. A device that keeps permanent responses uses one cohort.
-
-    Attributes
-    ----------
-    one, other : Fraction
-        Probability that a bit of the value's filter is reported as 1, and that any other bit is. (q* and p* in the literature.)
-    flip_permanent : Fraction
-        Probability that the permanent response has a bit of the filter flipped.
-    family : PoolFamily or None
-        The hash functions of all cohorts, cohort by cohort; None if no pool is used.
-    """
+    """Report the bits of a Bloom filter, each with independent noise. A device that keeps permanent responses uses one cohort."""
 
     bits: int = 0
     hashes: int = 0
     cohorts: int = 0
+    # one, other: probability that a bit of the value's filter is reported as 1, and that any other bit is. (q* and p* in the
+    # literature.)
     one: Fraction = None  # type: ignore[assignment] # set with the other parameters
     other: Fraction = None  # type: ignore[assignment]
-    flip_permanent: Fraction = Fraction(0)
-    family: PoolFamily | None = None
+    flip_permanent: Fraction = Fraction(0)  # probability that the permanent response has a bit of the filter flipped
+    family: PoolFamily | None = None  # the hash functions of all cohorts, cohort by cohort; None if no pool is used
 
     @abstractmethod
     def filter(self, cohort: int, value: int) -> int:

@@ -37,23 +37,6 @@ class Sketch(FrequencyOracle):
     other cell with probability `other`. If two values collide in a share c of the rows, a report of one supports the other with
     probability c p + (1 - c) `other`.
 
-    Parameters
-    ----------
-    rows
-        Number of hash functions; 0 for the default.
-    width
-        Number of places to which each of them hashes; 0 for the default.
-
-    Attributes
-    ----------
-    family : LinearFamily, LineFamily or PoolFamily
-        Complete where the domain is small enough and neither rows nor width were chosen: then any two values collide in
-        exactly as many rows, the estimates are unbiased whatever the data, and no error outlasts the number of reports. Else a
-        pool. It leaves an error of variance (sum of f^2) / (rows (width - 1)), the sum being over values that the decoder did
-        not clear.
-    other : Fraction
-        Probability that a payload supports a given value that does not collide with the true one.
-
     References
     ----------
     Apple Differential Privacy Team: Learning with privacy at scale. Apple Machine Learning Journal 1(8), 2017.
@@ -61,9 +44,13 @@ class Sketch(FrequencyOracle):
 
     options: ClassVar[tuple[str, ...]] = ("rows", "width")
 
-    rows: int = 0
-    width: int = 0
+    rows: int = 0  # number of hash functions; 0 for the default
+    width: int = 0  # number of places to which each of them hashes; 0 for the default
+    # Complete where the domain is small enough and neither rows nor width were chosen: then any two values collide in exactly as
+    # many rows, the estimates are unbiased whatever the data, and no error outlasts the number of reports. Else a pool. It leaves
+    # an error of variance (sum of f^2) / (rows (width - 1)), the sum being over values that the decoder did not clear.
     family: Family = None  # type: ignore[assignment] # set with the other parameters
+    # Probability that a payload supports a given value that does not collide with the true one.
     other: Fraction = None  # type: ignore[assignment]
 
     def _pool(self, rows: int, width: int) -> PoolFamily:

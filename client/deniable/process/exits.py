@@ -15,17 +15,13 @@ __all__ = ["at_exit"]
 
 
 class _AtExit:
-    """Calls a function once when the process ends.
+    """Calls a function once when the process ends."""
 
-    Parameters
-    ----------
-    function
-        The function. It is called with `seconds`.
-    seconds
-        How long it may take.
-    """
-
-    def __init__(self, function: Callable[[float], object], seconds: float) -> None:
+    def __init__(
+        self,
+        function: Callable[[float], object],  # The function. It is called with `seconds`.
+        seconds: float,  # how long it may take
+    ) -> None:
         self._function = function
         self._seconds = seconds
         atexit.register(self.call)

@@ -52,24 +52,13 @@ class Axis:
     Position p stands for the number ``low + p / steps * (high - low)``. On a logarithmic scale it stands for
     ``low * (high / low) ** (p / steps)``. On a linear scale, every whole number has a position exactly if both ends are whole
     numbers less than 2^32 apart.
-
-    Parameters
-    ----------
-    low, high
-        The ends; low < high. On a logarithmic scale both are above 0.
-    scale
-        ``"linear"`` or ``"log"``.
-
-    Attributes
-    ----------
-    steps : int
-        Number of steps from low to high. Positions are 0 to `steps`.
     """
 
+    # low, high: the ends; low < high. On a logarithmic scale both are above 0.
     low: Fraction
     high: Fraction
-    scale: Literal["linear", "log"] = "linear"
-    steps: int = field(init=False)
+    scale: Literal["linear", "log"] = "linear"  # "linear" or "log"
+    steps: int = field(init=False)  # Number of steps from low to high. Positions are 0 to `steps`.
     _ends: tuple[int | Fraction, int | Fraction] = field(init=False, repr=False, compare=False)
     _line: tuple[int, int, int] = field(init=False, repr=False, compare=False)
 

@@ -34,24 +34,17 @@ _LARGEST = 1e6  # nats or days: more than anybody needs, and small enough that i
 class Experiment:
     """An experiment, of which the values of a segment are the arms. Devices do not use this.
 
-    Parameters
-    ----------
-    base
-        The arm that the others are compared with.
-    planned
-        The difference for which it is planned, as a share above 0 and below 1; of a number, as a share of its range. It is chosen
-        before anybody looks.
-    split
-        How many devices each arm has, as numbers above 0 whose ratios count; empty: as many each.
-
     Raises
     ------
     ParameterError
         If a value is out of range.
     """
 
-    base: str
+    base: str  # the arm that the others are compared with
+    # The difference for which it is planned, as a share above 0 and below 1; of a number, as a share of its range. It is chosen
+    # before anybody looks.
     planned: float
+    # How many devices each arm has, as numbers above 0 whose ratios count; empty: as many each.
     split: Mapping[str, float] = field(default_factory=dict)
 
     def shares(self, arms: Iterable[str]) -> dict[str, float]:
@@ -73,28 +66,19 @@ class Experiment:
 class Publication:
     """How the results of all metrics are published. Devices do not use this.
 
-    Parameters
-    ----------
-    min_reports
-        Everything published rests on at least so many reports, and any two published results differ by at least so many. 1 or
-        more. A metric may declare its own number.
-    grace
-        How long a period takes reports after its end, such as ``12h`` or ``2d``. A metric may declare its own.
-    early
-        Whether a period is also published before it closes, whenever there are enough new reports.
-    trial
-        Whether everything is published at once, with all segments and however few reports. It is for trials: then only the noise
-        of the devices protects the answers.
-
     Raises
     ------
     ParameterError
         If a value is out of range.
     """
 
+    # Everything published rests on at least so many reports, and any two published results differ by at least so many. 1 or more.
+    # A metric may declare its own number.
     min_reports: int = MIN_REPORTS
-    grace: str = GRACE
-    early: bool = True
+    grace: str = GRACE  # How long a period takes reports after its end, such as `12h` or `2d`. A metric may declare its own.
+    early: bool = True  # whether a period is also published before it closes, whenever there are enough new reports
+    # Whether everything is published at once, with all segments and however few reports. It is for trials: then only the noise of
+    # the devices protects the answers.
     trial: bool = False
 
     def __post_init__(self) -> None:
@@ -139,24 +123,15 @@ class Retention:
 
     All are whole days from 1 to 36500 after a period has closed. A period closes when its grace is over.
 
-    Parameters
-    ----------
-    tallies
-        For exact sums that were published. Dead letters are kept for the same time after they were put aside.
-    releases
-        For releases, and for sums of too few reports that wait to be published. Not shorter than `tallies`.
-    alarms
-        For alarms of made-up reports, and for the numbers of reports with which later periods are compared.
-
     Raises
     ------
     ParameterError
         If a number is out of range, or if releases would be deleted before their tallies.
     """
 
-    tallies: int = 30
-    releases: int = 1095
-    alarms: int = 90
+    tallies: int = 30  # For exact sums that were published. Dead letters are kept for the same time after they were put aside.
+    releases: int = 1095  # For releases, and for sums of too few reports that wait to be published. Not shorter than `tallies`.
+    alarms: int = 90  # for alarms of made-up reports, and for the numbers of reports with which later periods are compared
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -172,21 +147,15 @@ class Retention:
 class Analysts:
     """The budget of analysts, for questions about the reports of each month. Devices do not use this.
 
-    Parameters
-    ----------
-    epsilon
-        Nats that all keys together may spend on a month's reports; at most 20. With 0 no such question is answered.
-    per_key
-        Nats of these that one key may spend.
-
     Raises
     ------
     ParameterError
         If a number is out of range.
     """
 
+    # Nats that all keys together may spend on a month's reports; at most 20. With 0 no such question is answered.
     epsilon: float = 1.0
-    per_key: float = 0.5
+    per_key: float = 0.5  # nats of these that one key may spend
 
     def __post_init__(self) -> None:
         for name, nats in zip(("epsilon", "per_key"), astuple(self), strict=True):

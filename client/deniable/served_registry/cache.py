@@ -27,24 +27,16 @@ _NAME = re.compile(r"registry-([1-9][0-9]{0,15})\.json")
 
 
 class Cache:
-    """Keeps the envelope of the highest revision.
+    """Keeps the envelope of the highest revision."""
 
-    Parameters
-    ----------
-    directory
-        The app's own directory. It is never made here; without it nothing is kept on disk. None for memory.
-
-    Attributes
-    ----------
-    revision : int
-        The highest revision that was ever kept here or by this process; 0 for none.
-    envelope : Envelope or None
-        The envelope of `revision`, if it can be read. The caller must check its signature.
-    """
-
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(
+        self,
+        # The app's own directory. It is never made here; without it nothing is kept on disk. None for memory.
+        directory: Path | None,
+    ) -> None:
         self._directory = directory
-        self.revision = 0
+        self.revision = 0  # the highest revision that was ever kept here or by this process; 0 for none
+        # The envelope of `revision`, if it can be read. The caller must check its signature.
         self.envelope: Envelope | None = None
 
     def refresh(self) -> bool:

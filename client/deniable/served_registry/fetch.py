@@ -61,48 +61,23 @@ class HttpGet:
 class Fetcher:
     """Fetches a served registry and has it used. Each call returns the seconds until the next call.
 
-    Parameters
-    ----------
-    dsn
-        The server.
-    public_key
-        The key that the app pins, base64.
-    bundled
-        The app's own registry.
-    directory
-        The app's own directory, where the last good envelope is kept; None to keep it in memory.
-    use
-        Called with a registry to use from now on.
-    refuse
-        Called with the reason why nothing may be sent any more.
-    get
-        Replaces HTTP, for tests.
-    today
-        The day (UTC), for tests.
-
     Raises
     ------
     ConfigurationError
         If the key is invalid, or ``deniable[signed]`` is not installed.
-
-    Attributes
-    ----------
-    counts : Counter of str
-        Results of the attempts: ``used``, ``unchanged``, ``unreachable``, ``status``, ``no_registry``, ``expired``,
-        ``refused``. Results of the kept envelope: ``cache_used``, ``cache_ignored``, ``cache_unwritable``.
     """
 
     def __init__(
         self,
-        dsn: Dsn,
-        public_key: str,
-        bundled: Registry,
-        directory: Path | None,
+        dsn: Dsn,  # the server
+        public_key: str,  # the key that the app pins, base64
+        bundled: Registry,  # the app's own registry
+        directory: Path | None,  # the app's own directory, where the last good envelope is kept; None to keep it in memory
         *,
-        use: Callable[[Registry], None],
-        refuse: Callable[[str], None],
-        get: Get | None = None,
-        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
+        use: Callable[[Registry], None],  # called with a registry to use from now on
+        refuse: Callable[[str], None],  # called with the reason why nothing may be sent any more
+        get: Get | None = None,  # replaces HTTP, for tests
+        today: Callable[[], date] = lambda: datetime.now(UTC).date(),  # the day (UTC), for tests
     ) -> None:
         check_installed()
         check_public_key(public_key)
@@ -117,6 +92,8 @@ class Fetcher:
         self._current: Envelope | None = None
         self._narrowed = False  # whether metrics are left out because the present envelope is no longer fresh
         self._refused = False
+        # Results of the attempts: `used`, `unchanged`, `unreachable`, `status`, `no_registry`, `expired`, `refused`. Results of
+        # the kept envelope: `cache_used`, `cache_ignored`, `cache_unwritable`.
         self.counts: Counter[str] = Counter()
 
     def __call__(self) -> float:

@@ -46,20 +46,11 @@ def refusal(rule: str, value: object, metric: str = "-") -> ServedRegistryError:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A registry's text and its signature.
+    """A registry's text and its signature."""
 
-    Parameters
-    ----------
-    text
-        The TOML.
-    signature
-        64 bytes.
-    valid_until
-        The last day (UTC) on which it may be handed to a device that has not had it; None for no end.
-    """
-
-    text: str
+    text: str  # the TOML
     signature: bytes
+    # The last day (UTC) on which it may be handed to a device that has not had it; None for no end.
     valid_until: date | None = None
 
     @classmethod

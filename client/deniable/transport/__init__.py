@@ -44,38 +44,23 @@ _PURGE_SECONDS = 1.0
 
 
 class Sender:
-    """Queues reports and sends them from its own threads.
-
-    Parameters
-    ----------
-    dsn
-        Where to send.
-    settings
-        How to batch and retry.
-    post
-        Sends a request. None for HTTP, which is imported in the thread on first use.
-    spool
-        Where batches wait that could not be delivered. With None they are lost and counted.
-    delivered
-        Called with each batch that the server took, in the thread that makes batches. Its errors are counted.
-    waiting
-        Where reports wait that may not travel yet. With None they wait in memory, and at the end they are lost and counted.
-    chore
-        Called in the thread that talks to the network, first when that starts. It returns the seconds until the next call. After
-        an error, which is counted, the next call is an hour later. It is not called while paused.
-    """
+    """Queues reports and sends them from its own threads."""
 
     _alive: ClassVar[WeakSet[Sender]] = WeakSet()
 
     def __init__(
         self,
-        dsn: Dsn,
-        settings: SenderSettings,
-        post: Post | None = None,
+        dsn: Dsn,  # where to send
+        settings: SenderSettings,  # how to batch and retry
+        post: Post | None = None,  # Sends a request. None for HTTP, which is imported in the thread on first use.
         *,
-        spool: Spool | None = None,
+        spool: Spool | None = None,  # Where batches wait that could not be delivered. With None they are lost and counted.
+        # Called with each batch that the server took, in the thread that makes batches. Its errors are counted.
         delivered: Callable[[Batch], None] | None = None,
+        # Where reports wait that may not travel yet. With None they wait in memory, and at the end they are lost and counted.
         waiting: Waiting | None = None,
+        # Called in the thread that talks to the network, first when that starts. It returns the seconds until the next call.
+        # After an error, which is counted, the next call is an hour later. It is not called while paused.
         chore: Callable[[], float] | None = None,
     ) -> None:
         self._dsn = dsn

@@ -29,19 +29,14 @@ _PURE_FOR = 60.0
 
 
 class Backlog:
-    """Decides when the spool is read. A sender without a spool has a backlog that keeps nothing.
+    """Decides when the spool is read. A sender without a spool has a backlog that keeps nothing."""
 
-    Parameters
-    ----------
-    spool
-        Where batches wait, or None.
-    orders
-        What the app wants. Its lock guards the attributes of this object.
-    waiting
-        Where reports wait that may not travel yet, or None.
-    """
-
-    def __init__(self, spool: Spool | None, orders: Orders, waiting: Waiting | None = None) -> None:
+    def __init__(
+        self,
+        spool: Spool | None,  # where batches wait, or None
+        orders: Orders,  # What the app wants. Its lock guards the attributes of this object.
+        waiting: Waiting | None = None,  # where reports wait that may not travel yet, or None
+    ) -> None:
         self._spool = spool
         self._waiting = waiting
         self._orders = orders

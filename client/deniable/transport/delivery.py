@@ -48,39 +48,26 @@ class Verdict:
         - ``"later"``: it was not delivered yet.
         - ``"refused"``: the server refuses this app, and would refuse all other batches.
         - ``"dropped"``: the server will never take it.
-    status
-        Status of the last answer; 0 if there was none.
-    accepted
-        Number of reports that the server took from an accepted batch.
-    refusals
-        Reports that the server refused, by metric and reason, as far as it says.
-    seen
-        Whether somebody may have seen the batch on its way, or the server has it although no answer came.
     """
 
     kind: Literal["accepted", "large", "later", "refused", "dropped"]
-    status: int
-    accepted: int = 0
+    status: int  # status of the last answer; 0 if there was none
+    accepted: int = 0  # number of reports that the server took from an accepted batch
+    # Reports that the server refused, by metric and reason, as far as it says.
     refusals: Counter[str] = field(default_factory=Counter)
-    seen: bool = True
+    seen: bool = True  # whether somebody may have seen the batch on its way, or the server has it although no answer came
 
 
 class Delivery:
-    """Delivers batches to a server, one after another.
+    """Delivers batches to a server, one after another."""
 
-    Parameters
-    ----------
-    dsn
-        Where to send.
-    timeout
-        Seconds one request may take.
-    orders
-        What the app wants.
-    courier
-        Makes the requests.
-    """
-
-    def __init__(self, dsn: Dsn, timeout: float, orders: Orders, courier: Courier) -> None:
+    def __init__(
+        self,
+        dsn: Dsn,  # where to send
+        timeout: float,  # seconds one request may take
+        orders: Orders,  # what the app wants
+        courier: Courier,  # makes the requests
+    ) -> None:
         self._dsn = dsn
         self.timeout = timeout
         self._orders = orders

@@ -29,32 +29,16 @@ _AFTER_ERROR = 1.0
 
 
 class Dispatch:
-    """Makes batches and has them delivered, in the sending thread.
-
-    Parameters
-    ----------
-    settings
-        How to batch and retry.
-    orders
-        What the app wants.
-    outbox
-        The queue of reports.
-    backlog
-        Keeps batches that were not delivered.
-    delivery
-        Delivers batches to the server.
-    delivered
-        Called with each batch that the server took.
-    """
+    """Makes batches and has them delivered, in the sending thread."""
 
     def __init__(
         self,
-        settings: SenderSettings,
-        orders: Orders,
-        outbox: Outbox,
-        backlog: Backlog,
-        delivery: Delivery,
-        delivered: Callable[[Batch], None] | None,
+        settings: SenderSettings,  # how to batch and retry
+        orders: Orders,  # what the app wants
+        outbox: Outbox,  # the queue of reports
+        backlog: Backlog,  # keeps batches that were not delivered
+        delivery: Delivery,  # delivers batches to the server
+        delivered: Callable[[Batch], None] | None,  # called with each batch that the server took
     ) -> None:
         self._settings = settings
         self._orders = orders

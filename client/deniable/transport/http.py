@@ -144,15 +144,12 @@ class Http:
 
 
 class HttpPost:
-    """`Post` over HTTP.
+    """`Post` over HTTP."""
 
-    Parameters
-    ----------
-    url
-        Where to send.
-    """
-
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self,
+        url: str,  # where to send
+    ) -> None:
         self._url = url
         self.http = Http()
 

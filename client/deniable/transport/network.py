@@ -29,15 +29,13 @@ _SHORTEST, _LONGEST = 1.0, 7 * 86400.0  # seconds between two calls of the chore
 
 
 class Orders:
-    """What the app wants from the sending threads. The lock is `changed`.
+    """What the app wants from the sending threads. The lock is `changed`."""
 
-    Parameters
-    ----------
-    spooled
-        Whether there is a spool. Then `close` may give up the present request.
-    """
-
-    def __init__(self, *, spooled: bool) -> None:
+    def __init__(
+        self,
+        *,
+        spooled: bool,  # Whether there is a spool. Then `close` may give up the present request.
+    ) -> None:
         self.changed = Condition()
         self.spooled = spooled
         self.closed = False
@@ -70,30 +68,18 @@ class Orders:
 
 
 class Courier:
-    """Makes requests, one at a time, and calls a chore from time to time.
-
-    Parameters
-    ----------
-    orders
-        What the app wants.
-    make
-        Called in the thread before the first request; returns what sends requests.
-    chore
-        Called when the thread starts. It returns the seconds until the next call; after an error it is an hour. It is not called
-        while paused.
-    failed
-        Called after each error of the chore.
-    quiet
-        Whether the chore is first called with the first request. Its own request would tell when the thread was started.
-    """
+    """Makes requests, one at a time, and calls a chore from time to time."""
 
     def __init__(
         self,
-        orders: Orders,
-        make: Callable[[], Post],
+        orders: Orders,  # what the app wants
+        make: Callable[[], Post],  # called in the thread before the first request; returns what sends requests
+        # Called when the thread starts. It returns the seconds until the next call; after an error it is an hour. It is not
+        # called while paused.
         chore: Callable[[], float] | None,
-        failed: Callable[[], None],
+        failed: Callable[[], None],  # called after each error of the chore
         *,
+        # Whether the chore is first called with the first request. Its own request would tell when the thread was started.
         quiet: bool = False,
     ) -> None:
         self._orders = orders

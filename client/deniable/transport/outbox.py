@@ -29,35 +29,21 @@ class Block(Protocol):
 
 
 class Later(NamedTuple):
-    """A report with an earliest time of sending.
+    """A report with an earliest time of sending."""
 
-    Parameters
-    ----------
-    due
-        The earliest time, on the monotonic clock.
-    report
-        The report; None if it is made at that time, or at the end of the process.
-    block
-        Makes it.
-    """
-
-    due: float
-    report: Report | None
-    block: Block | None = None
+    due: float  # the earliest time, on the monotonic clock
+    report: Report | None  # the report; None if it is made at that time, or at the end of the process
+    block: Block | None = None  # makes it
 
 
 class Outbox:
-    """A bounded queue. The lock of the orders guards everything except `full` and ``len``.
+    """A bounded queue. The lock of the orders guards everything except `full` and ``len``."""
 
-    Parameters
-    ----------
-    settings
-        How to batch.
-    orders
-        What the app wants.
-    """
-
-    def __init__(self, settings: SenderSettings, orders: Orders) -> None:
+    def __init__(
+        self,
+        settings: SenderSettings,  # how to batch
+        orders: Orders,  # what the app wants
+    ) -> None:
         self._settings = settings
         self._orders = orders
         self._queue: deque[Report] = deque()

@@ -63,21 +63,16 @@ class Spool:
     """A directory of batches with limits on number, size and age. The oldest batches are dropped first, and counted.
 
     No method raises errors of the disk. A batch that cannot be written is refused, and one that cannot be read is removed.
-
-    Parameters
-    ----------
-    directory
-        The directory. It is made with the first batch, for its owner only.
-    max_files
-        Most batches that are kept.
-    max_bytes
-        Most bytes of all files.
-    max_age
-        Seconds for which a batch is kept. A server remembers idempotency keys for 72 hours, so it must be less.
     """
 
     def __init__(
-        self, directory: Path, *, max_files: int = 200, max_bytes: int = 5_000_000, max_age: float = 48 * 3600.0
+        self,
+        directory: Path,  # The directory. It is made with the first batch, for its owner only.
+        *,
+        max_files: int = 200,  # most batches that are kept
+        max_bytes: int = 5_000_000,  # most bytes of all files
+        # Seconds for which a batch is kept. A server remembers idempotency keys for 72 hours, so it must be less.
+        max_age: float = 48 * 3600.0,
     ) -> None:
         for name, limit in (("max_files", max_files), ("max_bytes", max_bytes), ("max_age", max_age)):
             if not limit > 0:

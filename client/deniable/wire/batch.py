@@ -20,24 +20,12 @@ _FORMAT = 1  # the format of `Batch.write`, not of the body
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An encoded upload. Every attempt sends the same bytes, and after one that may have arrived the same key, for good.
+    """An encoded upload. Every attempt sends the same bytes, and after one that may have arrived the same key, for good."""
 
-    Parameters
-    ----------
-    key
-        The idempotency key, a random UUID.
-    body
-        The upload's JSON, see `deniable.wire.report`.
-    reports
-        The reports of the body.
-    made
-        When it was made, in seconds since 1970. It stays on the device.
-    """
-
-    key: str
-    body: bytes
-    reports: tuple[Report, ...]
-    made: float
+    key: str  # the idempotency key, a random UUID
+    body: bytes  # the upload's JSON, see `deniable.wire.report`
+    reports: tuple[Report, ...]  # the reports of the body
+    made: float  # When it was made, in seconds since 1970. It stays on the device.
 
     @classmethod
     def of(cls, reports: tuple[Report, ...]) -> Batch:

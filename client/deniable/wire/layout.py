@@ -37,33 +37,17 @@ def _bytes_for(largest: int) -> int:
 class Layout:
     """The layout of a mechanism's payloads, and of the tally that sums them.
 
-    Parameters
-    ----------
-    rows
-        Number of rows (hash functions, cohorts); 1 if the mechanism has none.
-    width
-        Number of indices or bits in a row; at least 2 for ``index``, 1 for ``bits``.
-    kind
-        ``"index"`` or ``"bits"``.
-
-    Attributes
-    ----------
-    row_size : int
-        Bytes of the row number in a ``bits`` payload; 0 for ``index``.
-    payload_size : int
-        Bytes of every payload. It never depends on the value.
-
     Raises
     ------
     ParameterError
         If a dimension is out of range or the tally would exceed `MAX_CELLS` cells.
     """
 
-    rows: int
-    width: int
-    kind: Kind
-    row_size: int = field(init=False, repr=False, compare=False)
-    payload_size: int = field(init=False, repr=False, compare=False)
+    rows: int  # number of rows (hash functions, cohorts); 1 if the mechanism has none
+    width: int  # number of indices or bits in a row; at least 2 for `index`, 1 for `bits`
+    kind: Kind  # "index" or "bits"
+    row_size: int = field(init=False, repr=False, compare=False)  # bytes of the row number in a `bits` payload; 0 for `index`
+    payload_size: int = field(init=False, repr=False, compare=False)  # Bytes of every payload. It never depends on the value.
 
     def __post_init__(self) -> None:
         if self.kind not in ("index", "bits"):

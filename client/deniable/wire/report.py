@@ -31,43 +31,21 @@ MAX_INFLATED_BYTES = 1024 * 1024
 
 
 class Stratum(NamedTuple):
-    """What reports share that are counted together.
+    """What reports share that are counted together."""
 
-    Parameters
-    ----------
-    metric
-        The metric's id.
-    version
-        The metric's version.
-    fingerprint
-        Digest of all that device and server must agree on.
-    period
-        The name of the period.
-    segment
-        The segment, or empty.
-    """
-
-    metric: str
-    version: int
-    fingerprint: str
-    period: str
-    segment: str
+    metric: str  # the metric's id
+    version: int  # the metric's version
+    fingerprint: str  # digest of all that device and server must agree on
+    period: str  # the name of the period
+    segment: str  # the segment, or empty
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One randomised answer, ready to leave the device.
-
-    Parameters
-    ----------
-    stratum
-        The stratum.
-    payload
-        The mechanism's payload.
-    """
+    """One randomised answer, ready to leave the device."""
 
     stratum: Stratum
-    payload: bytes
+    payload: bytes  # the mechanism's payload
 
 
 def grouped(reports: Iterable[Report]) -> list[tuple[Stratum, list[bytes]]]:

@@ -27,15 +27,12 @@ _LATE = 300  # for which servers with different clocks may still use yesterday's
 
 
 class Sources:
-    """Maps the sources of requests to numbers.
+    """Maps the sources of requests to numbers."""
 
-    Parameters
-    ----------
-    client
-        A client of the store, for the key of the day, so that all processes use the same numbers.
-    """
-
-    def __init__(self, client: Client) -> None:
+    def __init__(
+        self,
+        client: Client,  # a client of the store, for the key of the day, so that all processes use the same numbers
+    ) -> None:
         self._client = client
         self._lock = Lock()
         self._day = ""

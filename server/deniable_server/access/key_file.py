@@ -27,15 +27,12 @@ _OTHERS = 0o077
 
 
 class KeyFile:
-    """An ingest key and a read key for each app.
+    """An ingest key and a read key for each app."""
 
-    Parameters
-    ----------
-    directory
-        Created if missing, private to this user and hidden from git.
-    """
-
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,  # created if missing, private to this user and hidden from git
+    ) -> None:
         self.path = directory / "keys.json"
 
     def keys(self, apps: Iterable[str]) -> dict[str, dict[str, str]]:

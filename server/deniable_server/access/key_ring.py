@@ -28,19 +28,14 @@ STALE_SECONDS = 300.0
 
 
 class Ring:
-    """The keys that a server accepts. A key is looked up by the first bits of its SHA-256, and again after two seconds.
+    """The keys that a server accepts. A key is looked up by the first bits of its SHA-256, and again after two seconds."""
 
-    Parameters
-    ----------
-    stores
-        Those of the server's apps.
-    given
-        Keys from the environment, which need no store.
-    clock
-        Monotonic clock, in seconds.
-    """
-
-    def __init__(self, stores: Iterable[Store], given: Iterable[Key] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stores: Iterable[Store],  # those of the server's apps
+        given: Iterable[Key] = (),  # keys from the environment, which need no store
+        clock: Callable[[], float] = time.monotonic,  # monotonic clock, in seconds
+    ) -> None:
         self._stores = {store.app: KeyStore(store) for store in stores}
         self._given: dict[str, tuple[Key, ...]] = {}
         for key in given:

@@ -42,33 +42,15 @@ def id_of(digest: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The record of a key.
+    """The record of a key."""
 
-    Parameters
-    ----------
-    app
-        The app that it opens.
-    role
-        One of `ROLES`.
-    digest
-        Its SHA-256.
-    name
-        Its label; at most 100 printable characters.
-    start
-        Its first characters, by which people recognise it.
-    created
-        The day on which it was made; None for keys from the environment.
-    used
-        The day on which it was last used; None if never, or if not read.
-    """
-
-    app: str
-    role: str
-    digest: bytes
-    name: str = ""
-    start: str = ""
-    created: date | None = None
-    used: date | None = None
+    app: str  # the app that it opens
+    role: str  # one of `ROLES`
+    digest: bytes  # its SHA-256
+    name: str = ""  # its label; at most 100 printable characters
+    start: str = ""  # its first characters, by which people recognise it
+    created: date | None = None  # the day on which it was made; None for keys from the environment
+    used: date | None = None  # the day on which it was last used; None if never, or if not read
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -103,15 +85,12 @@ class Key:
 
 
 class KeyStore:
-    """The keys of one app.
+    """The keys of one app."""
 
-    Parameters
-    ----------
-    store
-        The app's.
-    """
-
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self,
+        store: Store,  # the app's
+    ) -> None:
         self.app = store.app
         self._keys, self._used = store.table(schema.KEYS), store.table(schema.KEYS_USED)
         self._log = AuditLog(store)

@@ -36,17 +36,13 @@ _MOST_USED_UP = 10_000  # that are remembered; for more, the store is asked agai
 
 
 class Limits:
-    """The limits of a server.
+    """The limits of a server."""
 
-    Parameters
-    ----------
-    client
-        A client of the store.
-    settings
-        The settings with the rates.
-    """
-
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(
+        self,
+        client: Client,  # a client of the store
+        settings: Settings,  # the settings with the rates
+    ) -> None:
         self._key = parse("DENIABLE_RATE_LIMIT_KEY", settings.rate_limit_key)
         self._source = parse("DENIABLE_RATE_LIMIT_SOURCE", settings.rate_limit_source)
         self._login = parse("DENIABLE_RATE_LIMIT_LOGIN", settings.rate_limit_login)

@@ -22,24 +22,12 @@ _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are the same in full 
 
 
 class Format(NamedTuple):
-    """A way to write rows.
+    """A way to write rows."""
 
-    Parameters
-    ----------
-    media
-        Its media type.
-    write
-        Writes the rows.
-    needs
-        The package that it needs, or nothing.
-    packed
-        Whether it is compressed by itself.
-    """
-
-    media: str
+    media: str  # its media type
     write: Callable[[Rows], bytes]
-    needs: str = ""
-    packed: bool = False
+    needs: str = ""  # the package that it needs, or nothing
+    packed: bool = False  # whether it is compressed by itself
 
     def available(self) -> bool:
         """Return whether what it needs is installed."""

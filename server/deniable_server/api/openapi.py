@@ -46,40 +46,19 @@ KEYED: Codes = {401: ("missing_key", "unknown_key"), 429: ("rate_limited",)}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A method and an address.
+    """A method and an address."""
 
-    Parameters
-    ----------
-    method, path
-        As documented, parameters in braces.
-    summary
-        What it does, in one line.
-    answers
-        Successful answers: name of the schema by status, or None for no body.
-    key
-        Role of the key that it requires.
-    parameters
-        OpenAPI parameters.
-    body
-        Name of the schema of the request's body.
-    codes
-        Codes of its own by status, besides `ANYWHERE`.
-    media
-        Media types of successful answers. A schema is of the first.
-    asks
-        Whether the members of a query are parameters, too.
-    """
-
+    # method, path: as documented, parameters in braces
     method: Literal["get", "post", "delete"]
     path: str
-    summary: str
-    answers: dict[int, str | None]
-    key: Literal["ingest", "read", "admin", "metrics"] | None = None
-    parameters: tuple[dict[str, Any], ...] = ()
-    body: str | None = None
-    codes: Codes | None = None
-    media: tuple[str, ...] = ("application/json",)
-    asks: bool = False
+    summary: str  # what it does, in one line
+    answers: dict[int, str | None]  # successful answers: name of the schema by status, or None for no body
+    key: Literal["ingest", "read", "admin", "metrics"] | None = None  # role of the key that it requires
+    parameters: tuple[dict[str, Any], ...] = ()  # OpenAPI parameters
+    body: str | None = None  # name of the schema of the request's body
+    codes: Codes | None = None  # codes of its own by status, besides `ANYWHERE`
+    media: tuple[str, ...] = ("application/json",)  # Media types of successful answers. A schema is of the first.
+    asks: bool = False  # whether the members of a query are parameters, too
 
 
 def _parameter(where: str, name: str, schema: dict[str, Any], description: str, *, required: bool = False) -> dict[str, Any]:

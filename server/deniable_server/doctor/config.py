@@ -30,43 +30,21 @@ _SECRET = {f"DENIABLE_{each.name.upper()}" for each in fields(Settings) if not e
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A setting in effect.
+    """A setting in effect."""
 
-    Parameters
-    ----------
-    name
-        Its variable.
-    value
-        Its value, without secrets.
-    origin
-        ``"environment"`` or ``"default"``.
-    """
-
-    name: str
-    value: str
-    origin: str
+    name: str  # its variable
+    value: str  # its value, without secrets
+    origin: str  # "environment" or "default"
 
 
 @dataclass(slots=True)
 class Inspection:
-    """The result of checking an environment.
+    """The result of checking an environment."""
 
-    Parameters
-    ----------
-    shown
-        All settings of servers and workers, and those of the SDK that are set.
-    apps
-        Number of served metrics by app.
-    errors
-        What would stop the start, or has no effect.
-    warnings
-        What may not be intended.
-    """
-
-    shown: list[Shown] = field(default_factory=list)
-    apps: dict[str, int] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)  # all settings of servers and workers, and those of the SDK that are set
+    apps: dict[str, int] = field(default_factory=dict)  # number of served metrics by app
+    errors: list[str] = field(default_factory=list)  # what would stop the start, or has no effect
+    warnings: list[str] = field(default_factory=list)  # what may not be intended
 
 
 def inspect(environment: Mapping[str, str] = os.environ) -> Inspection:

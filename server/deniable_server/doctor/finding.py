@@ -16,28 +16,16 @@ Status = Literal["ok", "warning", "fault"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check.
+    """The result of one check."""
 
-    Parameters
-    ----------
-    check
-        Name of the check.
-    status
-        ``"ok"``; ``"warning"``, it works, but needs attention; ``"fault"``, reports are refused, lost or not counted, or will be.
-    seen
-        What was found.
-    meaning, remedy
-        What it means, and what to do about it; empty if all is well.
-    app
-        The app it is about; empty for the installation.
-    """
-
-    check: str
+    check: str  # name of the check
+    # "ok"; "warning", it works, but needs attention; "fault", reports are refused, lost or not counted, or will be.
     status: Status
-    seen: str
+    seen: str  # what was found
+    # meaning, remedy: what it means, and what to do about it; empty if all is well
     meaning: str = ""
     remedy: str = ""
-    app: str = ""
+    app: str = ""  # the app it is about; empty for the installation
 
 
 def alike(findings: Iterable[Finding]) -> list[list[Finding]]:

@@ -33,18 +33,10 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What scripts of other origins may do at an address.
+    """What scripts of other origins may do at an address."""
 
-    Parameters
-    ----------
-    method
-        The only method.
-    headers
-        Headers they may send.
-    """
-
-    method: str
-    headers: tuple[str, ...]
+    method: str  # the only method
+    headers: tuple[str, ...]  # headers they may send
 
 
 SHARED = {

@@ -21,21 +21,11 @@ _MOST_PAGES = 1_000_000
 
 
 class Part(NamedTuple, Generic[Item]):
-    """A part of a list.
+    """A part of a list."""
 
-    Parameters
-    ----------
-    shown
-        What is in it.
-    page
-        Its number, from 1.
-    pages
-        How many parts there are.
-    """
-
-    shown: Sequence[Item]
-    page: int
-    pages: int
+    shown: Sequence[Item]  # what is in it
+    page: int  # its number, from 1
+    pages: int  # how many parts there are
 
 
 def part(items: Sequence[Item], most: int) -> Part[Item]:

@@ -23,23 +23,17 @@ RETRY_SECONDS = 5
 
 
 class Problem(Refused):
-    """An answer about an error.
+    """An answer about an error."""
 
-    Parameters
-    ----------
-    status
-        HTTP status.
-    code
-        Stable code for programs, e.g. ``"unknown_key"``.
-    detail
-        The rule, what broke it, and what to do, in words.
-    retry_after
-        Seconds after which to try again.
-    extra
-        Further members of the answer.
-    """
-
-    def __init__(self, status: int, code: str, detail: str, *, retry_after: int | None = None, **extra: Any) -> None:
+    def __init__(
+        self,
+        status: int,  # HTTP status
+        code: str,  # stable code for programs, e.g. "unknown_key"
+        detail: str,  # the rule, what broke it, and what to do, in words
+        *,
+        retry_after: int | None = None,  # seconds after which to try again
+        **extra: Any,  # further members of the answer
+    ) -> None:
         super().__init__(status, code, detail, **extra)
         self.retry_after = retry_after
 

@@ -225,32 +225,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The true and the estimated shares of a metric.
+    """The true and the estimated shares of a metric."""
 
-    Parameters
-    ----------
-    metric, mechanism, epsilon, n
-        As the server answers.
-    level
-        Confidence of all intervals together.
-    mse, predicted_mse
-        Mean squared error measured, and predicted by the exact variance at the true shares.
-    ratio, ratio_spread
-        The first divided by the second, and the standard deviation expected of it.
-    rows
-        One for each value.
-    """
-
+    # metric, mechanism, epsilon, n: as the server answers
     metric: str
     mechanism: str
     epsilon: float
     n: int
-    level: float
+    level: float  # confidence of all intervals together
+    # mse, predicted_mse: mean squared error measured, and predicted by the exact variance at the true shares
     mse: float
     predicted_mse: float
+    # ratio, ratio_spread: the first divided by the second, and the standard deviation expected of it
     ratio: float
     ratio_spread: float
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # one for each value
 
 
 def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings: Settings, loaded: Registry) -> Result:

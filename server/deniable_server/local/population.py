@@ -32,48 +32,25 @@ Answer = str | bool | int
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A question, as it is written into the registry.
+    """A question, as it is written into the registry."""
 
-    Parameters
-    ----------
-    metric
-        Its metric id.
-    type
-        ``boolean``, ``categorical``, ``ordinal``, ``string`` or ``number``.
-    values
-        Possible answers in order; for a string, its candidates; for a number none.
-    description
-        The question in words.
-    range, unit, estimate
-        For a number, as its metric declares them.
-    daily
-        Whether the same devices answer each day, each with a permanent response.
-    """
-
-    metric: str
-    type: str
-    values: tuple[Answer, ...]
-    description: str
+    metric: str  # its metric id
+    type: str  # `boolean`, `categorical`, `ordinal`, `string` or `number`
+    values: tuple[Answer, ...]  # possible answers in order; for a string, its candidates; for a number none
+    description: str  # the question in words
+    # range, unit, estimate: for a number, as its metric declares them
     range: tuple[int, ...] = ()
     unit: str = ""
     estimate: str = ""
-    daily: bool = False
+    daily: bool = False  # whether the same devices answer each day, each with a permanent response
 
 
 @dataclass(frozen=True, slots=True)
 class Daily:
-    """Devices that answer one question each day.
+    """Devices that answer one question each day."""
 
-    Parameters
-    ----------
-    column
-        The question.
-    rows
-        One tuple of numbers for each device, one number for each day.
-    """
-
-    column: Column
-    rows: list[tuple[int, ...]]
+    column: Column  # the question
+    rows: list[tuple[int, ...]]  # one tuple of numbers for each device, one number for each day
 
     @property
     def mean(self) -> float:
@@ -83,27 +60,13 @@ class Daily:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Devices and their true answers.
+    """Devices and their true answers."""
 
-    Parameters
-    ----------
-    source
-        Where the data comes from, in words.
-    columns
-        The questions.
-    rows
-        One tuple of answers for each device.
-    daily
-        Other devices, which answer each day; or None.
-    year
-        A year of other devices; or None.
-    """
-
-    source: str
-    columns: tuple[Column, ...]
-    rows: list[tuple[Answer, ...]]
-    daily: Daily | None = None
-    year: Year | None = None
+    source: str  # where the data comes from, in words
+    columns: tuple[Column, ...]  # the questions
+    rows: list[tuple[Answer, ...]]  # one tuple of answers for each device
+    daily: Daily | None = None  # other devices, which answer each day; or None
+    year: Year | None = None  # a year of other devices; or None
 
     def sample(self, devices: int, seed: int) -> Population:
         """Pick devices, without repetition while there are enough. It is repeatable, because this is data and not noise."""

@@ -42,30 +42,16 @@ def free_port() -> int:
 
 
 class Stack:
-    """A store (given, or one of our own), gunicorn, and a worker. They are stopped in reverse order.
-
-    Parameters
-    ----------
-    settings
-        The server's settings; with an empty `redis_url` a store is started.
-    bind
-        Address of the server, ``host:port``. It is taken first; port 0 becomes a free port.
-    web_workers
-        Number of gunicorn's processes.
-    directory
-        Where a store of our own keeps its data; None for a temporary folder.
-    log_file
-        Where the processes write; None for the terminal.
-    """
+    """A store (given, or one of our own), gunicorn, and a worker. They are stopped in reverse order."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings,  # the server's settings; with an empty `redis_url` a store is started
         *,
-        bind: str,
-        web_workers: int = 2,
-        directory: Path | None = None,
-        log_file: Path | None = None,
+        bind: str,  # Address of the server, `host:port`. It is taken first; port 0 becomes a free port.
+        web_workers: int = 2,  # number of gunicorn's processes
+        directory: Path | None = None,  # where a store of our own keeps its data; None for a temporary folder
+        log_file: Path | None = None,  # where the processes write; None for the terminal
     ) -> None:
         self.settings = settings
         self.bind = bind

@@ -32,23 +32,14 @@ _WORKER = "demo"
 
 
 class Flight(NamedTuple):
-    """What the device of a flight knows.
+    """What the device of a flight knows."""
 
-    Parameters
-    ----------
-    day
-        When it departed.
-    airport, carrier, boarding
-        Its segments.
-    late
-        Its answer.
-    """
-
-    day: date
+    day: date  # when it departed
+    # airport, carrier, boarding: its segments
     airport: str
     carrier: str
     boarding: str
-    late: bool
+    late: bool  # its answer
 
     def segment(self, metric: Metric) -> str:
         """Write the segment of its reports of a metric."""
@@ -57,17 +48,10 @@ class Flight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A difference that was found, beside the true one.
+    """A difference that was found, beside the true one."""
 
-    Parameters
-    ----------
-    what
-        In words.
-    true, estimated, low, high
-        Differences of two shares, with the interval.
-    """
-
-    what: str
+    what: str  # in words
+    # true, estimated, low, high: differences of two shares, with the interval
     true: float
     estimated: float
     low: float
@@ -81,38 +65,21 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the year shows.
+    """What the year shows."""
 
-    Parameters
-    ----------
-    days, reports
-        How many there were.
-    shifts
-        Shifts of the last days of the year.
-    months
-        Two months compared.
-    experiment
-        The arms of the experiment compared.
-    """
-
+    # days, reports: how many there were
     days: int
     reports: int
-    shifts: list[Found]
-    months: Found
-    experiment: Found
+    shifts: list[Found]  # shifts of the last days of the year
+    months: Found  # two months compared
+    experiment: Found  # the arms of the experiment compared
 
 
 @dataclass(frozen=True)
 class Year:
-    """A year of flights, moved by whole weeks so that it ended within the last seven days.
+    """A year of flights, moved by whole weeks so that it ended within the last seven days."""
 
-    Parameters
-    ----------
-    flights
-        With their own dates.
-    """
-
-    flights: list[Flight]
+    flights: list[Flight]  # with their own dates
 
     @cached_property
     def moved(self) -> list[Flight]:

@@ -26,34 +26,18 @@ _MINUS = "\N{MINUS SIGN}"
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line across the chart.
+    """A line across the chart."""
 
-    Parameters
-    ----------
-    at
-        Its position, in percent of the width.
-    label
-        The frequency that it stands for.
-    """
-
-    at: float
-    label: str
+    at: float  # its position, in percent of the width
+    label: str  # the frequency that it stands for
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A linear scale from 0 to `top`.
+    """A linear scale from 0 to `top`."""
 
-    Parameters
-    ----------
-    top
-        Frequency at the right end, in (0, 1].
-    ticks
-        From 0 to the top.
-    """
-
-    top: float
-    ticks: tuple[Tick, ...]
+    top: float  # frequency at the right end, in (0, 1]
+    ticks: tuple[Tick, ...]  # from 0 to the top
 
     def place(self, frequency: float) -> float:
         """Return the position of a frequency in percent of the width, clipped to the chart."""
@@ -62,79 +46,46 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One value: its marks, and its numbers as text.
+    """One value: its marks, and its numbers as text."""
 
-    Parameters
-    ----------
-    label
-        The answer.
-    at
-        Position of the estimate.
-    beyond
-        ``"below"`` or ``"above"`` if the estimate lies outside the axis, else empty.
-    interval, simultaneous
-        Positions of the ends of the two intervals.
-    reports, estimate, stderr, interval_text, simultaneous_text, count
-        The numbers.
-    faint
-        Whether the value was not detected, tested together with all values.
-    """
-
-    label: str
-    at: float
-    beyond: str
+    label: str  # the answer
+    at: float  # position of the estimate
+    beyond: str  # "below" or "above" if the estimate lies outside the axis, else empty
+    # interval, simultaneous: positions of the ends of the two intervals
     interval: tuple[float, float]
     simultaneous: tuple[float, float]
+    # reports, estimate, stderr, interval_text, simultaneous_text, count: the numbers
     reports: str
     estimate: str
     stderr: str
     interval_text: str
     simultaneous_text: str
     count: str
-    faint: bool
+    faint: bool  # whether the value was not detected, tested together with all values
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Rows on one axis.
+    """Rows on one axis."""
 
-    Parameters
-    ----------
-    axis
-        The scale.
-    rows
-        From top to bottom.
-    wider
-        Whether intervals of all values at once differ from those of one. They do not of two values that mirror each other.
-    """
-
-    axis: Axis
-    rows: tuple[Row, ...]
+    axis: Axis  # the scale
+    rows: tuple[Row, ...]  # from top to bottom
+    # Whether intervals of all values at once differ from those of one. They do not of two values that mirror each other.
     wider: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One value of a small column chart, in percent of its width and height, from the top left corner.
+    """One value of a small column chart, in percent of its width and height, from the top left corner."""
 
-    Parameters
-    ----------
-    left, width
-        Of the column.
-    top, height
-        Of the column.
-    middle
-        Where the interval is drawn.
-    interval
-        Upper and lower end of the interval.
-    """
-
+    # left, width: of the column
     left: float
     width: float
+    # top, height: of the column
     top: float
     height: float
-    middle: float
-    interval: tuple[float, float]
+    middle: float  # where the interval is drawn
+    interval: tuple[float, float]  # upper and lower end of the interval
 
 
 def axis(most: float) -> Axis:

@@ -26,31 +26,18 @@ _NONE = "no difference beyond chance"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A value, or the mean.
+    """A value, or the mean."""
 
-    Parameters
-    ----------
-    label
-        Its name.
-    first, second
-        The estimates, as text.
-    difference, between
-        Their difference and its interval that holds together with those of all other values, as text.
-    said
-        Whether they differ, in words.
-    differs
-        The same.
-    at, interval, simultaneous
-        Places of the difference and of the ends of its two intervals.
-    """
-
-    label: str
+    label: str  # its name
+    # first, second: the estimates, as text
     first: str
     second: str
+    # difference, between: their difference and its interval that holds together with those of all other values, as text
     difference: str
     between: str
-    said: str
-    differs: bool
+    said: str  # whether they differ, in words
+    differs: bool  # the same
+    # at, interval, simultaneous: places of the difference and of the ends of its two intervals
     at: float
     interval: tuple[float, float]
     simultaneous: tuple[float, float]
@@ -58,27 +45,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A comparison on a page.
+    """A comparison on a page."""
 
-    Parameters
-    ----------
-    sentence
-        What differs most, if anything differs beyond chance.
-    names
-        The two sides, as text.
-    rows
-        One for each value; none if the sides cannot be compared.
-    ends
-        What the left and the right end of the picture stand for.
-    wider
-        Whether intervals of all differences at once differ from those of one.
-    """
-
-    sentence: str
-    names: tuple[str, str]
-    rows: tuple[Row, ...]
-    ends: tuple[str, str]
-    wider: bool
+    sentence: str  # what differs most, if anything differs beyond chance
+    names: tuple[str, str]  # the two sides, as text
+    rows: tuple[Row, ...]  # one for each value; none if the sides cannot be compared
+    ends: tuple[str, str]  # what the left and the right end of the picture stand for
+    wider: bool  # whether intervals of all differences at once differ from those of one
 
 
 def usual(measured: Measurement) -> tuple[str, str] | None:

@@ -21,22 +21,13 @@ _MOST = 8  # arms of a metric
 
 
 class Said(NamedTuple):
-    """What is said of an arm.
+    """What is said of an arm."""
 
-    Parameters
-    ----------
-    sentence
-        How it differs from the base.
-    a, b
-        The segments of the base and of the arm.
-    sizes
-        A warning if arms have other sizes than declared, else empty.
-    """
-
-    sentence: str
+    sentence: str  # how it differs from the base
+    # a, b: the segments of the base and of the arm
     a: str
     b: str
-    sizes: str
+    sizes: str  # a warning if arms have other sizes than declared, else empty
 
 
 def said(app: App, asked: Sequence[Declared], period: str | None, level: float) -> list[Said]:

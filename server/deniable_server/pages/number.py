@@ -27,89 +27,49 @@ _THIN = "\N{NARROW NO-BREAK SPACE}"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number with its interval, as text.
+    """One number with its interval, as text."""
 
-    Parameters
-    ----------
-    name
-        What it is, such as ``Median``.
-    value, low, high
-        As text, with the unit.
-    at, interval
-        Its position and those of its interval, in percent of the axis.
-    """
-
-    name: str
+    name: str  # what it is, such as `Median`
+    # value, low, high: as text, with the unit
     value: str
     low: str
     high: str
+    # at, interval: its position and those of its interval, in percent of the axis
     at: float
     interval: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A row of the table of quantiles.
+    """A row of the table of quantiles."""
 
-    Parameters
-    ----------
-    share
-        The share of answers below it, as text.
-    value, between
-        The quantile and its band, as text.
-    resolved
-        Whether there are enough reports for it.
-    """
-
-    share: str
+    share: str  # the share of answers below it, as text
+    # value, between: the quantile and its band, as text
     value: str
     between: str
-    resolved: bool
+    resolved: bool  # whether there are enough reports for it
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A distribution: a line, and the area below it.
+    """A distribution: a line, and the area below it."""
 
-    Parameters
-    ----------
-    line, area
-        Paths in a square of 100 by 100 units.
-    top
-        What the upper end stands for: a cumulative share; empty for a density, whose height has no unit.
-    """
-
+    # line, area: paths in a square of 100 by 100 units
     line: str
     area: str
-    top: str
+    top: str  # what the upper end stands for: a cumulative share; empty for a density, whose height has no unit
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A number on a page.
+    """A number on a page."""
 
-    Parameters
-    ----------
-    first
-        What stands first: the median if the distribution is estimated, else the mean.
-    figures
-        All figures: this one, the mean, the sum.
-    ticks
-        Of the axis.
-    picture
-        None if only the mean is estimated.
-    quantiles
-        Likewise none.
-    unresolved
-        The shares of the quantiles that have too few reports, as text.
-    """
-
-    first: Figure
-    figures: tuple[Figure, ...]
-    ticks: tuple[Tick, ...]
-    picture: Picture | None
-    quantiles: tuple[Quantile, ...]
-    unresolved: str
+    first: Figure  # what stands first: the median if the distribution is estimated, else the mean
+    figures: tuple[Figure, ...]  # all figures: this one, the mean, the sum
+    ticks: tuple[Tick, ...]  # of the axis
+    picture: Picture | None  # None if only the mean is estimated
+    quantiles: tuple[Quantile, ...]  # likewise none
+    unresolved: str  # the shares of the quantiles that have too few reports, as text
 
 
 def shown(number: NumberEstimate, view: str = VIEWS[0]) -> Shown | None:

@@ -25,118 +25,61 @@ _NAMES = {"mean": "Mean", "median": "Median"}
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A period's estimate in a picture.
+    """A period's estimate in a picture."""
 
-    Parameters
-    ----------
-    x, y
-        Its place, from the top left corner.
-    ends
-        The upper and the lower end of its interval.
-    hollow
-        Whether the period is open.
-    alone
-        Whether no line leads to it, so that its interval is drawn.
-    said
-        Period and estimate, as text.
-    """
-
+    # x, y: its place, from the top left corner
     x: float
     y: float
-    ends: tuple[float, float]
-    hollow: bool
-    alone: bool
-    said: str
+    ends: tuple[float, float]  # the upper and the lower end of its interval
+    hollow: bool  # whether the period is open
+    alone: bool  # whether no line leads to it, so that its interval is drawn
+    said: str  # period and estimate, as text
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A value, a mean or a median over time.
+    """A value, a mean or a median over time."""
 
-    Parameters
-    ----------
-    label
-        Its name.
-    latest
-        The last estimate, as text.
-    marks
-        One for each period with an estimate.
-    curves, bands, wide
-        Paths in a square of 100 by 100 units: the line, its pointwise band, and that of all periods together. A gap ends a path.
-    low, high
-        What the lower and the upper edge stand for.
-    shifts
-        Where each shift begins, and the shift in words.
-    between
-        By how much periods differ beyond chance, in words; empty where it is not known.
-    """
-
-    label: str
-    latest: str
-    marks: tuple[Mark, ...]
+    label: str  # its name
+    latest: str  # the last estimate, as text
+    marks: tuple[Mark, ...]  # one for each period with an estimate
+    # curves, bands, wide: paths in a square of 100 by 100 units: the line, its pointwise band, and that of all periods together.
+    # A gap ends a path.
     curves: tuple[str, ...]
     bands: tuple[str, ...]
     wide: tuple[str, ...]
+    # low, high: what the lower and the upper edge stand for
     low: str
     high: str
-    shifts: tuple[tuple[float, str], ...]
-    between: str
+    shifts: tuple[tuple[float, str], ...]  # where each shift begins, and the shift in words
+    between: str  # by how much periods differ beyond chance, in words; empty where it is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A period in the table.
+    """A period in the table."""
 
-    Parameters
-    ----------
-    period
-        Its name in words.
-    cells
-        The estimate of each picture with its interval, as text; empty without one.
-    reports
-        Their number, as text.
-    remark
-        Why there is no estimate, or what else is to be known; empty if nothing is.
-    """
-
-    period: str
-    cells: tuple[str, ...]
-    reports: str
-    remark: str
+    period: str  # its name in words
+    cells: tuple[str, ...]  # the estimate of each picture with its interval, as text; empty without one
+    reports: str  # their number, as text
+    remark: str  # why there is no estimate, or what else is to be known; empty if nothing is
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A metric over time on a page.
+    """A metric over time on a page."""
 
-    Parameters
-    ----------
-    sentence
-        What changed; empty if no two closed periods can be compared.
-    pictures
-        Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
-    rows
-        The same as a table, the last period first.
-    reports
-        Left end, width and height of a bar for each period: its number of reports.
-    most
-        The largest of these numbers, as text.
-    versions
-        Where a version begins, and its number.
-    first, last
-        The first and the last period.
-    gaps, open
-        Whether a period has no estimate, and whether one is open.
-    """
-
-    sentence: str
+    sentence: str  # what changed; empty if no two closed periods can be compared
+    # Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
     pictures: tuple[Picture, ...]
-    rows: tuple[Row, ...]
-    reports: tuple[tuple[float, float, float], ...]
-    most: str
-    versions: tuple[tuple[float, int], ...]
+    rows: tuple[Row, ...]  # the same as a table, the last period first
+    reports: tuple[tuple[float, float, float], ...]  # left end, width and height of a bar for each period: its number of reports
+    most: str  # the largest of these numbers, as text
+    versions: tuple[tuple[float, int], ...]  # where a version begins, and its number
+    # first, last: the first and the last period
     first: str
     last: str
+    # gaps, open: whether a period has no estimate, and whether one is open
     gaps: bool
     open: bool
 

@@ -42,36 +42,21 @@ _MOST_VALUES, _MOST_CHARACTERS = 100, 4000
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and how.
+    """What is asked, and how."""
 
-    Parameters
-    ----------
-    id, description
-        As declared.
-    answers
-        What an answer is, in words.
-    values
-        The possible answers, `_MOST_VALUES` at most, and of `_MOST_CHARACTERS` together.
-    often
-        How often a device reports, in words.
-    summary, says
-        How an answer is randomised, and what a report says of it.
-    odds, belief
-        By how much a report may shift the odds between two answers, and what it makes of even odds.
-    odds_kept
-        The same of all reports of an answer; empty if each is random anew.
-    """
-
+    # id, description: as declared
     id: str
     description: str
-    answers: str
-    values: tuple[str, ...]
-    often: str
+    answers: str  # what an answer is, in words
+    values: tuple[str, ...]  # the possible answers, `_MOST_VALUES` at most, and of `_MOST_CHARACTERS` together
+    often: str  # how often a device reports, in words
+    # summary, says: how an answer is randomised, and what a report says of it
     summary: str
     says: str
+    # odds, belief: by how much a report may shift the odds between two answers, and what it makes of even odds
     odds: str
     belief: str
-    odds_kept: str
+    odds_kept: str  # the same of all reports of an answer; empty if each is random anew
 
 
 @blueprint.get("/about")

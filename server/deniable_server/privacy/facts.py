@@ -29,47 +29,25 @@ SPANS = (1, 30, 365)
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A warning of the registry's checker.
+    """A warning of the registry's checker."""
 
-    Parameters
-    ----------
-    rule
-        In words.
-    found
-        The metrics it is about, each with its value.
-    """
-
-    rule: str
-    found: tuple[str, ...]
+    rule: str  # in words
+    found: tuple[str, ...]  # the metrics it is about, each with its value
 
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
-    """One metric.
+    """One metric."""
 
-    Parameters
-    ----------
-    metric, mechanism
-        As declared, and as chosen from the declaration.
-    explanation
-        What a device reveals; the losses are those of the mechanism's integers.
-    allowance
-        What a device reserves for it.
-    candidates
-        Number of answers that are looked for, and SHA-256 of their file; 0 and empty if there is no file.
-    guesses
-        How often the best guess is right.
-    totals
-        The plan of this metric alone over each of `SPANS`.
-    """
-
+    # metric, mechanism: as declared, and as chosen from the declaration
     metric: Metric
     mechanism: Mechanism
-    explanation: Explanation
-    allowance: Allowance
+    explanation: Explanation  # what a device reveals; the losses are those of the mechanism's integers
+    allowance: Allowance  # what a device reserves for it
+    # Number of answers that are looked for, and SHA-256 of their file; 0 and empty if there is no file.
     candidates: tuple[int, str]
-    guesses: tuple[Guess, ...]
-    totals: tuple[Plan, ...]
+    guesses: tuple[Guess, ...]  # how often the best guess is right
+    totals: tuple[Plan, ...]  # the plan of this metric alone over each of `SPANS`
 
     @property
     def support(self) -> tuple[float, float] | None:
@@ -90,27 +68,13 @@ class MetricFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A registry.
+    """A registry."""
 
-    Parameters
-    ----------
-    registry
-        As loaded.
-    digest
-        SHA-256 of the file, as in the audit log.
-    metrics
-        In their order.
-    statements
-        Of all metrics together, one for each of `SPANS`.
-    doubts
-        Warnings of the checker, each rule once.
-    """
-
-    registry: Registry
-    digest: str
-    metrics: tuple[MetricFacts, ...]
-    statements: tuple[Statement, ...]
-    doubts: tuple[Doubt, ...]
+    registry: Registry  # as loaded
+    digest: str  # SHA-256 of the file, as in the audit log
+    metrics: tuple[MetricFacts, ...]  # in their order
+    statements: tuple[Statement, ...]  # of all metrics together, one for each of `SPANS`
+    doubts: tuple[Doubt, ...]  # warnings of the checker, each rule once
 
     @property
     def worst(self) -> list[MetricFacts]:

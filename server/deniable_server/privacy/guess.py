@@ -38,27 +38,13 @@ _VALUES = 64
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """Upper bounds on the probability that the best guess is right.
+    """Upper bounds on the probability that the best guess is right."""
 
-    Parameters
-    ----------
-    reports
-        Number of reports of one device; 0 for none, None for any number of copies of one kept response.
-    epsilon
-        Epsilon of all of them, by the plain sum, in nats; infinite without a bound.
-    even
-        For two answers that are equally likely before.
-    alike
-        For all possible answers, equally likely before; None if they cannot be listed.
-    sure
-        For one answer with probability `SURE` before, and any others.
-    """
-
-    reports: int | None
-    epsilon: float
-    even: float
-    alike: float | None
-    sure: float
+    reports: int | None  # number of reports of one device; 0 for none, None for any number of copies of one kept response
+    epsilon: float  # epsilon of all of them, by the plain sum, in nats; infinite without a bound
+    even: float  # for two answers that are equally likely before
+    alike: float | None  # for all possible answers, equally likely before; None if they cannot be listed
+    sure: float  # for one answer with probability `SURE` before, and any others
 
 
 def posterior(prior: float, epsilon: float) -> float:

@@ -24,21 +24,11 @@ _FEW_SETS = 8  # those of sets of three options
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """The result of walking every draw.
+    """The result of walking every draw."""
 
-    Parameters
-    ----------
-    metric
-        Its id.
-    proof
-        Of its own mechanism, or of the same one with fewer answers; None if neither can be walked here.
-    own
-        Whether it is its own mechanism.
-    """
-
-    metric: str
-    proof: Proof | None
-    own: bool
+    metric: str  # its id
+    proof: Proof | None  # of its own mechanism, or of the same one with fewer answers; None if neither can be walked here
+    own: bool  # whether it is its own mechanism
 
 
 def attempt(metric: Metric, mechanism: Mechanism) -> Proved:

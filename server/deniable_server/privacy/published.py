@@ -18,36 +18,16 @@ __all__ = ["Published", "read_published"]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The releases of one metric, as the registry defines it now.
+    """The releases of one metric, as the registry defines it now."""
 
-    Parameters
-    ----------
-    metric
-        Its id.
-    periods
-        The last period of each release, ascending.
-    closed
-        How many of them are closed.
-    releases
-        How often something was published, including early releases.
-    cells
-        Published cells beside all reports.
-    reports
-        Reports in the releases. For a metric with kept responses, a device counts once in each period.
-    latest
-        The hour of the last release; None without releases.
-    former
-        Releases of other versions and definitions of the metric.
-    """
-
-    metric: str
-    periods: tuple[str, ...]
-    closed: int
-    releases: int
-    cells: int
-    reports: int
-    latest: datetime | None
-    former: int
+    metric: str  # its id
+    periods: tuple[str, ...]  # the last period of each release, ascending
+    closed: int  # how many of them are closed
+    releases: int  # how often something was published, including early releases
+    cells: int  # published cells beside all reports
+    reports: int  # Reports in the releases. For a metric with kept responses, a device counts once in each period.
+    latest: datetime | None  # the hour of the last release; None without releases
+    former: int  # releases of other versions and definitions of the metric
 
 
 def read_published(store: Store, facts: MetricFacts) -> Published:

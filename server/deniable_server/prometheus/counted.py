@@ -61,15 +61,12 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # e
 
 
 class Vitals:
-    """The counters of a server.
+    """The counters of a server."""
 
-    Parameters
-    ----------
-    apps
-        Names of its apps; all their series exist from the start.
-    """
-
-    def __init__(self, apps: Iterable[str]) -> None:
+    def __init__(
+        self,
+        apps: Iterable[str],  # names of its apps; all their series exist from the start
+    ) -> None:
         shared = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if shared:
             from deniable_server.prometheus.process_slots import Slot  # noqa: PLC0415 - not on Windows, which has no fork

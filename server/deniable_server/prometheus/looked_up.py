@@ -27,16 +27,13 @@ class Gauges(Collector):
     """The state of each app, read anew each time. Without the store only that it is down.
 
     Every server of one store shows the same, so these are not to be summed over servers.
-
-    Parameters
-    ----------
-    settings
-        The cap of the backlog, and what the server serves.
-    apps
-        The apps.
     """
 
-    def __init__(self, settings: Settings, apps: Iterable[App]) -> None:
+    def __init__(
+        self,
+        settings: Settings,  # the cap of the backlog, and what the server serves
+        apps: Iterable[App],
+    ) -> None:
         self._limit = settings.max_backlog
         # A store user for uploads only may not read alarms.
         self._looks = settings.serves != "ingest"

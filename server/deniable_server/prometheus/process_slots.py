@@ -22,15 +22,12 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the directory in it is private
 
 
 class Slot:
-    """The slot of this process, as a function that returns its number.
+    """The slot of this process, as a function that returns its number."""
 
-    Parameters
-    ----------
-    folder
-        Folder of the slots.
-    """
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,  # folder of the slots
+    ) -> None:
         self._folder = folder
         self._process = self._number = 0
 

@@ -29,17 +29,13 @@ _MOST = 32  # uploads that are answered together: each may be large
 
 
 class Direct:
-    """Answers connections of a worker that have a complete upload.
+    """Answers connections of a worker that have a complete upload."""
 
-    Parameters
-    ----------
-    worker
-        The worker.
-    door
-        Takes uploads.
-    """
-
-    def __init__(self, worker: PatientWorker, door: Door) -> None:
+    def __init__(
+        self,
+        worker: PatientWorker,
+        door: Door,  # takes uploads
+    ) -> None:
         self._worker, self._door = worker, door
         self._thread = ThreadPoolExecutor(1)
         self._lock = Lock()

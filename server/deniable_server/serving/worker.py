@@ -97,27 +97,13 @@ _REFUSALS: Mapping[type[Exception], _Refusal] = {
 
 @dataclass(eq=False, slots=True)
 class _Arrival:
-    """A request that is arriving.
+    """A request that is arriving."""
 
-    Parameters
-    ----------
-    deadline
-        Monotonic time by which it must be complete; the earlier, the older.
-    held
-        The bytes so far.
-    whole
-        Whether it is complete, so that nothing is left on the connection.
-    encouraged
-        Whether the client was told to send the body.
-    lingering
-        Bytes that arrived after the answer and were discarded; None before the answer.
-    """
-
-    deadline: float
-    held: bytearray = field(default_factory=bytearray)
-    whole: bool = False
-    encouraged: bool = False
-    lingering: int | None = None
+    deadline: float  # monotonic time by which it must be complete; the earlier, the older
+    held: bytearray = field(default_factory=bytearray)  # the bytes so far
+    whole: bool = False  # whether it is complete, so that nothing is left on the connection
+    encouraged: bool = False  # whether the client was told to send the body
+    lingering: int | None = None  # bytes that arrived after the answer and were discarded; None before the answer
 
 
 class _Done(NamedTuple):

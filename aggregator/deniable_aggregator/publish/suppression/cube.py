@@ -23,21 +23,11 @@ __all__ = ["Cube"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cube:
-    """Reports by every combination of a metric's segments.
+    """Reports by every combination of a metric's segments."""
 
-    Parameters
-    ----------
-    breakdown
-        The metric's segments.
-    leaves
-        The combinations with reports, each of a declared value of every segment.
-    reports
-        int64 array (leaves,): how many reports each has, above 0.
-    """
-
-    breakdown: Breakdown
-    leaves: tuple[Words, ...]
-    reports: NDArray[np.int64]
+    breakdown: Breakdown  # the metric's segments
+    leaves: tuple[Words, ...]  # the combinations with reports, each of a declared value of every segment
+    reports: NDArray[np.int64]  # (leaves,): how many reports each has, above 0
 
     def __repr__(self) -> str:
         """Show only the size: numbers of reports are not for logs."""

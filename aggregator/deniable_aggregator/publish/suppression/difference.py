@@ -57,36 +57,15 @@ class _TooLongError(Exception):
 
 
 class Difference:
-    """A cell to be checked against cells that are known.
-
-    Parameters
-    ----------
-    known
-        int64 array (rows, leaves): a basis of what is known, modulo the prime, in reduced echelon form.
-    pivots
-        The columns that are 1 in one of these rows each and 0 in the others.
-    cell
-        int64 array (leaves,): the cell's row, 0 at the pivots. Not 0 everywhere.
-    reports
-        int64 array (leaves,): reports of each leaf, all below `least`.
-    least
-        Fewest reports that a combination may reveal.
-
-    Attributes
-    ----------
-    rounds : int
-        Linear programs that were solved.
-    exchanges : int
-        Pivots that were exchanged.
-    """
+    """A cell to be checked against cells that are known."""
 
     def __init__(
         self,
-        known: NDArray[np.int64],
-        pivots: NDArray[np.intp],
-        cell: NDArray[np.int64],
-        reports: NDArray[np.int64],
-        least: int,
+        known: NDArray[np.int64],  # (rows, leaves): a basis of what is known, modulo the prime, in reduced echelon form
+        pivots: NDArray[np.intp],  # the columns that are 1 in one of these rows each and 0 in the others
+        cell: NDArray[np.int64],  # (leaves,): the cell's row, 0 at the pivots. Not 0 everywhere.
+        reports: NDArray[np.int64],  # (leaves,): reports of each leaf, all below `least`
+        least: int,  # fewest reports that a combination may reveal
     ) -> None:
         rows = np.vstack([known, cell])
         used = np.flatnonzero(rows.any(axis=0))
@@ -102,6 +81,7 @@ class Difference:
         self._least = least
         self._weights = np.where(weights < least, weights, _BOUNDLESS)
         self._circuits: list[NDArray[np.intp]] = []
+        # Linear programs that were solved, and pivots that were exchanged.
         self.rounds, self.exchanges, self._most_exchanges = 0, 0, 0
 
     def verdict(self, rounds: int, exchanges: int) -> Verdict:

@@ -39,16 +39,13 @@ class Span:
 
     Columns are the leaves, from the one with most reports to the one with fewest. If the first entry of a row belongs to a leaf
     with few reports, the row is 0 at every leaf with many. These rows span all such combinations.
-
-    Parameters
-    ----------
-    leaves
-        Number of leaves.
-    heavy
-        Number of leaves, from the first on, with so many reports that any combination with one of them is harmless.
     """
 
-    def __init__(self, leaves: int, heavy: int) -> None:
+    def __init__(
+        self,
+        leaves: int,  # number of leaves
+        heavy: int,  # number of leaves, from the first on, with so many reports that any combination with one of them is harmless
+    ) -> None:
         self._rows = np.zeros((leaves, leaves), np.int64)
         self._pivots = np.zeros(leaves, np.intp)
         self._heavy = heavy

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference import arm_sizes
@@ -27,45 +27,24 @@ _DIGITS = 16
 
 
 class ArmSize(Struct, frozen=True, forbid_unknown_fields=True):
-    """An arm.
+    """An arm."""
 
-    Parameters
-    ----------
-    arm
-        Its name.
-    n
-        Its reports, over the periods in which all arms are published.
-    share
-        Their share of all reports.
-    declared
-        The share that the registry declares.
-    """
-
-    arm: str
-    n: Count
-    share: float
-    declared: float
+    arm: Annotated[str, Meta(description="Name of the arm")]
+    n: Annotated[Count, Meta(description="Reports of the arm, over the periods in which all arms are published")]
+    share: Annotated[float, Meta(description="The arm's share of all reports")]
+    declared: Annotated[float, Meta(description="The share that the registry declares")]
 
 
 class ArmSizes(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether the arms have as many reports as declared. The test holds however often anybody looks.
+    """Whether the arms have as many reports as declared. The test holds however often anybody looks."""
 
-    Parameters
-    ----------
-    arms
-        Each of them.
-    p_value
-        Chance of sizes at least as far from the declared ones at any look, if devices are drawn as declared.
-    differ
-        Whether they differ, at 1%.
-    says
-        What this means, in words; empty if they do not differ.
-    """
-
-    arms: list[ArmSize]
-    p_value: float
-    differ: bool
-    says: str
+    arms: Annotated[list[ArmSize], Meta(description="Each arm")]
+    p_value: Annotated[
+        float,
+        Meta(description="Chance of sizes at least as far from the declared ones at any look, if devices are drawn as declared"),
+    ]
+    differ: Annotated[bool, Meta(description="Whether the sizes differ from the declared ones, at 1%")]
+    says: Annotated[str, Meta(description="What this means, in words; empty if the sizes do not differ")]
 
 
 def arm_sizes_of(registry: Registry, declared: Declared, released: Mapping[Stratum, Release], segment: str) -> ArmSizes | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator import tally
@@ -51,118 +51,86 @@ class Incomparable(Refusal):
 
 
 class Compared(Struct, frozen=True, forbid_unknown_fields=True):
-    """A side of a comparison.
+    """A side of a comparison."""
 
-    Parameters
-    ----------
-    name
-        The period or segment, as it was asked for.
-    n
-        Its reports.
-    included
-        The releases used.
-    """
-
-    name: str
-    n: Count
-    included: list[Span]
+    name: Annotated[str, Meta(description="The period or segment, as it was asked for")]
+    n: Annotated[Count, Meta(description="Reports of this side")]
+    included: Annotated[list[Span], Meta(description="The releases used")]
 
 
 class Overall(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether two sides differ in any value.
+    """Whether two sides differ in any value."""
 
-    Parameters
-    ----------
-    test
-        ``"chi_square"``: of all values at once. It also finds small changes of many values. ``"smallest"``: the smallest
-        p-value of the values shown, times the number of hypotheses; where a sum of squares would not be chi-square, as with
-        few reports.
-    statistic, degrees
-        Of the chi-square test; else None.
-    p_value
-        Chance of estimates that differ at least as much, if people answer alike on both sides.
-    differs
-        Whether they differ, at the level.
-    """
-
-    test: Literal["chi_square", "smallest"]
-    statistic: float | None
-    degrees: int | None
-    p_value: float
-    differs: bool
+    test: Annotated[
+        Literal["chi_square", "smallest"],
+        Meta(
+            description="`chi_square`: of all values at once. It also finds small changes of many values. `smallest`: the "
+            "smallest p-value of the values shown, times the number of hypotheses; where a sum of squares would not be "
+            "chi-square, as with few reports."
+        ),
+    ]
+    statistic: Annotated[float | None, Meta(description="Statistic of the chi-square test; null for another test")]
+    degrees: Annotated[int | None, Meta(description="Degrees of freedom of the chi-square test; null for another test")]
+    p_value: Annotated[
+        float,
+        Meta(description="Chance of estimates that differ at least as much, if people answer alike on both sides"),
+    ]
+    differs: Annotated[bool, Meta(description="Whether the sides differ, at the level")]
 
 
 class Arms(Struct, frozen=True, forbid_unknown_fields=True):
-    """That the two sides are arms of an experiment.
+    """That the two sides are arms of an experiment."""
 
-    Parameters
-    ----------
-    segment
-        Whose values are the arms.
-    base
-        The arm that the others are compared with.
-    planned
-        The difference for which it was planned; of a number, as a share of its range.
-    says
-        What this means for the intervals and p-values, in words.
-    sizes
-        Whether all arms have as many reports as declared; None if in no period all arms are published.
-    """
-
-    segment: str
-    base: str
-    planned: float
-    says: str
-    sizes: ArmSizes | None
+    segment: Annotated[str, Meta(description="Whose values are the arms")]
+    base: Annotated[str, Meta(description="The arm that the others are compared with")]
+    planned: Annotated[
+        float,
+        Meta(description="The difference for which the experiment was planned; of a number, as a share of its range"),
+    ]
+    says: Annotated[str, Meta(description="What this means for the intervals and p-values, in words")]
+    sizes: Annotated[
+        ArmSizes | None,
+        Meta(description="Whether all arms have as many reports as declared; null if in no period all arms are published"),
+    ]
 
 
 class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
-    """Two periods or two segments of a metric.
+    """Two periods or two segments of a metric."""
 
-    Parameters
-    ----------
-    trial
-        Whether everything is published at once, however few reports there are.
-    id, version
-        The metric.
-    level
-        Confidence of the intervals and of the test.
-    target
-        As of `Estimates`.
-    unit, scale
-        Of a number; else an empty unit, and ``"linear"``.
-    kind
-        What is compared.
-    period, segment
-        What both sides have in common; None: all.
-    a, b
-        The sides.
-    differences
-        Of values, or of a number's mean. None if answers are searched for, or if a side has no reports.
-    left_out
-        How many values are not among them.
-    overall
-        Whether the sides differ in any value; None if there are no differences, and of a mean.
-    experiment
-        Of which experiment they are arms, if they are. Then all intervals and p-values hold however often anybody looks.
-    """
-
-    trial: bool
-    id: str
-    version: Count
-    level: float
-    target: Literal["population"]
-    unit: str
-    scale: Literal["linear", "log"]
-    kind: Literal["periods", "segments"]
-    period: str | None
-    segment: str | None
-    a: Compared
-    b: Compared
-    differences: list[ValueDiffering]
-    left_out: Count
-    overall: Overall | None = None
-    experiment: Arms | None = None
+    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    id: Annotated[str, Meta(description="Id of the metric")]
+    version: Annotated[Count, Meta(description="Version of the metric")]
+    level: Annotated[float, Meta(description="Confidence of the intervals and of the test")]
+    target: Annotated[
+        Literal["population"],
+        Meta(description="Whose shares are estimated: those of the population that the respondents were drawn from"),
+    ]
+    unit: Annotated[str, Meta(description="Unit of a number; else empty")]
+    scale: Annotated[Literal["linear", "log"], Meta(description="Scale of a number's axis; of other metrics `linear`")]
+    kind: Annotated[Literal["periods", "segments"], Meta(description="What is compared")]
+    period: Annotated[str | None, Meta(description="The period that both sides have in common; null: all")]
+    segment: Annotated[str | None, Meta(description="The cell that both sides have in common; null: all reports")]
+    a: Annotated[Compared, Meta(description="The first side")]
+    b: Annotated[Compared, Meta(description="The second side")]
+    differences: Annotated[
+        list[ValueDiffering],
+        Meta(
+            description="Differences of values, or of a number's mean. Empty if answers are searched for, or if a side has no "
+            "reports."
+        ),
+    ]
+    left_out: Annotated[Count, Meta(description="How many values are not among the differences")]
+    overall: Annotated[
+        Overall | None,
+        Meta(description="Whether the sides differ in any value; null if there are no differences, and for a mean"),
+    ] = None
+    experiment: Annotated[
+        Arms | None,
+        Meta(
+            description="The experiment of which the sides are arms, if they are. Then all intervals and p-values hold however "
+            "often anybody looks."
+        ),
+    ] = None
 
 
 class _Part(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
 from deniable_aggregator.decode.multiple_testing import holm
@@ -24,48 +24,37 @@ __all__ = ["Differing", "ValueDiffering", "between", "differing", "differing_mea
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):
-    """How far two sides differ in one value, or in the mean.
+    """How far two sides differ in one value, or in the mean."""
 
-    Parameters
-    ----------
-    first, second
-        The unbiased estimate of each side.
-    difference
-        Second less first. Of a number on a logarithmic scale it is the ratio, second over first.
-    interval
-        Its pointwise interval.
-    simultaneous
-        The interval that holds together with those of all other values shown.
-    p_value
-        Chance of error at which the pointwise interval would just include no difference.
-    differs
-        Whether the sides differ, at the level for all values shown together (Holm).
-    """
-
-    first: Number
-    second: Number
-    difference: Number
-    interval: tuple[Number, Number]
-    simultaneous: tuple[Number, Number]
-    p_value: Number
-    differs: bool
+    first: Annotated[
+        Number,
+        Meta(description="Unbiased estimate of the first side: side a of a comparison, or the period `since` of a change"),
+    ]
+    second: Annotated[
+        Number,
+        Meta(description="Unbiased estimate of the second side: side b of a comparison, or the period `last` of a change"),
+    ]
+    difference: Annotated[
+        Number,
+        Meta(description="Second less first. Of a number on a logarithmic scale it is the ratio, second over first."),
+    ]
+    interval: Annotated[tuple[Number, Number], Meta(description="Pointwise interval of the difference")]
+    simultaneous: Annotated[
+        tuple[Number, Number],
+        Meta(description="Interval of the difference that holds together with those of all other values shown"),
+    ]
+    p_value: Annotated[
+        Number,
+        Meta(description="Chance of error at which the pointwise interval would just include no difference"),
+    ]
+    differs: Annotated[bool, Meta(description="Whether the sides differ, at the level for all values shown together (Holm)")]
 
 
 class ValueDiffering(Differing, frozen=True, forbid_unknown_fields=True):
-    """How far two sides differ in a value, or in the mean.
+    """How far two sides differ in a value, or in the mean."""
 
-    Parameters
-    ----------
-    value
-        The answer exactly; None of a mean.
-    label
-        As it is shown.
-    first, second, difference, interval, simultaneous, p_value, differs
-        As of `Differing`; the first is that of side a.
-    """
-
-    value: Value | None
-    label: str
+    value: Annotated[Value | None, Meta(description="The answer exactly; null for a mean")]
+    label: Annotated[str, Meta(description="The answer as it is shown")]
 
 
 def differing(first: Side, second: Side, level: float, planned: float | None = None) -> list[Differing]:

@@ -105,171 +105,138 @@ class QueryTooLarge(Refusal):
 
 
 class Filter(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What rows are wanted, such as ``["is", "platform", ["linux"]]``.
+    """What rows are wanted, such as ``["is", "platform", ["linux"]]``."""
 
-    Parameters
-    ----------
-    op
-        ``"is"`` one of the values, or ``"is_not"`` any of them.
-    dimension
-        ``"value"``, or a segment.
-    values
-        As they stand in the dimension's column.
-    """
-
-    op: Literal["is", "is_not"]
-    dimension: _Text
-    values: Annotated[tuple[_Text, ...], Meta(min_length=1, max_length=1000)]
+    op: Annotated[Literal["is", "is_not"], Meta(description="`is` one of the values, or `is_not` any of them")]
+    dimension: Annotated[_Text, Meta(description="`value`, or a segment")]
+    values: Annotated[
+        tuple[_Text, ...],
+        Meta(min_length=1, max_length=1000, description="As they stand in the dimension's column"),
+    ]
 
 
 class CompareWith(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What each row is compared with: the row of another value of a segment, or of an earlier time.
+    """What each row is compared with: the row of another value of a segment, or of an earlier time."""
 
-    Parameters
-    ----------
-    dimension, base
-        A segment, and the value that the others are compared with.
-    date_range
-        ``"previous"``: the range of the same length before this one.
-    match
-        ``"weekday"``: the range before is moved on by whole weeks, so that each day is compared with the same day of a week.
-    """
-
-    dimension: _Text | None = None
-    base: _Text | None = None
-    date_range: Literal["previous"] | None = None
-    match: Literal["weekday"] | None = None
+    dimension: Annotated[_Text | None, Meta(description="A segment")] = None
+    base: Annotated[_Text | None, Meta(description="The segment's value that the others are compared with")] = None
+    date_range: Annotated[
+        Literal["previous"] | None,
+        Meta(description="`previous`: the range of the same length before this one"),
+    ] = None
+    match: Annotated[
+        Literal["weekday"] | None,
+        Meta(
+            description="`weekday`: the range before is moved on by whole weeks, so that each day is compared with the same day "
+            "of a week"
+        ),
+    ] = None
 
 
 class Page(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which rows of the answer are sent.
+    """Which rows of the answer are sent."""
 
-    Parameters
-    ----------
-    limit
-        How many at most.
-    offset
-        How many are passed over.
-    """
-
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = _PAGE
-    offset: Annotated[int, Meta(ge=0, le=MOST_ROWS)] = 0
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="How many rows at most")] = _PAGE
+    offset: Annotated[int, Meta(ge=0, le=MOST_ROWS, description="How many rows are passed over")] = 0
 
 
 class Query(Struct, frozen=True, forbid_unknown_fields=True):
-    """A query about metrics.
+    """A query about metrics."""
 
-    Parameters
-    ----------
-    metrics
-        Their ids, or ``metric@version``.
-    date_range
-        The first and the last day in UTC, or two RFC 3339 times; or the last days, such as ``"30d"``. Periods that begin in it
-        are in it. None: all.
-    dimensions
-        What rows are broken down by: ``"time"``, ``"value"``, and segments of the metrics.
-    filters
-        Rows that are wanted; all of them hold.
-    compare
-        What rows are compared with.
-    pool
-        Whether a row is of all versions that have releases, instead of the highest: of the values that mean the same in all.
-    target
-        Whose shares and means are estimated: of the population that respondents were drawn from, or of the respondents.
-    view
-        ``"raw"``: unbiased estimates. ``"consistent"``: possible shares, for people to look at, with the raw intervals.
-    level
-        Confidence of the intervals, and of what is detected.
-    include
-        ``"trend"``: the slope of a line through the closed periods.
-    pagination
-        Which rows are sent; None: the first 10,000 as JSON, and all of them in other formats.
-    """
-
-    metrics: Annotated[tuple[_Text, ...], Meta(min_length=1, max_length=_MOST_METRICS)]
+    metrics: Annotated[
+        tuple[_Text, ...],
+        Meta(min_length=1, max_length=_MOST_METRICS, description="Ids of metrics, or `metric@version`"),
+    ]
     # With tuple[_Text, _Text] in this union, msgspec 0.22 reads freed memory.
-    date_range: Annotated[tuple[_Text, ...], Meta(min_length=2, max_length=2)] | _Text | None = None
-    dimensions: Annotated[tuple[_Text, ...], Meta(max_length=_MOST_DIMENSIONS)] = ("value",)
-    filters: Annotated[tuple[Filter, ...], Meta(max_length=_MOST_DIMENSIONS)] = ()
-    compare: CompareWith | None = None
-    pool: bool = False
-    target: Literal["population", "respondents"] = "population"
-    view: Literal["raw", "consistent"] = "raw"
-    level: Annotated[float, Meta(ge=LEVELS[0], le=LEVELS[1])] = LEVEL
-    include: Annotated[tuple[Literal["trend"], ...], Meta(max_length=1)] = ()
-    pagination: Page | None = None
+    date_range: Annotated[
+        Annotated[tuple[_Text, ...], Meta(min_length=2, max_length=2)] | _Text | None,
+        Meta(
+            description="The first and the last day in UTC, or two RFC 3339 times; or the last days, such as `30d`. Periods "
+            "that begin in it are in it. Null: all."
+        ),
+    ] = None
+    dimensions: Annotated[
+        tuple[_Text, ...],
+        Meta(
+            max_length=_MOST_DIMENSIONS, description="What rows are broken down by: `time`, `value`, and segments of the metrics"
+        ),
+    ] = ("value",)
+    filters: Annotated[
+        tuple[Filter, ...],
+        Meta(max_length=_MOST_DIMENSIONS, description="Rows that are wanted; all of them hold"),
+    ] = ()
+    compare: Annotated[CompareWith | None, Meta(description="What rows are compared with")] = None
+    pool: Annotated[
+        bool,
+        Meta(
+            description="Whether a row is of all versions that have releases, instead of the highest: of the values that mean "
+            "the same in all"
+        ),
+    ] = False
+    target: Annotated[
+        Literal["population", "respondents"],
+        Meta(
+            description="Whose shares and means are estimated: of the population that respondents were drawn from, or of the "
+            "respondents"
+        ),
+    ] = "population"
+    view: Annotated[
+        Literal["raw", "consistent"],
+        Meta(
+            description="`raw`: unbiased estimates. `consistent`: possible shares, for people to look at, with the raw intervals."
+        ),
+    ] = "raw"
+    level: Annotated[
+        float,
+        Meta(ge=LEVELS[0], le=LEVELS[1], description="Confidence of the intervals, and of what is detected"),
+    ] = LEVEL
+    include: Annotated[
+        tuple[Literal["trend"], ...],
+        Meta(max_length=1, description="`trend`: the slope of a line through the closed periods"),
+    ] = ()
+    pagination: Annotated[
+        Page | None,
+        Meta(description="Which rows are sent; null: the first 10,000 as JSON, and all of them in other formats"),
+    ] = None
 
 
 class Column(Struct, frozen=True, forbid_unknown_fields=True):
-    """A column of an answer.
+    """A column of an answer."""
 
-    Parameters
-    ----------
-    name
-        Its name in each row.
-    type
-        Of its values, which may all be null.
-    meaning
-        What they say.
-    """
-
-    name: str
-    type: Kind
-    meaning: str
+    name: Annotated[str, Meta(description="The column's name in each row")]
+    type: Annotated[Kind, Meta(description="Type of the column's values, which may all be null")]
+    meaning: Annotated[str, Meta(description="What the column's values say")]
 
 
 class About(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is told of a metric beside its rows.
+    """What is told of a metric beside its rows."""
 
-    Parameters
-    ----------
-    id, type, description, period_length
-        As declared.
-    unit
-        Of the estimates: ``"share"``, or of a number its unit.
-    scale
-        ``"log"``: means are geometric, differences are ratios, and slopes are factors.
-    """
-
-    id: str
-    type: str
-    description: str
-    period_length: str
-    unit: str
-    scale: Literal["linear", "log"]
+    id: Annotated[str, Meta(description="Id of the metric")]
+    type: Annotated[str, Meta(description="Type of the answers")]
+    description: Annotated[str, Meta(description="What is asked and why, in words")]
+    period_length: Annotated[str, Meta(description="Length of a period")]
+    unit: Annotated[str, Meta(description="Unit of the estimates: `share`, or of a number its unit")]
+    scale: Annotated[
+        Literal["linear", "log"],
+        Meta(description="`log`: means are geometric, differences are ratios, and slopes are factors"),
+    ]
 
 
 class Rows(Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer to a query.
+    """The answer to a query."""
 
-    Parameters
-    ----------
-    app
-        The app's name.
-    trial
-        Whether everything is published at once, however few reports there are.
-    query
-        The query, with what was not given.
-    metrics
-        What its metrics are.
-    columns
-        The columns of the rows, in order.
-    total
-        Rows on all pages.
-    next
-        The offset of the next page; None: this is the last one.
-    releases
-        Changes with the releases, and with the registry. Pages that have the same one belong together.
-    rows
-        The rows of the page.
-    """
-
-    app: str
-    trial: bool
-    query: Query
-    metrics: list[About]
-    columns: list[Column]
-    total: Count
-    next: Count | None
-    releases: str
-    rows: list[dict[str, Cell]]
+    app: Annotated[str, Meta(description="The app's name")]
+    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    query: Annotated[Query, Meta(description="The query, with what was not given")]
+    metrics: Annotated[list[About], Meta(description="What the metrics of the query are")]
+    columns: Annotated[list[Column], Meta(description="The columns of the rows, in order")]
+    total: Annotated[Count, Meta(description="Rows on all pages")]
+    next: Annotated[Count | None, Meta(description="The offset of the next page; null: this is the last one")]
+    releases: Annotated[
+        str,
+        Meta(
+            description="A text that changes with the releases, and with the registry. Pages that have the same one belong "
+            "together."
+        ),
+    ]
+    rows: Annotated[list[dict[str, Cell]], Meta(description="The rows of the page")]

@@ -39,20 +39,20 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=report.MAX_INFLATED_BYTES)]
 class Group(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Reports of one metric, version, period and segment, their payloads joined and in base64."""
 
-    metric: str
-    version: _Count
-    fingerprint: str
-    period: str
-    segment: str
-    count: _Count
-    payloads: str
+    metric: Annotated[str, msgspec.Meta(description="Id of the metric")]
+    version: Annotated[_Count, msgspec.Meta(description="Version of the metric")]
+    fingerprint: Annotated[str, msgspec.Meta(description="Digest of all that device and server must agree on")]
+    period: Annotated[str, msgspec.Meta(description="Name of the period")]
+    segment: Annotated[str, msgspec.Meta(description="The segment, or empty")]
+    count: Annotated[_Count, msgspec.Meta(description="Number of reports")]
+    payloads: Annotated[str, msgspec.Meta(description="The payloads, joined and in base64")]
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
     """The content of an upload."""
 
-    format: int
-    groups: list[Group]
+    format: Annotated[int, msgspec.Meta(description="Number of the format")]
+    groups: Annotated[list[Group], msgspec.Meta(description="Reports, grouped")]
 
 
 _decoder = msgspec.json.Decoder(Batch)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from flask import Blueprint, jsonify, request
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from deniable_aggregator.measure import published
@@ -52,24 +52,12 @@ _MOST_LISTED = 100  # metrics in one answer
 
 
 class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
-    """Metrics of an app.
+    """Metrics of an app."""
 
-    Parameters
-    ----------
-    app
-        Its name.
-    trial
-        Whether everything is published at once, however few reports there are.
-    metrics
-        Up to ``limit`` metrics, in the registry's order.
-    next
-        ``after`` of the next request; None: there are no more.
-    """
-
-    app: str
-    trial: bool
-    metrics: list[Listed]
-    next: str | None
+    app: Annotated[str, Meta(description="Name of the app")]
+    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    metrics: Annotated[list[Listed], Meta(description="Up to `limit` metrics, in the registry's order")]
+    next: Annotated[str | None, Meta(description="`after` of the next request; null: there are no more")]
 
 
 @blueprint.get("/api/v1/metrics")

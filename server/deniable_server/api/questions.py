@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from flask import Blueprint, Response, jsonify, request
@@ -52,9 +52,9 @@ _OR = " or "
 class Withheld(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """How many reports a withheld cell has; for several cells, which has most."""
 
-    period: str
-    cells: list[str]
-    epsilon: float
+    period: Annotated[str, msgspec.Meta(description="The release that the question is about")]
+    cells: Annotated[list[str], msgspec.Meta(description="The withheld cell; or several, of which the largest is asked for")]
+    epsilon: Annotated[float, msgspec.Meta(description="What the answer costs, in nats")]
 
 
 @blueprint.after_request

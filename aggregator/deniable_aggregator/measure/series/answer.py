@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
 from deniable_aggregator.measure.differing import Differing
@@ -14,210 +14,160 @@ __all__ = ["Change", "Line", "Point", "Series", "Shift", "Told", "Trend"]
 
 
 class Told(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is told of a period.
+    """What is told of a period."""
 
-    Parameters
-    ----------
-    period
-        Its name.
-    state
-        ``"published"``; ``"joined"`` with the next one published, because it had too few reports; ``"withheld"``, the cell that
-        was asked for, while others are published; or ``"missing"``, nothing is published.
-    released
-        The periods that the release covers; None if it is not published.
-    version
-        The version that the estimates are of; likewise None.
-    n
-        Its reports.
-    closed
-        Whether nothing more will be published for it.
-    """
-
-    period: str
-    state: Literal["published", "joined", "withheld", "missing"]
-    released: Span | None
-    version: Count | None
-    n: Count
-    closed: bool
+    period: Annotated[str, Meta(description="Name of the period")]
+    state: Annotated[
+        Literal["published", "joined", "withheld", "missing"],
+        Meta(
+            description="`published`; `joined` with the next one published, because it had too few reports; `withheld`, the "
+            "cell that was asked for, while others are published; or `missing`, nothing is published"
+        ),
+    ]
+    released: Annotated[Span | None, Meta(description="The periods that the release covers; null if nothing is published")]
+    version: Annotated[Count | None, Meta(description="The version that the estimates are of; null if nothing is published")]
+    n: Annotated[Count, Meta(description="Reports of the period")]
+    closed: Annotated[bool, Meta(description="Whether nothing more will be published for the period")]
 
 
 class Point(Struct, frozen=True, forbid_unknown_fields=True):
-    """An estimate of one period.
+    """An estimate of one period."""
 
-    Parameters
-    ----------
-    estimate
-        Unbiased, but for a median.
-    interval
-        Its pointwise interval; of a median its band.
-    simultaneous
-        The interval that holds together with those of all other periods.
-    n
-        Reports that it rests on. Of a set these are the reports about the option.
-    """
-
-    estimate: Number
-    interval: tuple[Number, Number]
-    simultaneous: tuple[Number, Number]
-    n: Count
+    estimate: Annotated[Number, Meta(description="The estimate: unbiased, but for a median")]
+    interval: Annotated[tuple[Number, Number], Meta(description="Pointwise interval; of a median its band")]
+    simultaneous: Annotated[
+        tuple[Number, Number],
+        Meta(description="The interval that holds together with those of all other periods"),
+    ]
+    n: Annotated[Count, Meta(description="Reports that it rests on. Of a set these are the reports about the option.")]
 
 
 class Change(Differing, frozen=True, forbid_unknown_fields=True):
-    """What changed between the last closed period and one before.
+    """What changed between the last closed period and one before."""
 
-    Parameters
-    ----------
-    since, last
-        The two periods.
-    first, second, difference, interval, simultaneous, p_value, differs
-        As of `Differing`; the first is that of `since`.
-    """
-
-    since: str
-    last: str
+    since: Annotated[str, Meta(description="The period before")]
+    last: Annotated[str, Meta(description="The last closed period")]
 
 
 class Trend(Struct, frozen=True, forbid_unknown_fields=True):
-    """The straight line through closed periods.
+    """The straight line through closed periods."""
 
-    Parameters
-    ----------
-    since, last
-        The first and the last one.
-    slope
-        The rise in a period. Of a number on a logarithmic scale it is the factor.
-    interval
-        Its pointwise interval. It holds also if the same devices answered again.
-    simultaneous
-        The interval that holds together with those of all other values shown.
-    """
-
-    since: str
-    last: str
-    slope: Number
-    interval: tuple[Number, Number]
-    simultaneous: tuple[Number, Number]
+    since: Annotated[str, Meta(description="The first of the closed periods")]
+    last: Annotated[str, Meta(description="The last of the closed periods")]
+    slope: Annotated[Number, Meta(description="The rise in a period. Of a number on a logarithmic scale it is the factor.")]
+    interval: Annotated[
+        tuple[Number, Number],
+        Meta(description="Pointwise interval of the slope. It holds also if the same devices answered again."),
+    ]
+    simultaneous: Annotated[
+        tuple[Number, Number],
+        Meta(description="Interval of the slope that holds together with those of all other values shown"),
+    ]
 
 
 class Shift(Struct, frozen=True, forbid_unknown_fields=True):
-    """A shift: some closed periods whose mean lies beyond what those before and chance explain.
+    """A shift: some closed periods whose mean lies beyond what those before and chance explain."""
 
-    Parameters
-    ----------
-    direction
-        ``"rose"`` or ``"fell"``.
-    single
-        Whether it is of one period alone so far: an unusual one, such as a holiday, and perhaps no lasting change. It is no more
-        once two periods or more after it lie beyond chance together.
-    begins
-        The period in which it is thought to have begun.
-    seen
-        The closed period with which it was seen. It is not taken back later.
-    size
-        By how much the mean of these periods differs from those before. Of a number on a logarithmic scale it is the factor.
-    interval
-        Its interval. Those of all shifts of a metric in 200 periods hold together with 95%, whichever level is asked for.
-    """
-
-    direction: Literal["rose", "fell"]
-    single: bool
-    begins: str
-    seen: str
-    size: Number
-    interval: tuple[Number, Number]
+    direction: Annotated[Literal["rose", "fell"], Meta(description="`rose` or `fell`")]
+    single: Annotated[
+        bool,
+        Meta(
+            description="Whether it is of one period alone so far: an unusual one, such as a holiday, and perhaps no lasting "
+            "change. It is no more once two periods or more after it lie beyond chance together."
+        ),
+    ]
+    begins: Annotated[str, Meta(description="The period in which it is thought to have begun")]
+    seen: Annotated[str, Meta(description="The closed period with which it was seen. It is not taken back later.")]
+    size: Annotated[
+        Number,
+        Meta(
+            description="By how much the mean of the periods since differs from those before. Of a number on a logarithmic "
+            "scale it is the factor."
+        ),
+    ]
+    interval: Annotated[
+        tuple[Number, Number],
+        Meta(
+            description="Interval of the size. Those of all shifts of a metric in 200 periods hold together with 95%, whichever "
+            "level is asked for."
+        ),
+    ]
 
 
 class BetweenPeriods(Struct, frozen=True, forbid_unknown_fields=True):
-    """By how much periods differ beyond chance, although nothing lasting happened.
+    """By how much periods differ beyond chance, although nothing lasting happened."""
 
-    Parameters
-    ----------
-    sd
-        Standard deviation of a period's difference from the usual; 0: chance explains all. Of a number on a logarithmic scale it
-        is the factor.
-    pairs
-        How many pairs of periods tell it.
-    """
-
-    sd: Number
-    pairs: Count
+    sd: Annotated[
+        Number,
+        Meta(
+            description="Standard deviation of a period's difference from the usual; 0: chance explains all. Of a number on a "
+            "logarithmic scale it is the factor."
+        ),
+    ]
+    pairs: Annotated[Count, Meta(description="How many pairs of periods tell the deviation")]
 
 
 class Line(Struct, frozen=True, forbid_unknown_fields=True):
-    """A value, or a mean or median, over the periods.
+    """A value, or a mean or median, over the periods."""
 
-    Parameters
-    ----------
-    kind
-        ``"share"`` of a value, ``"mean"``, or ``"median"``.
-    value
-        The answer exactly; None of a mean or median.
-    label
-        As it is shown.
-    points
-        One for each period; None where there is no estimate.
-    change
-        Between two periods of the version described; None if fewer than two are closed, and of a median.
-    trend
-        Over all its closed periods; None if there are fewer than three, and of a median.
-    shifts
-        Of the version described, those seen in these periods; none of a median, and unless the metric declares `least_shift`.
-    between
-        By how much periods differ beyond chance; None where shifts are not looked for, and where too few periods tell it.
-    """
-
-    kind: Literal["share", "mean", "median"]
-    value: Value | None
-    label: str
-    points: list[Point | None]
-    change: Change | None
-    trend: Trend | None
-    shifts: list[Shift] = []
-    between: BetweenPeriods | None = None
+    kind: Annotated[Literal["share", "mean", "median"], Meta(description="`share` of a value, `mean`, or `median`")]
+    value: Annotated[Value | None, Meta(description="The answer exactly; null for a mean or a median")]
+    label: Annotated[str, Meta(description="The line's name as it is shown")]
+    points: Annotated[list[Point | None], Meta(description="One for each period; null where there is no estimate")]
+    change: Annotated[
+        Change | None,
+        Meta(
+            description="Change between two periods of the version described; null if fewer than two are closed, and for a median"
+        ),
+    ]
+    trend: Annotated[
+        Trend | None,
+        Meta(
+            description="Trend over all closed periods of the version described; null if there are fewer than three, and for a "
+            "median"
+        ),
+    ]
+    shifts: Annotated[
+        list[Shift],
+        Meta(
+            description="Shifts of the version described that were seen in these periods; empty for a median, and unless the "
+            "metric declares `least_shift`"
+        ),
+    ] = []
+    between: Annotated[
+        BetweenPeriods | None,
+        Meta(
+            description="By how much periods differ beyond chance; null where shifts are not looked for, and where too few "
+            "periods tell it"
+        ),
+    ] = None
 
 
 class Series(Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric over time.
+    """A metric over time."""
 
-    Parameters
-    ----------
-    trial
-        Whether everything is published at once, however few reports there are.
-    id
-        The metric.
-    version
-        The version that change and trend are of: that of the last period.
-    period_length
-        Its collection window.
-    segment
-        The cell asked for; None: all reports.
-    level
-        Confidence of the intervals.
-    target
-        As of `Estimates`.
-    unit, scale
-        Of a number; else an empty unit, and ``"linear"``.
-    periods
-        One after the other, to the last one published.
-    lines
-        Values, or of a number the mean, and the median if it is estimated. None if answers are searched for: what a search finds
-        differs from one period to the next.
-    left_out
-        How many values are not among them.
-    least_shift
-        As declared: the smallest shift that counts; None if shifts are not looked for.
-    """
-
-    trial: bool
-    id: str
-    version: Count
-    period_length: str
-    segment: str | None
-    level: float
-    target: Literal["population"]
-    unit: str
-    scale: Literal["linear", "log"]
-    periods: list[Told]
-    lines: list[Line]
-    left_out: Count
-    least_shift: float | None = None
+    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    id: Annotated[str, Meta(description="Id of the metric")]
+    version: Annotated[Count, Meta(description="The version that change and trend are of: that of the last period")]
+    period_length: Annotated[str, Meta(description="Length of a period")]
+    segment: Annotated[str | None, Meta(description="The cell asked for; null: all reports")]
+    level: Annotated[float, Meta(description="Confidence of the intervals")]
+    target: Annotated[
+        Literal["population"],
+        Meta(description="Whose shares are estimated: those of the population that the respondents were drawn from"),
+    ]
+    unit: Annotated[str, Meta(description="Unit of a number; else empty")]
+    scale: Annotated[Literal["linear", "log"], Meta(description="Scale of a number's axis; of other metrics `linear`")]
+    periods: Annotated[list[Told], Meta(description="The periods, one after the other, up to the last one published")]
+    lines: Annotated[
+        list[Line],
+        Meta(
+            description="Lines of values, or of a number the mean, and the median if it is estimated. Empty if answers are "
+            "searched for: what a search finds differs from one period to the next."
+        ),
+    ]
+    left_out: Annotated[Count, Meta(description="How many values have no line")]
+    least_shift: Annotated[
+        float | None,
+        Meta(description="The smallest shift that counts, as declared; null if shifts are not looked for"),
+    ] = None

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Command = Callable[[argparse.ArgumentParser], Run]
 
-__all__ = ["main"]
-
 _UNKNOWN = Entry("", "", ())  # of a command that another package brings
 _INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctrl-C
 

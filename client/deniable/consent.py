@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from deniable.device.journal import Journal
     from deniable.transport import Sender
 
-__all__ = ["Consent"]
-
 log = logging.getLogger("deniable")
 
 

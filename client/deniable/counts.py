@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from deniable.prepared import Prepared
     from deniable.transport import Sender
 
-__all__ = ["REASONS", "Counts", "delivery", "reserved", "spent"]
-
 REASONS = (
     *("disabled", "no_consent", "expired", "unknown_metric", "not_sampled", "this_period", "budget", "state"),
     "unit",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable.wire.layout import Layout
 
-__all__ = ["Declared", "Definition", "fingerprint"]
-
 Definition = tuple[str, int, str]
 """The metric, version and fingerprint under which reports are counted."""
 

@@ -7,8 +7,6 @@ from urllib.parse import urlsplit
 
 from deniable.errors import ConfigurationError
 
-__all__ = ["Dsn"]
-
 _SECRET = {"rk_": "a read key", "ak_": "an admin key"}  # how the keys begin that no app may hold
 
 

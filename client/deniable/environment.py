@@ -11,8 +11,6 @@ from typing import Any
 from deniable.device.state import default_directory
 from deniable.transport import SenderSettings
 
-__all__ = ["VARIABLES", "sender_settings", "state_directory", "switched_off"]
-
 log = logging.getLogger("deniable")
 
 _NUMBERS: dict[str, Any] = {"flush_at": int, "flush_interval": float, "queue_size": int, "timeout": float, "max_tries": int}

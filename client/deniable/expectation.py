@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
 
-__all__ = ["REPORTS", "arm", "expected", "length", "resolved_from"]
-
 REPORTS = 10_000
 """The number of reports for which the error is told."""
 

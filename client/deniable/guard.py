@@ -10,8 +10,6 @@ from deniable.errors import without_locals
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["guarded"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

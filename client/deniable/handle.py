@@ -8,8 +8,6 @@ if TYPE_CHECKING:
 
     from deniable.stopwatch import Stopwatch, Timing
 
-__all__ = ["MetricHandle"]
-
 
 class MetricHandle:
     """Records one metric."""

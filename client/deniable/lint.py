@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget, Experiment
 
-__all__ = ["Change", "Lint", "Note", "diff", "lint"]
-
 STRONG_EPSILON = 4.0
 """The epsilon above which lint warns. A report then raises the odds between two answers more than 50 times."""
 

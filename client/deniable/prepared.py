@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from deniable.registry.tables import Budget
     from deniable.source import Source
 
-__all__ = ["Occasion", "Prepared", "prepare"]
-
 
 class Occasion(NamedTuple):
     """The period in which a metric is answered. No finer time is ever stored."""

@@ -12,8 +12,6 @@ from deniable.registry.text import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CLOSED_STATUS", "Terminal", "guarded", "print_table", "raw"]
-
 CLOSED_STATUS = 141
 """Exit status if nobody reads the output any more. A shell reports the same for programs ended by the signal SIGPIPE."""
 

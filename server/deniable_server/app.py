@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from flask import Request, Response
     from flask.sessions import SecureCookieSession, SessionMixin
 
-__all__ = ["create_app"]
-
 log = logging.getLogger("deniable.server")
 
 _STORE_SECONDS = 3.0  # an upload uses the store once or twice, and a device gives up after ten seconds

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from deniable.errors import ConfigurationError
 
-__all__ = ["Rate", "Volume", "parse", "parse_volume"]
-
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _RATE = re.compile(rf"([1-9][0-9]{{0,8}})/({'|'.join(_UNITS)})")
 _VOLUME = re.compile(rf"([1-9][0-9]{{0,8}})MB/({'|'.join(_UNITS)})")

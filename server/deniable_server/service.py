@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from deniable_server.access.rate_limits import Limits
     from deniable_server.settings import Settings
 
-__all__ = ["App", "Collected", "Service", "service"]
-
 
 class Collected(NamedTuple):
     """What groups of one metric, version, definition, period and segment have in common."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
 
-__all__ = ["VARIABLES", "Keys", "Settings"]
-
 _HOURS = 3600
 _SHORTEST_KEY = 8
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from deniable import mechanisms
 from deniable_aggregator.inference.slope import Course
 
-__all__ = ["Days", "correlated", "course"]
-
 Days = Callable[[np.random.Generator, int, int], NDArray[np.float64]]
 """Draws by how much each of so many days differs, of so many metrics."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
 
-__all__ = ["maximal_gain"]
-
 _MOST_CELLS = 1 << 16  # each of which is looked at
 _CHUNK = 10_000  # reports made at a time
 

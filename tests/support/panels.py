@@ -8,8 +8,6 @@ from deniable import mechanisms
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.decode.support_estimate import Supported
 
-__all__ = ["estimate", "make", "replay"]
-
 
 def make(name, size, epsilon):
     mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["NUMBERS", "Numbers"]
-
 
 class Numbers(NamedTuple):
     """Answers to a question for a number.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.accounting.spend import Spend
 
-__all__ = ["METHODS", "Account", "Method", "account"]
-
 _SAME = 2e-6  # nats: rounding up adds less than this to an exact total
 _WORTH = 0.95  # a total above this share of the plain sum is not worth stating a delta for
 

@@ -17,8 +17,6 @@ from deniable_aggregator.accounting import checks
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["sampled", "shuffled"]
-
 _SPREAD = 10.0  # standard deviations of the number of clones that the sum covers
 _CLOSE = 1e-9  # nats
 

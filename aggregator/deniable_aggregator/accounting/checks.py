@@ -6,8 +6,6 @@ from math import isfinite
 
 from deniable.errors import ParameterError
 
-__all__ = ["LEAST_DELTA", "count", "delta", "nonnegative", "positive"]
-
 LEAST_DELTA = 1e-15
 """A smaller delta is 0 in practice, and near the precision of floating-point sums."""
 

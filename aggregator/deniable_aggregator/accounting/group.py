@@ -10,8 +10,6 @@ from math import expm1
 
 from deniable_aggregator.accounting import checks
 
-__all__ = ["private"]
-
 _UP = 1 + 1e-12
 _LARGEST = 700.0  # e to its power still is a float
 

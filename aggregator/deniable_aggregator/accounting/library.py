@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.accounting.spend import Spend
 
-__all__ = ["epsilon"]
-
 _FINEST = 1e-4  # nats, of its grid
 _POINTS = 1 << 23
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.accounting.spend import Spend
 
-__all__ = ["Losses", "together"]
-
 _ROUNDING = 2.0**-53
 _TAIL = 1e-24  # probability cut off at each end in one step: far below the least delta
 _POINTS = 1 << 15  # of a grid

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget
 
-__all__ = ["Plan", "Use", "periods", "plan"]
-
 _HOURS = 24
 _YEARS = 5  # first years that are tried: one is a leap year
 _BEGIN = date(2023, 1, 1)

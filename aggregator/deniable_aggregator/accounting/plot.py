@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.accounting.statement import Statement
 
-__all__ = ["draw"]
-
 _CURVES = {
     "advanced": ("advanced composition", "#b4530a"),
     "basic": ("plain sum", INK),

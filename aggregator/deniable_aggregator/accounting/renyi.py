@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     Orders = NDArray[np.float64]
     Curve = Callable[[Orders], Orders]
 
-__all__ = ["curve", "epsilon", "randomized_response"]
-
 _LEAST, _MOST = -7.0, 14.0  # of ln(order - 1): below, rounding hides the differences; above, a curve is the sum of its epsilons
 _POINTS = 2001
 _ZOOMS = 3

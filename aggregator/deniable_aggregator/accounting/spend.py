@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
 
-__all__ = ["Spend", "merged", "telling"]
-
 _TWO_SIDED = frozenset(
     ["coin", "binary", "grr", "sue", "oue", "subset", "local_hash", "hadamard", "pgr", "l_grr", "l_osue", "loloha"]
 )

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.accounting.plan import Plan, Use
     from deniable_aggregator.accounting.spend import Spend
 
-__all__ = ["Statement", "statement"]
-
 _NEAREST, _CEILING = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING)
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.accounting.spend import Spend
 
-__all__ = ["advanced", "basic", "closed"]
-
 _UP = 1 + 1e-12
 
 

@@ -11,8 +11,6 @@ from deniable_aggregator.accounting import checks, renyi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["compose", "epsilon", "of_gaussian", "of_laplace", "of_pure", "within"]
-
 _UP = 1 + 1e-12
 _STEPS = 200
 

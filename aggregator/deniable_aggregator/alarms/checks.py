@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms.base import Bounds
     from deniable_aggregator.tally import Tally
 
-__all__ = ["ALPHA", "Finding", "about", "examine", "influence", "raised"]
-
 ALPHA = 1e-4
 """Probability of any alarm in one look at honest reports, over all tests."""
 

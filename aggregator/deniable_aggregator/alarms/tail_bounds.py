@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["at_least", "at_most", "binomial_sums", "log_choose", "set_surplus", "shortfall"]
-
 _LAMBDAS = np.linspace(0.02, 0.9, 45)
 _REACH = 32.0  # standard deviations, beyond which Chernoff's bound is used
 _LIGHTEST = 700.0  # minus the logarithm of the lightest mass that a float holds

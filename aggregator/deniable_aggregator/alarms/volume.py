@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LEAST_PERIODS", "sudden"]
-
 LEAST_PERIODS = 7
 """Fewest earlier periods."""
 

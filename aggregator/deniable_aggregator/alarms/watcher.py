@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["EVERY_SECONDS", "Alarm", "Watch", "alarms", "checked", "forget"]
-
 log = logging.getLogger("deniable.watch")
 
 EVERY_SECONDS = 60.0

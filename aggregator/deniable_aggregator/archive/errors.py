@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from deniable.errors import DeniableError
 
-__all__ = ["ArchiveError", "MissingFileError", "RecountDiffersError"]
-
 
 class ArchiveError(DeniableError):
     """The archive cannot be used. All others are kinds of it."""

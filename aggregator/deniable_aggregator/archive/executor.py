@@ -12,8 +12,6 @@ from deniable.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PROCESS", "start"]
-
 PROCESS = "process"
 """An executor of as many processes as there are cores."""
 _DASK = "dask://"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-__all__ = ["COLUMN", "Head", "read", "read_head", "write"]
-
 COLUMN = "payload"
 _KEY = "deniable"
 _FORMAT = 1

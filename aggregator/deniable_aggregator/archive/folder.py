@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
 
-__all__ = ["COMMITS", "HOURS", "PERIOD", "Folder", "Found"]
-
 COMMITS, HOURS, PERIOD = "commits/", "hours/", ""
 """How names of files begin: of those of a commit, of the commits of an hour, and of all of a period."""
 _ENDING = ".parquet"

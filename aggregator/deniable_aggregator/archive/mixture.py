@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.tally import Tally
 
-__all__ = ["write"]
-
 _BYTES = 64 << 20  # of payloads in a file, and of what waits in memory
 _FILES = 256  # written at once, at most
 _SOME = 1 << 20  # bytes that wait in memory for each of these, and reports that are read at once

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.tally import Tally
 
-__all__ = ["count", "count_files", "cut"]
-
 _BYTES, _FILES = 64 << 20, 256
 """Bytes, and files, that are counted at once at most, but at least one file."""
 

@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.attack.devices import Device
 
-__all__ = [
-    "FRESH",
-    "KEPT",
-    "Curve",
-    "Result",
-    "Way",
-    "averaging",
-    "checkpoints",
-    "losing",
-    "simulate",
-]
-
 _LEVEL = 0.95
 
 

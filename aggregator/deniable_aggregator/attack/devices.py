@@ -11,8 +11,6 @@ from deniable.source import OS
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
 
-__all__ = ["Device", "Forgetful", "Losing", "Remembering"]
-
 
 class Device(Protocol):
     """One device with one value that never changes."""

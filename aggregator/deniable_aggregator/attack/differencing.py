@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-__all__ = ["Guesses", "differencing"]
-
 _LEVEL = 0.95
 _LEFT = 1  # people who left: so many reports the difference rests on
 

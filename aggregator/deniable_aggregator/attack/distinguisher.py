@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
-__all__ = ["CALLS_AT_ONCE", "LEAST_CALLS", "Evidence", "distinguish"]
-
 LEAST_CALLS = 1000
 """Of each input: with fewer hardly any event is bounded."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["LARGEST_DOMAIN", "Bound", "Observer"]
-
 LARGEST_DOMAIN = 256
 """Most values of a metric: walking every draw of more would take long."""
 

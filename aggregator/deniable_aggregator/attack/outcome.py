@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Outcome", "observe", "parts", "shown"]
-
 _SHOWN = 40  # characters of an output that are shown
 _SMALL = 127  # whole numbers up to this one fit in a byte
 

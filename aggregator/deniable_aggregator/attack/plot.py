@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.attack.averaging import Result
 
-__all__ = ["draw"]
-
 _COLORS = {"fresh": "#b4530a", "kept": "#0f766e", "lost": "#6d5bd0"}
 _LABELS = {"fresh": "noise drawn anew", "kept": "response kept", "lost": "kept, but lost at times"}
 _TOP = 1.04  # end of the success axis

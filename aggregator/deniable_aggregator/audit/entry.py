@@ -24,8 +24,6 @@ from deniable.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EVENTS", "LONGEST", "Entry", "genesis", "read", "shortened", "whole"]
-
 _OF_METRIC = ("by", "metric", "version", "period", "segment", "a", "b", "level", "only", "bands")
 _ASKED = (*_OF_METRIC, "question", "filters", "compare", "pool", "among", "epsilon")
 

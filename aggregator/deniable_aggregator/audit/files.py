@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.audit.log import AuditLog
     from deniable_aggregator.audit.verify import Fault
 
-__all__ = ["Verification", "expire", "files", "rotate", "verify"]
-
 _MOST = 100_000  # entries of a file, about 35 MB
 _ROUNDS = 5
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.change import Change
 
-__all__ = ["AuditLog", "Rotated"]
-
 _TRIES = 1000  # a try fails only if another process has appended
 _PAGE = 1000
 _LAST = 16  # the number of entries that the script returns

@@ -15,8 +15,6 @@ from deniable_aggregator.audit.entry import Entry, genesis, read
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Chain", "Fault"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.accounting.spend import Spend
     from deniable_aggregator.accounting.statement import Statement
 
-__all__ = ["account"]
-
 _DELTA = 1e-6
 _POINTS = 24  # of a plot
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.attack.averaging import Curve, Result
     from deniable_aggregator.attack.differencing import Guesses
 
-__all__ = ["attack"]
-
 _SURE = 0.99
 _TABLED = ("1", "2", "5")
 _PUBLISHED = {

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_aggregator.attack.distinguisher import Evidence
 
-__all__ = ["audit"]
-
 _CALLS = 100_000
 
 

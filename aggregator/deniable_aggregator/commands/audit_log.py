@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.audit.files import Verification
     from deniable_aggregator.audit.log import AuditLog
 
-__all__ = ["audit_log"]
-
 _ANCHOR = re.compile(r"([1-9]\d{0,15}):([0-9a-f]{64})")
 _DAY = 86400
 _MOST_DAYS = 36500

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
 
-__all__ = ["divide"]
-
 
 def divide(parser: argparse.ArgumentParser) -> Run:
     """``deniable divide --redis-url URL --app NAME --into N``.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
 
-__all__ = ["dlq"]
-
 _ID = re.compile(r"(\d{1,3}/)?\d{1,20}-\d{1,20}")
 _MAX_BACKLOG = 10_000
 

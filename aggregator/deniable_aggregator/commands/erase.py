@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.deletion.erase import Found, Removal
     from deniable_aggregator.store import Store
 
-__all__ = ["erase"]
-
 _MOST = 1 << 53
 
 

@@ -25,26 +25,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.store import Client, Store
 
-__all__ = [
-    "STORE_STATUS",
-    "add",
-    "add_apps",
-    "add_archive",
-    "add_seed",
-    "add_store",
-    "answered",
-    "archive",
-    "drawing",
-    "environment",
-    "opened",
-    "progress",
-    "seed",
-    "share",
-    "store",
-    "stores",
-    "whole_number",
-]
-
 _URL, _REGISTRY, _APPS = "DENIABLE_REDIS_URL", "DENIABLE_REGISTRY", "DENIABLE_APPS"
 
 _SEED_BITS = 64

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.accounting.plan import Plan
     from deniable_aggregator.planning.outlook import Outlook, Terms
 
-__all__ = ["plan"]
-
 _NONE = "-"
 _OWN = {
     "values": "--values",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
 
-__all__ = ["publish"]
-
 
 def publish(parser: argparse.ArgumentParser) -> Run:
     """``deniable publish --redis-url URL --registry FILE``.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
-__all__ = ["rappor"]
-
 _SHOWN = 20
 
 

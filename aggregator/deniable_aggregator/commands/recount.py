@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.tally import Tally
 
-__all__ = ["recount"]
-
 _TRIES = 3
 _NONE = "nothing of {} is archived: of an index layout the tally is the archive, and what was counted before is not archived"
 

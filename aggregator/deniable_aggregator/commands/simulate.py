@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_aggregator.planning.rehearsal import Result
 
-__all__ = ["simulate"]
-
 _RUNS = 100
 
 

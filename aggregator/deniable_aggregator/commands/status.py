@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
 
-__all__ = ["status"]
-
 _COLUMNS = {
     "app": "app",
     "workers": "workers",

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.faults import Faults
     from deniable_aggregator.store import Store
 
-__all__ = ["worker"]
-
 log = logging.getLogger("deniable.worker")
 
 _FORCED = 1

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import batch
 
-__all__ = ["Joined", "count", "countable", "join"]
-
 Joined = dict[tuple["Stratum", "Layout"], bytes]
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.counting.faults import Faults
 
-__all__ = ["Chore", "run"]
-
 log = logging.getLogger("deniable.worker")
 
 _LOOK_SECONDS = 0.5  # between looks what is due

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Partition
 
-__all__ = ["LIFE_SECONDS", "CommitFiles"]
-
 log = logging.getLogger("deniable.worker")
 
 LIFE_SECONDS = 3600.0

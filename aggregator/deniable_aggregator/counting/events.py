@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Events"]
-
 
 class Events:
     """A listener that ignores all events; subclasses override what they need.

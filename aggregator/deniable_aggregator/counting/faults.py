@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store import Store
 
-__all__ = ["Faults", "present"]
-
 log = logging.getLogger("deniable.worker")
 
 _LIFE = 7200  # seconds after the last failure of an app for which faults are noted: chores come round within an hour

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-__all__ = ["STILL_SECONDS", "Vitals"]
-
 STILL_SECONDS = 180.0
 """A worker is not well if a thread that counts has not turned for so long."""
 

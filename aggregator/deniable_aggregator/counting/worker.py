@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.store import Partition, Store
 
-__all__ = ["Worker"]
-
 log = logging.getLogger("deniable.worker")
 
 _LOOK_SECONDS = 5.0  # between looks which server has what

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Absent"]
-
 _STEP = 0.7  # between scores, within which the relation of sums and scores is nearly linear
 _SMOOTH = 2.5  # standard deviations of noise that smooth a step
 _FAR = 8.0  # a score that nothing needs to exceed

@@ -10,8 +10,6 @@ from scipy.special import bdtrik, betaincinv
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["clopper_pearson", "half_significant"]
-
 _ROUNDING = 1e-6  # of a report: by so much a quantile may miss the whole number that it is
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.bloom_regression import Fit
 
-__all__ = ["Fitted"]
-
 
 @dataclass(frozen=True, eq=False)
 class Fitted(Estimate):

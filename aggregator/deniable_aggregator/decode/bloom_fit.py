@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.intp]
 
-__all__ = ["Cells", "Covariance", "Model", "bit_noise", "solve"]
-
 _DEPENDENT = 1e-8  # a column is dependent if less than this part of its variance is left beside the others
 _LEAST_NOISE = 1e-6  # least variance of a bit of one report: without noise a bit that nobody has would have variance 0
 _CHUNK = 1 << 18  # elements of the dense arrays that are used at a time: they fit into the cache

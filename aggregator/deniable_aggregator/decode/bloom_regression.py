@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.bloom_fit import Floats, Integers
 
-__all__ = ["Fit", "detection_frequency", "fit"]
-
 _ALL = 1024
 """Number of candidates up to which the model of all is tried: its cost grows with their square."""
 

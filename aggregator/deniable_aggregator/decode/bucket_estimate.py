@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Target
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Partial", "of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Partial(Estimate):

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Channel", "Pure"]
-
 
 class Pure(Protocol):
     """What the devices ran, if a report supports the true value with probability p, and any other with probability q."""

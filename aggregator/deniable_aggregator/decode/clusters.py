@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["stderr_of_mean"]
-
 
 def stderr_of_mean(sums: NDArray[Any], reports: NDArray[np.int64]) -> float:
     """Estimate the standard error of a mean over all reports from its sum over the reports of each row.

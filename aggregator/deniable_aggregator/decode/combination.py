@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["Combined", "combine"]
-
 
 @dataclass(frozen=True, eq=False)
 class Combined:

@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["consistent", "lowered_by"]
-
 
 def consistent(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.float64]:
     """Find the possible shares that are nearest to unbiased estimates (norm-sub).

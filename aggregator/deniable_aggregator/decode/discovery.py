@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.prefix_level import Joint, Part
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Discovery", "Level", "discover", "extend"]
-
 _KEEP = 64
 _BLOCK = 1 << 18  # candidates looked up at once: a few megabytes, for any number of candidates
 _CLOSER = 16  # this many times the prefixes to keep are estimated a second time

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Distribution", "Quantile", "distribution"]
-
 RESAMPLES = 200
 _GAIN = 1e-3  # the fit ends when a step gains less log-likelihood than e^epsilon times this; stopping early is what smooths it
 _MOST_STEPS = 10_000

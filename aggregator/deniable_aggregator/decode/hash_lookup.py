@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from deniable.exact.hashing import PoolFamily
 
-__all__ = ["hashes", "keys", "lookup", "lookup_by_row", "multipliers"]
-
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 

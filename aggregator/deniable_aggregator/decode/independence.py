@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.joint_table import Data, Floats
 
-__all__ = ["Chi2", "distance", "score_test"]
-
 _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
 
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.joint_table import Floats
     from deniable_aggregator.tally import Tally
 
-__all__ = ["MAX_CELLS", "Joint", "from_product", "joint"]
-
 MAX_CELLS = 4096
 """Cells of the largest table. Their covariance takes 128 MiB."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64] | NDArray[np.float32]
 
-__all__ = ["Data", "Point", "maximum", "pairs", "unconstrained"]
-
 _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
 _EXPECTATIONS = 10  # rounds of expectation and maximization before Newton's steps
 _CURVED = 5  # fewest reports for each cell to estimate a step's curvature from

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
 
-__all__ = ["Column", "bit_likelihood", "likelihood", "masks", "other_rates", "pack", "read"]
-
 _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
 _LISTED = 1 << 16  # most values that a payload is compared with
 _IMPOSSIBLE = -1e4  # stands for the logarithm of 0

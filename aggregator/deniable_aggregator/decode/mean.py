@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate, Target
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Mean", "mean"]
-
 _SURE = 1.645  # standard errors: the spread of the answers is hardly ever larger than its estimate by more
 
 

@@ -11,8 +11,6 @@ from deniable.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["benjamini_hochberg", "holm", "holm_adjusted", "tail"]
-
 
 def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
     """Reject so that any true hypothesis is rejected with probability alpha at most, under any dependence.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Target
     from deniable_aggregator.tally import Tally
 
-__all__ = ["OptionShares", "chosen", "option_shares"]
-
 
 @dataclass(frozen=True, eq=False)
 class OptionShares(Estimate):

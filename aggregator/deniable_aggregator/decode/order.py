@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms.base import FrequencyOracle
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["Order", "order"]
-
 
 @dataclass(frozen=True, eq=False)
 class Order:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms.base import FrequencyOracle
 
-__all__ = ["PairSupport", "estimates_covariance", "pair_support"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairSupport:

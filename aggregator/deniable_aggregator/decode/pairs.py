@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Pairs", "pairs"]
-
 _CASES = 4  # neither, the first alone, the second alone, both
 _EXACT = 40  # reports up to which all outcomes are gone through
 _BISECTIONS = 80

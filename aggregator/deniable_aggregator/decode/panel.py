@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.channel import Channel
     from deniable_aggregator.decode.estimate import Target
 
-__all__ = ["Panel", "overlap", "repeats"]
-
 
 def repeats(reports: Iterable[float], most: int = 1) -> float:
     """Bound how many other reports the device of a report has made, on average.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms.sketch import Sketch
 
-__all__ = ["Cells", "estimate"]
-
 _PLAIN = 0.05  # a value is plainly present if noise alone would show any in this share of tallies
 _TRIED = 1024  # candidates with the most support, among which the plainly present are looked for
 _MOST = 128  # values cleared at most: those after them confuse little

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.absent_support import Absent
     from deniable_aggregator.decode.estimate import Target
 
-__all__ = ["Pooled"]
-
 
 @dataclass(frozen=True, eq=False)
 class Pooled(Estimate):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms.prefix import PrefixTree
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Joint", "Part", "part_of"]
-
 _PLAIN = 128  # most prefixes that are cleared
 
 

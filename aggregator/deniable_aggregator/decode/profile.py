@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms.window import Window
 
-__all__ = ["Profile", "band_of_points", "cell_chances", "value_shares"]
-
 _FIRM = 1e3  # weight of the rows that fix sums, over the greatest other entry
 _LEAST = 1e-12  # of a probability, where reports were made up
 _ADDED = 4  # reports

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.tally import Tally
 
-__all__ = ["strict_quantile"]
-
 
 def strict_quantile(
     mechanism: Mechanism, tally: Tally, share: float, level: float = 0.95, *, repeats: float = 0.0

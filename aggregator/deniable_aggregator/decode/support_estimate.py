@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.channel import Pure
     from deniable_aggregator.decode.estimate import Target
 
-__all__ = ["Supported"]
-
 
 @dataclass(frozen=True, eq=False)
 class Supported(Estimate):

@@ -23,8 +23,6 @@ from deniable.mechanisms.projective import points
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["hyperplane_sums", "walsh_hadamard"]
-
 
 def hyperplane_sums(order: int, dimension: int, counts: NDArray[np.int64], domain_size: int) -> NDArray[np.int64]:
     """Sum, for each value, the counts of the points that support it.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.tally import Tally
 
-__all__ = ["EVERY_SECONDS", "ArchivedFiles", "erase", "folders_of"]
-
 EVERY_SECONDS = 3600.0
 """Seconds between searches."""
 

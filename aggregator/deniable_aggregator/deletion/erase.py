@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.dead_letters import DeadLetter
     from deniable_aggregator.store.table import Table
 
-__all__ = ["Erased", "Found", "Removal"]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:

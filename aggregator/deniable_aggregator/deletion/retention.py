@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.publisher import Publisher
     from deniable_aggregator.store import Store
 
-__all__ = ["EVERY_SECONDS", "Retention", "longest_graces"]
-
 log = logging.getLogger("deniable.retention")
 
 EVERY_SECONDS = 3600.0

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.inference.difference import Ends
 
-__all__ = ["AlwaysValid"]
-
 
 @dataclass(frozen=True, eq=False)
 class AlwaysValid(Difference):

@@ -10,8 +10,6 @@ from scipy.special import gammaln
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["p_value"]
-
 _SPREADS = (100.0, 10_000.0)  # of a Dirichlet law: large and small departures from the split
 
 

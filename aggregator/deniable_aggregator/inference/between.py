@@ -14,8 +14,6 @@ from scipy.stats import chi2
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CORRELATIONS", "FEWEST_PAIRS", "Between", "between", "correlations"]
-
 CORRELATIONS = (0.0, 0.25, 0.5)
 """Correlations of one period's difference with the next one's for which errors are computed; the largest counts."""
 FEWEST_PAIRS = 8

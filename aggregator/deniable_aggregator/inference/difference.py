@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-__all__ = ["QUANTILES", "SMALLEST", "Difference", "Side"]
-
 SMALLEST = 1e-12
 """Smallest p-value that is told apart from 0."""
 QUANTILES = np.arange(0.1, 7.15, 0.2)

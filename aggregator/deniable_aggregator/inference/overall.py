@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms.base import FrequencyOracle
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["chi_square", "rise_seen"]
-
 _MOST = 1024  # values; with more, their covariance takes too long
 _FEWEST = 5.0  # reports that support a value nobody holds, below which sums of squares are not chi-square
 _ROUNDS = 5  # each brings a rise about ten times nearer to what its own variance allows

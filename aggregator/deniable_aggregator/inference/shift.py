@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-__all__ = ["MEMORY", "Shift", "confidence", "shifts", "usual"]
-
 _FALSE, _PERIODS = 0.05, 200
 """Chance that so many periods have a false shift, in any of the values."""
 _WINDOWS = (1, 2, 4, 8, 16)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["LEAST", "TURNOVERS", "Course", "Slope", "slope"]
-
 LEAST = 3
 """Fewest periods of a slope."""
 _CYCLES = 3  # from so many on the cycle is told from the line

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.estimate import Target
 
-__all__ = ["some_values"]
-
 
 def some_values(estimate: Estimate, places: list[int]) -> Estimate:
     """Return an estimate of some values only, in this order; nothing else of it changes."""

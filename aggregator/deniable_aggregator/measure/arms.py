@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.publish.release import Release
 
-__all__ = ["DIFFER", "ArmSize", "ArmSizes", "arm_sizes_of"]
-
 DIFFER = 0.01
 """Chance of error at which arms are said to have other sizes than declared."""
 _DIGITS = 16

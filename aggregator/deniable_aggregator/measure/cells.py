@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
     from deniable_aggregator.measure.query import Filter, Query
 
-__all__ = ["Cells", "kept", "segments_of"]
-
 _PREFIX = "segment_"
 
 

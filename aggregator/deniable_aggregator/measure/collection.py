@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
     from deniable_aggregator.store import Store
 
-__all__ = ["Collection"]
-
 
 @dataclass(frozen=True, slots=True)
 class Collection:

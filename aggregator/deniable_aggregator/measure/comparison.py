@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Arms", "Compared", "Comparison", "Incomparable", "Overall", "compare"]
-
 
 _SAYS = (
     "These are arms of an experiment on {}. Its intervals and p-values hold however often anybody looks, and whenever it is "

@@ -12,8 +12,6 @@ from deniable_aggregator.measure.refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DateRange", "Earlier", "UnknownRange", "names_between", "read"]
-
 
 class UnknownRange(Refusal):
     """The date range cannot be read."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.measure.numbers import Centre
 
-__all__ = ["Differing", "ValueDiffering", "between", "differing", "differing_means", "moved"]
-
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):
     """How far two sides differ in one value, or in the mean."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.tally import Tally
 
-__all__ = ["LEVEL", "decoded", "described", "estimated"]
-
 LEVEL = 0.95
 """Default confidence level of intervals."""
 _MOST_COMBINATIONS = 1024  # with more, their covariance takes too long for a page

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.numbers import Centre
     from deniable_aggregator.tally import Tally
 
-__all__ = ["MEAN", "QUANTILE_NAMES", "Lines", "Wanted", "differences", "lines_of", "pooled", "trends"]
-
 MEAN = "mean"
 QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
 _UNKNOWN = float("nan")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.store import Store
 
-__all__ = ["Alarm", "Live", "LiveMeasurement", "LiveMetric", "StratumCount", "measure", "overview"]
-
 _Refused = dict[str, Count]  # reports by the code for which they were refused
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Words = tuple[str, ...]
 
-__all__ = ["Found", "Published", "look_up", "state_of"]
-
 
 _MOST_TOLD = 20  # values in a refusal
 

@@ -10,33 +10,6 @@ from msgspec import Meta, Struct
 from deniable.registry.metric import Value
 from deniable.registry.period import LENGTHS
 
-__all__ = [
-    "Association",
-    "Chosen",
-    "Count",
-    "Description",
-    "Estimates",
-    "FactorShare",
-    "Latest",
-    "Listed",
-    "Measurement",
-    "Merged",
-    "MergedVersion",
-    "Moment",
-    "Number",
-    "NumberEstimate",
-    "OrderEstimate",
-    "PairEstimate",
-    "Part",
-    "QuantileEstimate",
-    "Span",
-    "Unallocated",
-    "ValueEstimate",
-    "ValueShare",
-    "ValuesBelow",
-    "Version",
-]
-
 Count = Annotated[int, Meta(ge=0)]
 Moment = Annotated[datetime, Meta(tz=True)]
 # nan without reports; JSON writes it as null, so the schema says this.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.combination import Combined
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["Decoded", "Meaning", "Measured", "common", "meaning_of", "merged"]
-
 
 class Decoded(NamedTuple):
     """One version: its decoded estimate, and the reports of each period that it rests on."""

@@ -47,20 +47,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
-__all__ = [
-    "MOST_VALUES",
-    "QUANTILES",
-    "Centre",
-    "centre_of",
-    "chosen_of",
-    "course_of",
-    "number_of",
-    "order_of",
-    "spread_of",
-    "to_number",
-    "with_strict_bands",
-]
-
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page
 _MOST_PAIRS = 500

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.measurement import ValueEstimate
     from deniable_aggregator.publish.release import Release
 
-__all__ = ["by_period", "latest", "listed", "measure", "releases_of", "spans_of"]
-
 _HOMOGENEOUS = 0.9  # least share of one answer that raises a warning
 
 

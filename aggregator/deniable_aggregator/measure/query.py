@@ -10,25 +10,6 @@ from deniable_aggregator.measure.estimates import LEVEL
 from deniable_aggregator.measure.measurement import Count
 from deniable_aggregator.measure.refusal import Refusal
 
-__all__ = [
-    "COLUMNS",
-    "LEVELS",
-    "MOST_ROWS",
-    "RULES",
-    "About",
-    "Cell",
-    "Column",
-    "CompareWith",
-    "Filter",
-    "IncompatibleMembers",
-    "Page",
-    "Query",
-    "QueryTooLarge",
-    "Rows",
-    "Summed",
-    "UnknownDimension",
-]
-
 MOST_ROWS = 100_000
 """Most rows of an answer, over all its pages."""
 _PAGE = 10_000

@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.publish.breakdown import Breakdown
 
-__all__ = [
-    "Refusal",
-    "UnknownCell",
-    "UnknownPeriod",
-    "WithheldCell",
-    "awaited",
-    "check_period",
-    "next_release",
-    "read_cell",
-    "withheld",
-]
-
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
     """Base class of refusals. Each has a stable `code`."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.tally import Tally
 
-__all__ = ["once"]
-
 T = TypeVar("T")
 
 _MOST_REMEMBERED = 32

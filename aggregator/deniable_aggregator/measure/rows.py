@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.query import Cell, Query
     from deniable_aggregator.tally import Tally
 
-__all__ = ["rows"]
-
 _MOST_VALUES = 400_000  # what is estimated in no longer than a few seconds
 _CANDIDATE, _SEARCH, _FIT = 20, 40_000, 33_000  # values that take as long as one candidate, one search, one distribution
 _COMPARED, _READ = 10, 0.1  # and as long as one value that is compared, as one cell of a tally that is read

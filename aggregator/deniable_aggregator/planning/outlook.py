@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
     from deniable_aggregator.planning.precision import Precision
 
-__all__ = ["EPSILON_STEPS", "Outlook", "Terms", "of_mechanisms", "of_registry"]
-
 EPSILON_STEPS = 1000
 """A needed epsilon is found to so many steps a nat."""
 

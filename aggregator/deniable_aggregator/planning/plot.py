@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.planning.rehearsal import Result
 
-__all__ = ["draw"]
-
 _MEASURED = "#0f766e"
 
 

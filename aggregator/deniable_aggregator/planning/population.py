@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric
 
-__all__ = ["falling", "of_options", "of_values", "read_shares"]
-
 _EXPONENT = 1.1  # of Zipf's law, which shares follow that nobody stated
 _MOST_CHOSEN = 0.5  # the share of the most frequent option, where nobody stated it
 _COLUMNS = ["metric", "value", "share"]

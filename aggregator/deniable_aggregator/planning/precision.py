@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["POWER", "Precision", "precision"]
-
 POWER = 0.8
 """Probability that a difference between two arms is seen, if it is there."""
 

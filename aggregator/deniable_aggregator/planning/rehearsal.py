@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["OfMean", "OfOptions", "OfShares", "Rehearsal", "Result", "rehearsals"]
-
 _NUMBERS = 101  # from end to end of a range, of which a population is made that nobody stated
 
 

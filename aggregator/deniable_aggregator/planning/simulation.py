@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-__all__ = ["Simulation", "draw_sets"]
-
 _MOST = 500_000_000
 """People drawn at once: the hypergeometric draws of numpy take fewer than 10^9. The tallies of more are added up."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable.registry.tables import Publication
 
-__all__ = ["LENGTHS", "first_release"]
-
 LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=365.25 / 12)}
 """How long each period is; of months, the average."""
 

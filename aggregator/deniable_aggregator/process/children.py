@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["tied"]
-
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-__all__ = ["FIELDS", "FORMATS", "LEVELS", "Format", "Level", "LogSettings", "begin", "current", "end", "note", "places"]
-
 Level = Literal["debug", "info", "warning", "error", "critical"]
 Format = Literal["console", "json"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)

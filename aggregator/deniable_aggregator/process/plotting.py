@@ -9,8 +9,6 @@ from deniable.errors import ConfigurationError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["INK", "LINE", "SOFT", "STYLE", "save"]
-
 INK, SOFT, LINE = "#1a1f24", "#57616b", "#e6e7e3"
 """Colours of text, of less important text, and of grid lines."""
 

@@ -20,8 +20,6 @@ from deniable.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FOLDER", "Running", "find", "keep"]
-
 log = logging.getLogger("deniable.serve")
 
 FOLDER = Path(".deniable")

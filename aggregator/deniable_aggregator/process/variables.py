@@ -19,8 +19,6 @@ from deniable_aggregator.process.logs import LogSettings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["ARCHIVE", "PREFIX", "VARIABLES", "WORKER", "Number", "Stray", "strays", "warn"]
-
 log = logging.getLogger("deniable.settings")
 
 PREFIX = "DENIABLE_"

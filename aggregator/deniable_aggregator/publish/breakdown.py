@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric, Registry
 
-__all__ = ["Box", "Breakdown", "Words"]
-
 Words = tuple[str | None, ...]
 """For each segment its value or more general word, or None if it is open."""
 

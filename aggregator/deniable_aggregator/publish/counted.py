@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.hourly import Hourly
     from deniable_aggregator.store import Store
 
-__all__ = ["strata", "unpublished"]
-
 
 def strata(store: Store | Hourly, definition: Definition) -> dict[Stratum, list[Stratum]]:
     """Return the strata of each period of a definition (metric, version, fingerprint), in order."""

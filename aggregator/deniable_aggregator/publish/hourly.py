@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.tally import Tally
 
-__all__ = ["EVERY_SECONDS", "Hourly"]
-
 EVERY_SECONDS = 60.0
 """Seconds between looks whether an hour has passed."""
 

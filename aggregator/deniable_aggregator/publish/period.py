@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Period", "Released", "Step", "Version"]
-
 _GROWTH = 4  # two snapshots differ by at least one report for this many published ones
 
 

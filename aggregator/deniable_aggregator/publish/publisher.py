@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_aggregator.tally import Tally
 
-__all__ = ["EVERY_SECONDS", "TRIAL_SECONDS", "Publisher"]
-
 log = logging.getLogger("deniable.publisher")
 
 EVERY_SECONDS = 60.0

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["Release", "Summary", "by_period", "listed", "noted", "summaries", "summary"]
-
 _HOUR = 3600
 
 

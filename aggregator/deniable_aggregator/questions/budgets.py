@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.breakdown import Box
     from deniable_aggregator.store import Store
 
-__all__ = ["Answer", "Asked", "BudgetSpent", "Budgets"]
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

@@ -27,8 +27,6 @@ from deniable.limits.allowance import MICRO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["available", "count", "margin", "most", "reach", "stderr"]
-
 _STEPS = 64  # last places of the scale that are tried to make up for rounding in a map
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms.google_rappor import Params
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["OTHER", "Variable", "associate", "bits", "load_candidates", "load_tally", "strings"]
-
 OTHER = "(other)"
 """Category of people who hold none of a variable's candidates."""
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["load_counts", "load_map", "load_params", "save_counts", "save_map", "sum_reports"]
-
 _HEADER = ["k", "h", "m", "p", "q", "f"]
 _KEYS = ["numBits", "numHashes", "numCohorts", "probIrr0", "probIrr1", "probPrr"]
 _NUMBER = re.compile(r"[0-9]{1,60}(\.[0-9]{0,60})?([eE][+-]?[0-9]{1,2})?|\.[0-9]{1,60}", re.ASCII)

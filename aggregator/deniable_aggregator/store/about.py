@@ -12,8 +12,6 @@ from deniable_aggregator.store.servers import primaries
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["clock", "connection", "may", "name", "ping", "settings", "state"]
-
 
 def ping(client: redis.Redis) -> None:
     """See that one of its servers answers.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from deniable.wire.report import Stratum
 
-__all__ = ["Archived"]
-
 
 class Archived:
     """The files of the archive that one partition has."""

@@ -13,8 +13,6 @@ from deniable.wire.report import Stratum
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Group", "decode", "encode", "join", "kind"]
-
 
 class Group(NamedTuple):
     """Reports of one stratum and layout."""

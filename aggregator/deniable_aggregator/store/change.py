@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Change"]
-
 
 class Change(NamedTuple):
     """A change that is not made yet."""

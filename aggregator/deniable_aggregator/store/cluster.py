@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from redis.connection import ConnectionPool
 
-__all__ = ["Cluster"]
-
 _EVERY = 1.0  # seconds
 
 

@@ -17,8 +17,6 @@ from deniable_aggregator.store.servers import primaries
 if TYPE_CHECKING:
     from deniable_aggregator.store import Store
 
-__all__ = ["EVERY_SECONDS", "Compaction"]
-
 log = logging.getLogger("deniable.worker")
 
 

@@ -13,8 +13,6 @@ import redis
 if TYPE_CHECKING:
     from deniable_aggregator.store import Store
 
-__all__ = ["EVERY_SECONDS", "forget"]
-
 log = logging.getLogger("deniable.worker")
 
 EVERY_SECONDS = 600.0

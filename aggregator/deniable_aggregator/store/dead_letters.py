@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.store.batch import Group
 
-__all__ = ["DeadLetter", "DeadLetters"]
-
 _PAGE = 100
 _SEPARATOR = "/"  # in an id, after the place of the partition if there are several
 

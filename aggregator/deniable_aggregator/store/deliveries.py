@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store.partition import Partition
 
-__all__ = ["Deliveries", "StreamEntry"]
-
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between reads of a cluster
 _LARGEST = MAX_INFLATED_BYTES  # bytes of an entry, at most: it holds less than its upload
 _AT_ONCE = 128  # entries in one answer of the store, at most, so that a worker holds little more than 128 MiB of them

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from deniable.wire.layout import Layout
 
-__all__ = ["AT_ONCE", "STRATUM", "Additions", "Deltas", "Weights", "changes", "fit", "growth", "most_bytes", "pieces"]
-
 _MANY, _SPARSE = 32, 8  # from so many cells on, and one change in so many, adding to all cells is faster
 _NAMED = 6  # cells added in a row that take as long as one named cell
 AT_ONCE = 3 << 15

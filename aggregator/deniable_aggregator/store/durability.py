@@ -27,8 +27,6 @@ from deniable_aggregator.store.writable import PromiseBroken
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NAMES", "Durability", "Name", "evicts", "read", "unseen"]
-
 Name = Literal["memory", "everysec", "always", "replicated"]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
 

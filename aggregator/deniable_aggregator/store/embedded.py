@@ -38,8 +38,6 @@ from deniable_aggregator.store.servers import connect
 if TYPE_CHECKING:
     from deniable_aggregator.store import durability as durability_
 
-__all__ = ["StoreServer", "find", "open_store", "redacted"]
-
 logger = logging.getLogger(__name__)
 
 _SETTINGS = 'daemonize no\ndir .\nsave ""\nmaxmemory-policy noeviction\nmaxmemory 1gb\n'

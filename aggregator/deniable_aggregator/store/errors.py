@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import redis
 
-__all__ = ["AWAY", "CommandForbidden", "CommandRefused", "NoRoom", "Redivided", "StoreError", "StoreFull", "transient"]
-
 StoreError = redis.RedisError
 """The store cannot be used. All others are kinds of it."""
 CommandRefused = redis.ResponseError

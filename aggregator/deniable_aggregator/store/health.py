@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.partition import Partition
 
-__all__ = ["BEAT_SECONDS", "LIFE_SECONDS", "Health", "Signs", "beat", "read", "stop"]
-
 BEAT_SECONDS = 5.0
 LIFE_SECONDS = 60
 """Seconds without a beat for which a worker counts as alive."""

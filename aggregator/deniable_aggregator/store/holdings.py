@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.schema import Key
     from deniable_aggregator.store.table import Table
 
-__all__ = ["COUNTED", "INDEXES", "PUBLISHED", "Holdings"]
-
 COUNTED = (schema.TALLIES, schema.COPIES)
 """Indexes of exact data."""
 PUBLISHED = (schema.RELEASES, schema.ANSWERS)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     import redis
 
-__all__ = ["Excess", "Limit", "Limiter", "arguments"]
-
 
 class Limit(NamedTuple):
     """A number of requests, or an amount, that is allowed in a window."""

@@ -9,8 +9,6 @@ from deniable_aggregator.store.change import Change
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["Lines"]
-
 
 class Lines:
     """A list of lines, empty where the store has none."""

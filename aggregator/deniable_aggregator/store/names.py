@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     import redis
 
-__all__ = ["Names"]
-
 
 class Names:
     """A set of names, empty where the store has none."""

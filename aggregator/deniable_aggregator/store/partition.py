@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.room import Room
     from deniable_aggregator.store.schema import Key
 
-__all__ = ["GROUP", "MOST", "Appended", "Partition", "Upload", "appended", "names"]
-
 GROUP = "agg"
 MOST = 64
 """Partitions that an app may have."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.table import Table
 
-__all__ = ["DAYS", "add", "copy", "read", "tables"]
-
 DAYS = 7
 """Days for which numbers are kept, including the current one."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from redis.connection import ConnectionPool
 
-__all__ = ["LOOK", "NUMBER", "TIMEOUT", "Replicas", "Watched"]
-
 NUMBER: Final = 2
 """Replicas of each primary: with two, one may be away."""
 TIMEOUT: Final = 35

@@ -18,8 +18,6 @@ import redis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COMMITS", "COUNTING", "UPLOADS", "Room", "is_full", "left"]
-
 UPLOADS = 0.75
 """Share of the store's memory up to which uploads are accepted."""
 COUNTING = 0.85

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store.replicas import Replicas, Watched
 
-__all__ = ["Call", "Script"]
-
 
 class Call(NamedTuple):
     """What a script is called with."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["shared"]
-
 
 def shared(client: redis.Redis, key: str, life: int | None = None) -> bytes:
     """Return the random bytes under a key of the store, drawn now if there are none.

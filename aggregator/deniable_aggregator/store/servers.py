@@ -17,8 +17,6 @@ from deniable_aggregator.store.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-__all__ = ["connect", "is_one", "place", "primaries", "primary"]
-
 Place = tuple[str, int]
 """A host and a port; 0 for the usual one."""
 

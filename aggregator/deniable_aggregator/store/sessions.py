@@ -17,8 +17,6 @@ from deniable_aggregator.store import schema, secret
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["Sessions"]
-
 _SECONDS = 12 * 3600
 
 

@@ -26,8 +26,6 @@ from deniable_aggregator.store.script import Script
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CHUNK", "Piece", "Staging", "digest"]
-
 _LIFE = 3600  # seconds after which unused staged data expire
 _PLACES = {"file": schema.ARCHIVED, "tally": schema.TALLY, "weights": schema.WEIGHTS}
 CHUNK = 1 << 20

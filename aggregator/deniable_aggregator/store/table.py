@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import redis
 
-__all__ = ["Table", "each"]
-
 
 class Table:
     """A table. One that does not exist is empty."""

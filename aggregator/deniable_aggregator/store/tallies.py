@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.schema import Key
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Shelf", "additions", "cells", "name", "stratum", "written"]
-
 _SEPARATOR = "|"
 _HEAD = 5  # bytes
 _ADDITION = np.dtype([("cell", ">u4"), ("delta", ">i4")])

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store.replicas import Replicas
 
-__all__ = ["Name", "Seen", "days"]
-
 log = logging.getLogger("deniable.store")
 
 _BUCKETS = 1 << 14

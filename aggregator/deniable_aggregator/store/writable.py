@@ -12,8 +12,6 @@ from deniable_aggregator.store.servers import primary
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["REASONS", "PromiseBroken", "reason", "refusals"]
-
 REASONS: Final[Mapping[str, str]] = {
     "away": "it does not answer",
     "full": "it has no memory left",

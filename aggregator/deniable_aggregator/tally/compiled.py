@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
     Number = Any  # an int or an np.uint64: numba distinguishes them, mypy cannot through a range
 
-__all__ = ["AHEAD", "histogram", "histogram3", "popcount"]
-
 _Function = TypeVar("_Function")
 
 LANES = 32  # fewer are slower; more make reading out slow for small batches

@@ -11,8 +11,6 @@ from deniable_aggregator.tally.compiled import _compile, _word
 if TYPE_CHECKING:
     from deniable_aggregator.tally.compiled import Bytes, Counts, Number
 
-__all__ = ["count"]
-
 _U = np.uint64
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["backend", "histogram", "popcount", "widen"]
-
 _PAIRED = 32  # cells above which the used part of the table of pairs does not fit the fastest cache
 _WORTH_PAIRING = 1 << 20  # reports below which filling and folding the table takes longer than it saves
 _COUNTERS = 1 << 25

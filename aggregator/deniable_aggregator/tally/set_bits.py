@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from deniable.wire.layout import Layout
 
-__all__ = ["count"]
-
 _CHUNK = 1 << 20
 """Bytes that numpy takes at a time."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["CATALOGUE", "GROUPS", "NOT_ON_WINDOWS", "Entry", "actions"]
-
 
 class Entry(NamedTuple):
     """What is known of a subcommand."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable.registry.metric import Metric
 
-__all__ = ["explain"]
-
 _SHOWN = 20
 
 

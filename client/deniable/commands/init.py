@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import argparse
 
     from deniable.commands.parser import Run
-__all__ = ["init"]
 
 _FILE = "metrics.toml"
 _TEXT = """\

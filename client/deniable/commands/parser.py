@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Parser", "Run"]
-
 Run = Callable[[argparse.Namespace], int]
 """What runs a subcommand: it takes the arguments and returns the exit status."""
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import argparse
 
     from deniable.commands.parser import Run
-__all__ = ["prove"]
 
 _ALL = (*mechanisms.names(), "window", "sampled_option", "sampled_pair")
 _CHOOSY = ("coin", "binary", "sampled_option", "sampled_pair")

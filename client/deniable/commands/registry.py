@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable.lint import Note
 
-__all__ = ["registry"]
-
 _FILE, _SIGNED = "metrics.toml", "metrics.signed.json"
 _DEFAULT = f"default: {_FILE}"
 _WIDTH = 100

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable.device.journal import Entry
 
-__all__ = ["sent"]
-
 _FILE = "state.db"
 _HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD")
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget
 
-__all__ = ["FORMAT", "sheet"]
-
 FORMAT = 1
 
 

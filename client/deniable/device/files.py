@@ -14,8 +14,6 @@ from deniable.errors import StateError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["require_own", "sync", "write_new"]
-
 
 def require_own(directory: Path) -> None:
     """Refuse a directory that somebody else can write or replace. A directory that does not exist yet is accepted.

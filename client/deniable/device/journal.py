@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from deniable.device.state import State
     from deniable.wire.report import Report
 
-__all__ = ["Entry", "Journal"]
-
 _LENGTH = 1000
 
 

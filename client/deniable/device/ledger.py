@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from deniable.prepared import Occasion
     from deniable.registry.tables import Budget
 
-__all__ = ["TROUBLE_PAUSE", "Ledger", "Spent"]
-
 TROUBLE_PAUSE = 10.0
 """Seconds between tries of a state that cannot be used. Each try may make the app wait."""
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from deniable.prepared import Occasion, Prepared
     from deniable.source import Source
 
-__all__ = ["PermanentResponses", "row_of"]
-
 _KEY_BYTES = 16
 _PAUSE = 60.0  # seconds between tries after a refusal by the budget
 

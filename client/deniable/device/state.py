@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from sqlite3 import Connection
 
-__all__ = ["State", "default_directory"]
-
 _FILE = "state.db"
 _FORMAT = 2
 _PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too

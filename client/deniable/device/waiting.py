@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from deniable.device.state import State
 
-__all__ = ["Waiting"]
-
 _MOST = 10_000  # reports that wait
 _MOST_AT_ONCE = 1000  # reports that are taken at once
 _MAX_AGE = 48 * 3600  # seconds after the earliest time of sending; as long as a batch is kept

@@ -12,8 +12,6 @@ from math import isfinite, log
 
 from deniable.errors import ParameterError
 
-__all__ = ["MAX_EPSILON", "MIN_EPSILON", "UNIT", "exact", "spent", "weight"]
-
 UNIT = 1 << 32
 """The weight of ratio one. A weight of w * UNIT means "w times as likely"."""
 

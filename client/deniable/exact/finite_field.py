@@ -22,8 +22,6 @@ from deniable.exact.hashing import is_prime
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MAX_DEGREE", "Field", "is_order"]
-
 MAX_DEGREE = 12
 """Largest k of a field of 2^k elements. Its tables have some 20,000 entries."""
 

@@ -25,8 +25,6 @@ from typing import Any
 
 from deniable.errors import ParameterError
 
-__all__ = ["KEY_SPACE", "LineFamily", "LinearFamily", "PoolFamily", "data", "is_prime", "key"]
-
 KEY_SPACE = 1 << 64
 """Number of keys that a pool's functions hash."""
 

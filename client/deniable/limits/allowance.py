@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget
 
-__all__ = ["MICRO", "Allowance", "Unfit", "check", "cost", "reserved", "unfit"]
-
 _REMEMBERED = 400.0  # days
 
 MICRO = 1_000_000

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
 
-__all__ = ["Exposure", "groups"]
-
 
 def groups(rows: Iterable[int]) -> int:
     """Return the number of groups into which the rows of some metrics together divide devices.

@@ -19,8 +19,6 @@ from deniable.wire.layout import MAX_REPORT_BYTES
 if TYPE_CHECKING:
     from deniable.mechanisms.base import FrequencyOracle
 
-__all__ = ["CANDIDATES", "NEAR", "Choice", "choose", "permanent_candidates"]
-
 CANDIDATES: tuple[type[FrequencyOracle], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash, Projective)
 """The candidates of ``auto``. Of two equal ones it prefers the first.
 

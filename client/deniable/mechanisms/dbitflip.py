@@ -17,8 +17,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["DBitFlip"]
-
 _BUCKETS = 8
 
 

@@ -13,8 +13,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Binary", "Grr", "shifts"]
-
 _KEPT = ord("1")
 
 

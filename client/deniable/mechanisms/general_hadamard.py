@@ -16,8 +16,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["GeneralHadamard"]
-
 _Number = TypeVar("_Number", int, Any)
 
 

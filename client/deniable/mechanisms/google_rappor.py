@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from deniable.source import Source
 
-__all__ = ["MAX_PERMANENT_BITS", "PRESETS", "Params", "bloom", "encode", "instantaneous", "permanent", "positions"]
-
 MAX_PERMANENT_BITS = 32
 """Bits of the widest permanent response: HMAC-SHA256 has 32 bytes, and each decides one bit."""
 

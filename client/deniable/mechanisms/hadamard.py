@@ -12,8 +12,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Hadamard", "column"]
-
 
 def column(row: int, choice: int, inside: int) -> int:
     """Return the column number `choice` of those where a row of the Hadamard matrix is +1 (`inside` is 1) or -1 (0).

@@ -12,8 +12,6 @@ from deniable.mechanisms.permanent import Permanent
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["LGrr", "Shifted"]
-
 
 class Shifted(Permanent):
     """A permanent mechanism whose permanent response is a shifted cell, and whose reports shift it again.

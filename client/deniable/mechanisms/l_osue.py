@@ -12,8 +12,6 @@ from deniable.mechanisms.unary import Oue, draw, place
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["LOsue"]
-
 _HALF = Fraction(1, 2)
 
 

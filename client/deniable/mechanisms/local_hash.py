@@ -16,8 +16,6 @@ from deniable.wire.layout import MAX_CELLS, Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["LocalHash", "best_family"]
-
 
 class LocalHash(FrequencyOracle):
     """Pick a hash function at random, hash the value to one of g cells, and answer with GRR over the cells.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from deniable.exact.hashing import LinearFamily
 
-__all__ = ["Loloha"]
-
 
 class Loloha(LocalHash, Shifted):
     """LOLOHA: a device hashes its answers to g cells, always by the same function, and keeps a response for each cell.

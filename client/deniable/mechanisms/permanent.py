@@ -15,8 +15,6 @@ from deniable.mechanisms.base import FrequencyOracle
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["MAX_ROWS", "Permanent", "flips", "second_flip"]
-
 MAX_ROWS = 4096
 """Most rows of a permanent mechanism whose rows grow with its domain.
 

@@ -24,8 +24,6 @@ from deniable.exact.hashing import PoolFamily
 from deniable.mechanisms.sketch import FastLocalHash, best_width
 from deniable.wire.layout import Layout
 
-__all__ = ["GOLDEN", "MAX_STEP", "MULTIPLIERS", "Pem", "PrefixTree", "TreeHist", "extend"]
-
 MAX_CELLS = 1 << 20
 """Most cells of a tally. It must be small enough to be read for each query."""
 

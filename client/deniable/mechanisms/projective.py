@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from deniable.source import Source
 
-__all__ = ["Projective", "points"]
-
 _LISTED = 1024  # most payloads of all values together that are listed; listing them takes a few milliseconds
 
 

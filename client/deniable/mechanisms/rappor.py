@@ -19,8 +19,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Bloom", "GoogleRappor", "Rappor"]
-
 _BASIC = 1024  # most values of a domain whose values each have a bit
 _GOOGLE = ("bits", "hashes", "cohorts", "prob_p", "prob_q", "prob_f")
 _BITS, _HASHES, _COHORTS = 32, 2, 128  # Chrome's; enough bits that no unlisted string is taken for a candidate

@@ -20,8 +20,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["SampledOption", "SampledPair"]
-
 
 class _Sampled(Scored):
     """A report names a row, drawn at random, and what the answer has there, by generalised randomised response.

@@ -18,8 +18,6 @@ from deniable.wire.layout import MAX_CELLS, Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Cms", "FastLocalHash", "Hcms", "Sketch", "best_width"]
-
 Family = LinearFamily | LineFamily | PoolFamily
 
 _POOL_ROWS = 16_384

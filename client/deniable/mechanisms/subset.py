@@ -13,8 +13,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Subset"]
-
 
 class Subset(FrequencyOracle):
     """Report a set of w values. A set with the truth is e^eps times as likely as one without.

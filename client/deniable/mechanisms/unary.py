@@ -13,8 +13,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Oue", "Sue", "draw", "members", "place"]
-
 
 def members(bits: int) -> set[int]:
     """Return the positions of the ones."""

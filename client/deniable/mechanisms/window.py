@@ -19,8 +19,6 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Window", "for_distribution", "for_mean"]
-
 _KEPT = ord("1")
 _LENGTH = 16  # cells of a block for means: with more, the variance at epsilon 1 falls by less than 0.1%
 _STEPS = 128  # about so many steps from the least point to the greatest for distributions

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["at_exit"]
-
 
 class _AtExit:
     """Calls a function once when the process ends."""

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["over_forks"]
-
 _PATIENCE = 2.0  # seconds to wait for each lock; then the fork goes on, and the child may hang
 
 

@@ -15,8 +15,6 @@ from deniable.process.forks import over_forks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["undisturbed"]
-
 _gates = [RLock()]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["warn_once"]
-
 log = logging.getLogger("deniable")
 
 _MOST = 100

@@ -11,8 +11,6 @@ from typing import Literal
 from deniable.errors import ParameterError
 from deniable.registry.number import plain
 
-__all__ = ["BINS", "FINEST", "MOST_STEP_VALUES", "Axis", "read_number"]
-
 FINEST = 1 << 16
 """An axis has at least so many steps. A number is rounded to the nearest of them."""
 

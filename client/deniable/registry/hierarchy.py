@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["MAX_STEPS", "SEPARATORS", "WORD", "faults_of", "parents"]
-
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """A segment's name or value."""
 SEPARATORS = "_.+-"

@@ -17,8 +17,6 @@ from unicodedata import category, normalize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["alike", "spelt"]
-
 _DRAWN_LIKE = (
     # Cyrillic
     ("\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u04cf\u0475", "aeopcyxijshdqwlv"),

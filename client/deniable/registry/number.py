@@ -12,8 +12,6 @@ from math import inf
 from operator import index
 from typing import Any, TypeVar
 
-__all__ = ["LARGEST", "plain"]
-
 T = TypeVar("T", int, float, Fraction)
 
 LARGEST = 1 << 1023

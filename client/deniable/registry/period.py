@@ -11,8 +11,6 @@ from math import ceil
 
 from deniable.errors import ParameterError
 
-__all__ = ["CYCLES", "LENGTHS", "bounds", "end", "of", "touched"]
-
 LENGTHS = ("hour", "day", "week", "month")
 CYCLES = {"hour": 1, "day": 7, "week": 1, "month": 1}
 """Of each length, how many periods are a cycle: people answer otherwise on Sundays. Only periods a cycle apart are alike."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from deniable.errors import Fault
 
-__all__ = ["placed"]
-
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _SYNTAX = re.compile(r"\(at line (\d+)")
 _QUOTES = re.compile(r"\"\"\"|'''")

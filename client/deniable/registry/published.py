@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric, Registry
 
-__all__ = ["MEANING", "add", "files", "load", "load_all", "newest"]
-
 MEANING = (
     *("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes"),
     *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none", "other"),

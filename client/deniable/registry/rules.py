@@ -21,8 +21,6 @@ from deniable.registry.tables import GRACE, Analysts, Budget, Experiment, Public
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ANSWERS_PER_WINDOW", "COIN_EPSILON", "FORMAT", "MAX_OPTIONS", "MAX_REVISION", "MAX_VALUES", "OPEN_TYPES", "faults_of"]
-
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, the loss of two fair coins; only the coin mechanism may leave out its epsilon
 MAX_VALUES = 1 << 16

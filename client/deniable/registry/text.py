@@ -10,8 +10,6 @@ from pathlib import Path
 
 from deniable.errors import ParameterError
 
-__all__ = ["MAX_LENGTH", "decode", "domain_size", "encode", "fit", "lines", "visible"]
-
 MAX_LENGTH = 256
 """Bytes of UTF-8 of the longest text that a metric may allow."""
 

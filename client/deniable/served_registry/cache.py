@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Cache"]
-
 _KEPT = 32  # revisions
 _NAME = re.compile(r"registry-([1-9][0-9]{0,15})\.json")
 

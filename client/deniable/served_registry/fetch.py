@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from deniable.dsn import Dsn
     from deniable.registry import Registry
 
-__all__ = ["Fetcher", "Get", "HttpGet"]
-
 log = logging.getLogger("deniable")
 
 _DAY = 86_400.0

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric, Registry
 
-__all__ = ["restricted"]
-
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
 _Broken = tuple[str, object]  # rule, value
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["FILE", "FORMAT", "MAX_BYTES", "Envelope", "check_installed", "check_public_key", "generate", "refusal", "seal"]
-
 FORMAT = 1
 MAX_BYTES = 1024 * 1024
 """Largest envelope."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
 
-__all__ = ["check", "identify", "inflate"]
-
 _CLOCK_SKEW = timedelta(hours=1)
 _MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "segment": str, "count": int, "payloads": str}
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from deniable.testing.capture import Capture
     from deniable.testing.stub import StubServer
 
-__all__ = ["deniable_capture", "deniable_stub_server"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the ini option that names the registry."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from deniable.transport import Sender
 
-__all__ = ["make_due"]
-
 
 def make_due() -> None:
     """Let all reports that wait in this process, and in the states of its clients, travel now. A `flush` then sends them.

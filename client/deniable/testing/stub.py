@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from deniable.wire.report import Report
 
-__all__ = ["Attempt", "Received", "StubServer"]
-
 _PATH = "/v1/reports"
 _REGISTRY_PATH = "/v1/registry"
 _SILENCE = 30.0  # seconds after which an idle connection is closed

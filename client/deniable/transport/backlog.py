@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from deniable.wire.batch import Batch
     from deniable.wire.report import Report
 
-__all__ = ["Backlog"]
-
 log = logging.getLogger("deniable")
 
 _NEVER = float("inf")

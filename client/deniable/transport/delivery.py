@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from deniable.transport.network import Answer, Courier, Orders
     from deniable.wire.batch import Batch
 
-__all__ = ["Delivery", "Verdict"]
-
 log = logging.getLogger("deniable")
 
 _GZIP_ABOVE = 1024

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from deniable.transport.outbox import Outbox
     from deniable.transport.settings import SenderSettings
 
-__all__ = ["Dispatch"]
-
 log = logging.getLogger("deniable")
 
 _AFTER_ERROR = 1.0

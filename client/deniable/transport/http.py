@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from requests import Session
 
-__all__ = ["Http", "HttpPost", "Post", "UnreachedError"]
-
 _LARGEST_ANSWER = 64 * 1024
 _USER_AGENT = "deniable"  # without a version, which would help to tell devices apart
 

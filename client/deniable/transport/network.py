@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from deniable.transport.http import Post
 
-__all__ = ["Answer", "Courier", "Orders"]
-
 log = logging.getLogger("deniable")
 
 Answer = tuple[int, "Mapping[str, str]", Any]

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from deniable.transport.settings import SenderSettings
     from deniable.wire.report import Report
 
-__all__ = ["Later", "Outbox"]
-
 _MAX_PAYLOAD_BYTES = 128 * 1024  # of a batch, so that a server accepts its base64
 _MOST_REFUSALS = 100  # different refusals that are counted; the server chooses their codes
 _LAST_BATCH = 1000  # reports of a batch at the end: larger batches are fewer files to write

@@ -6,8 +6,6 @@ from dataclasses import dataclass, fields
 
 from deniable.errors import ParameterError
 
-__all__ = ["SenderSettings"]
-
 _LARGEST = 10_000_000
 
 

@@ -29,8 +29,6 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Spool"]
-
 log = logging.getLogger("deniable")
 
 _NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(\.unseen)?\.json\.gz")

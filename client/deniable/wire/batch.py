@@ -13,8 +13,6 @@ from typing import Any
 from deniable.errors import PayloadError
 from deniable.wire.report import Report, Stratum, encode
 
-__all__ = ["Batch"]
-
 _FORMAT = 1  # the format of `Batch.write`, not of the body
 
 

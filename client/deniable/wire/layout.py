@@ -17,8 +17,6 @@ from typing import Literal
 
 from deniable.errors import ParameterError, PayloadError
 
-__all__ = ["MAX_CELLS", "MAX_REPORT_BYTES", "Kind", "Layout"]
-
 Kind = Literal["index", "bits"]
 
 MAX_CELLS = 1 << 22

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FORMAT", "MAX_BODY_BYTES", "MAX_INFLATED_BYTES", "Report", "Stratum", "encode", "grouped"]
-
 FORMAT = 1
 MAX_BODY_BYTES = 256 * 1024
 """Largest upload, as it is sent."""

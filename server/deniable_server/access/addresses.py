@@ -19,8 +19,6 @@ from deniable_aggregator.store import schema, secret
 if TYPE_CHECKING:
     from deniable_aggregator.store import Client
 
-__all__ = ["Sources", "network"]
-
 _BITS = 20
 _NETWORK = 64
 _LATE = 300  # for which servers with different clocks may still use yesterday's key

@@ -20,8 +20,6 @@ from deniable_server.access.roles import ROLES, draw
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["KeyFile"]
-
 _KEPT = ("ingest", "read")
 _OTHERS = 0o077
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store import Store
 
-__all__ = ["FRESH_SECONDS", "STALE_SECONDS", "Ring"]
-
 log = logging.getLogger("deniable.keys")
 
 FRESH_SECONDS = 2.0

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.change import Change
     from deniable_aggregator.store.table import Table
 
-__all__ = ["Key", "KeyStore", "find", "id_of"]
-
 _START = 7
 _LONGEST_NAME = 100
 _ID = re.compile(r"[0-9a-f]{16}")

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from deniable_server.http.visit import Visit
     from deniable_server.settings import Settings
 
-__all__ = ["Limits"]
-
 log = logging.getLogger("deniable.limits")
 
 _MOST_USED_UP = 10_000  # that are remembered; for more, the store is asked again

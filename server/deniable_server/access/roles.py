@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from secrets import token_urlsafe
 
-__all__ = ["ROLES", "draw", "why_unknown"]
-
 ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
 """Roles of keys, and how a key begins. An ingest key is in every app and not secret. An admin key can do what a read key can;
 it also shows what is not published yet, and lists and revokes keys.

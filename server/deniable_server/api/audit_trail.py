@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from deniable.declared import Declared
     from deniable_server.http.visit import Visit
 
-__all__ = ["kept", "register"]
-
 log = logging.getLogger("deniable.audit")
 
 _NAME = "deniable.trail"

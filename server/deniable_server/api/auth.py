@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from deniable_server.http.visit import Visit
     from deniable_server.service import App, Service
 
-__all__ = ["admin_only", "app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "identify", "note", "upload_key"]
-
 
 def app_by_ingest_key() -> App:
     """Return the app of the request's ingest key."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.measure.query import Cell, Rows
 
-__all__ = ["FORMATS", "JSON", "Format", "plain"]
-
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are the same in full width
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Client
     from deniable_server.service import App
 
-__all__ = ["blueprint"]
-
 blueprint = Blueprint("health", __name__)
 
 

@@ -18,8 +18,6 @@ from deniable_server.http.visit import visit
 if TYPE_CHECKING:
     from deniable_server.service import App
 
-__all__ = ["blueprint"]
-
 blueprint = Blueprint("admin", __name__)
 
 log = logging.getLogger("deniable.keys")

@@ -18,8 +18,6 @@ from deniable_server.http.visit import visit
 if TYPE_CHECKING:
     from flask import Response
 
-__all__ = ["asked", "blueprint"]
-
 blueprint = Blueprint("live", __name__)
 blueprint.after_request(kept)
 

@@ -19,8 +19,6 @@ from deniable_server.api import schemas
 from deniable_server.api.export import FORMATS
 from deniable_server.http.trace import HEADER
 
-__all__ = ["ANYWHERE", "KEYED", "OPERATIONS", "Operation", "blueprint", "document"]
-
 blueprint = Blueprint("openapi", __name__)
 
 Codes = dict[int, tuple[str, ...]]

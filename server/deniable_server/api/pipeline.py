@@ -14,8 +14,6 @@ from deniable_server.api.auth import app_by_read_key
 if TYPE_CHECKING:
     from flask import Response
 
-__all__ = ["blueprint"]
-
 blueprint = Blueprint("pipeline", __name__)
 
 

@@ -31,18 +31,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.measurement import Measurement
     from deniable_server.service import App
 
-__all__ = [
-    "LONGEST_SHOWN",
-    "Metrics",
-    "blueprint",
-    "find_metric",
-    "level_asked",
-    "measure",
-    "only_parameters",
-    "refusals",
-    "versions_asked",
-]
-
 blueprint = Blueprint("query", __name__)
 blueprint.after_request(kept)
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.questions.budgets import Answer
     from deniable_server.service import App
 
-__all__ = ["Withheld", "blueprint"]
-
 blueprint = Blueprint("analysts", __name__)
 
 _LEAST = Decimal("0.01")  # nats; less would be spent on answers that say nothing

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.query import Filter
     from deniable_server.service import App
 
-__all__ = ["blueprint"]
-
 blueprint = Blueprint("rows", __name__)
 blueprint.after_request(kept)
 

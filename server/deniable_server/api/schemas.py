@@ -9,8 +9,6 @@ import msgspec
 from deniable_server.access.roles import ROLES
 from deniable_server.api.batches import Batch
 
-__all__ = ["components", "parameters", "ref"]
-
 _PREFIX = "#/components/schemas/"
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_server.doctor.config import Inspection
 
-__all__ = ["check_config"]
-
 _WRONG = 2
 
 

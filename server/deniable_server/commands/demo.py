@@ -11,8 +11,6 @@ from deniable_server.commands.needed import require
 if TYPE_CHECKING:
     from deniable.commands.parser import Run
 
-__all__ = ["demo"]
-
 
 def demo(parser: argparse.ArgumentParser) -> Run:
     """``deniable demo [--devices N] [--epsilon E] [--input FILE --column NAME ...]``."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_server.doctor import Finding
 
-__all__ = ["doctor"]
-
 _SECONDS = 3.0
 _NAMED = 10  # apps of which the same is said
 _COLOURS = {"ok": "32", "warning": "33", "fault": "31"}

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from deniable_server.access.keys import KeyStore
     from deniable_server.settings import Settings
 
-__all__ = ["keys"]
-
 
 def keys(parser: argparse.ArgumentParser) -> Run:
     """``deniable keys create --role ROLE [--name TEXT] | list [--json] | revoke ID``.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
 
-__all__ = ["report"]
-
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 _LEAST_DEVICES = 2
 _DELTA, _DEVICES = 1e-6, 4

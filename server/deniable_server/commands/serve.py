@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
 
-__all__ = ["serve"]
-
 
 def serve(parser: argparse.ArgumentParser) -> Run:
     """``deniable serve --registry metrics.toml``: store, server and worker, for development and small installations."""

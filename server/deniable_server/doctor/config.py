@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
 
-__all__ = ["DEFAULT_PROCESSES", "PROCESSES", "Inspection", "Shown", "inspect"]
-
 PROCESSES = "WEB_CONCURRENCY"
 """Read by gunicorn itself: its number of processes."""
 DEFAULT_PROCESSES = "2"

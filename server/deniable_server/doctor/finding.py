@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Finding", "Status", "alike"]
-
 Status = Literal["ok", "warning", "fault"]
 
 

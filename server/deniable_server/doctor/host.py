@@ -13,8 +13,6 @@ from packaging.requirements import Requirement
 from deniable_aggregator.process.variables import strays
 from deniable_server.doctor.finding import Finding
 
-__all__ = ["gunicorn", "memory_files", "variables"]
-
 _SHM = Path("/dev/shm")  # noqa: S108 - nothing of ours is written there
 _LEAST_FREE = 1 << 20
 

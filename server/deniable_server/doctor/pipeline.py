@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.health import Health
     from deniable_server.settings import Settings
 
-__all__ = ["checks", "releases"]
-
 _SOON = 7  # days before the end of a signed registry that need attention
 _LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; the second is the shortest period
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.replicas import Replicas
     from deniable_server.settings import Settings
 
-__all__ = ["access", "checks", "clock", "disk", "eviction", "memory", "promise", "rights", "role", "version", "writes"]
-
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
 _COUNTED = {0: "no", 1: "one"}

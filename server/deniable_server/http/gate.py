@@ -18,8 +18,6 @@ from deniable_server.http.trace import HEADER
 if TYPE_CHECKING:
     from deniable_server.settings import Settings
 
-__all__ = ["SHARED", "Shared", "headers", "register"]
-
 _PREFLIGHT_SECONDS = 3600
 
 _HEADERS = {

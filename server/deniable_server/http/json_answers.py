@@ -10,8 +10,6 @@ from flask.json.provider import DefaultJSONProvider
 from msgspec import Struct
 from msgspec.structs import asdict
 
-__all__ = ["JSONAnswers"]
-
 
 def _written(value: Any) -> Any:
     """Return a struct as its members, with null for nan, which JSON lacks, and dates and times as in ISO 8601."""

@@ -13,8 +13,6 @@ from deniable_server.http.problem import Problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Part", "asked", "check", "part"]
-
 Item = TypeVar("Item")
 
 _MOST_PAGES = 1_000_000

@@ -17,8 +17,6 @@ from deniable_server.http.visit import visit
 if TYPE_CHECKING:
     from werkzeug.exceptions import NotFound
 
-__all__ = ["RETRY_SECONDS", "Problem", "log_failure", "register", "written"]
-
 RETRY_SECONDS = 5
 
 

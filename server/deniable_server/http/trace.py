@@ -16,8 +16,6 @@ from deniable_server.http.visit import Visit, visit
 if TYPE_CHECKING:
     from werkzeug.routing import Rule
 
-__all__ = ["HEADER", "METHODS", "instance", "register"]
-
 log = logging.getLogger("deniable.request")
 
 HEADER = "X-Request-ID"

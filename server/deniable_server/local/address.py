@@ -8,8 +8,6 @@ import socket
 
 from deniable.errors import ConfigurationError
 
-__all__ = ["listen", "written"]
-
 _BIND = re.compile(r"(?P<host>[^\[\]:/\s]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,9})")
 _HIGHEST_PORT = 65535
 _BACKLOG = 2048  # as gunicorn has it

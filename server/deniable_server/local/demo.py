@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from deniable_server.local.population import Answer, Population
     from deniable_server.local.year import Outcome, Year
 
-__all__ = ["run"]
-
 LEVEL = 0.999
 _CHUNK = 1000  # devices that share a client
 _DAILY_CHUNK = 50  # devices with a client each

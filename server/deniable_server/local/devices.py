@@ -15,8 +15,6 @@ from deniable.transport import SenderSettings
 if TYPE_CHECKING:
     from deniable_server.local.population import Answer
 
-__all__ = ["answer", "answer_daily"]
-
 _DAY = 86_400
 _UNLIMITED = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
 

@@ -25,8 +25,6 @@ from deniable_server.local.year import ARMS, Flight, Year
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Column", "Population", "flights", "from_csv"]
-
 Answer = str | bool | int
 
 

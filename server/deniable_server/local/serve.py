@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
 
-__all__ = ["run"]
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C; return the exit status."""

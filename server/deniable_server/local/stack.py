@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from deniable_server.settings import Settings
 
-__all__ = ["Stack", "free_port"]
-
 log = logging.getLogger("deniable.stack")
 
 _START_SECONDS = 30.0

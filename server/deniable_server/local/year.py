@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
     from deniable_aggregator.store import Store
 
-__all__ = ["Found", "Outcome", "Year"]
-
 DAILY, MONTHLY, TRIED = "departure.late", "departure.late_month", "boarding.late"
 ARMS = ("control", "zones")
 _WORKER = "demo"

@@ -15,8 +15,6 @@ from deniable_aggregator.measure.measurement import ValueEstimate, ValueShare
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Axis", "Chart", "Column", "Row", "Tick", "axis", "chart", "columns", "count", "order", "percent", "share"]
-
 Value = TypeVar("Value", bound=ValueShare)
 
 _STEPS = 5  # most steps between ticks: their labels do not overlap on a telephone

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.differing import ValueDiffering
     from deniable_aggregator.measure.measurement import Measurement
 
-__all__ = ["Row", "Shown", "shown", "usual"]
-
 _NONE = "no difference beyond chance"
 
 

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.measurement import Estimates
     from deniable_server.service import App
 
-__all__ = ["blueprint"]
-
 blueprint = Blueprint("dashboard", __name__)
 
 _POLICY = (

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.query import Cell
     from deniable_aggregator.measure.series.answer import Series
 
-__all__ = ["of_series", "of_values"]
-
 _ENDS = ("low", "high")
 _ALL = ("low of all at once", "high of all at once")
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.comparison import Comparison
     from deniable_server.service import App
 
-__all__ = ["Said", "pairs", "said"]
-
 _MOST = 8  # arms of a metric
 
 

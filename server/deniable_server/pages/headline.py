@@ -9,8 +9,6 @@ from deniable_server.pages import chart, number
 if TYPE_CHECKING:
     from deniable_aggregator.measure.measurement import Estimates, ValueEstimate
 
-__all__ = ["headline"]
-
 
 def headline(measured: Estimates) -> str:
     """Say what reports say of a metric; nothing where they tell nothing.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.measure.measurement import NumberEstimate
 
-__all__ = ["VIEWS", "Figure", "Picture", "Quantile", "Shown", "shown", "written"]
-
 VIEWS = ("density", "cumulative")
 _MOST_TICKS = 6
 _MINUS = "\N{MINUS SIGN}"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.measure.measurement import Estimates, FactorShare, Latest, Merged, Span, ValueEstimate
 
-__all__ = ["card", "described", "found", "near", "offered", "picture", "together", "types"]
-
 _SHOWN = 5e-5  # a share that is written
 _MOST_ROWS = 80  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.measure.series.answer import Change, Line, Point, Series, Shift, Told
 
-__all__ = ["Mark", "Picture", "Row", "Shown", "moment", "shown"]
-
 _MOST_LINES = 6
 _NAMES = {"mean": "Mean", "median": "Median"}
 

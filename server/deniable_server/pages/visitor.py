@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from deniable_server.access.keys import Key
     from deniable_server.service import App
 
-__all__ = [
-    "app_shown",
-    "from_our_form",
-    "is_owner",
-    "is_signed_in",
-    "owned_app",
-    "pages_are_open",
-    "remembered",
-    "sign_in",
-    "sign_out",
-    "token",
-]
-
 
 def app_shown() -> App:
     """Return the app to show: the chosen one if pages are open, else the app of the visitor's key."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable.declared import Declared
     from deniable.registry import Metric
 
-__all__ = ["blueprint"]
-
 blueprint = Blueprint("about", __name__)
 
 _HEADERS = {

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable_server.privacy.proofs import Proved
     from deniable_server.privacy.published import Published
 
-__all__ = ["compose", "escape"]
-
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$]|:(?=//)|(?<=www)\.)")
 _NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _AT_THE_START = re.compile(r"^([-+=#]|\d+[.)](?=\s|$))")

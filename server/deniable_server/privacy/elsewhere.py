@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from deniable_aggregator.store.schema import Kept
 
-__all__ = ["DEVICE", "SERVERS"]
-
 SERVERS = (
     Kept(
         "the store's append-only file",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
 
-__all__ = ["SPANS", "Doubt", "Facts", "MetricFacts", "gather"]
-
 SPANS = (1, 30, 365)
 """Days that totals cover."""
 

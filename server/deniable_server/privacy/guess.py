@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
 
-__all__ = ["SURE", "Guess", "guesses", "posterior"]
-
 SURE = 0.9
 """Probability of one answer before any report, in the last of these cases."""
 

@@ -13,8 +13,6 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["page"]
-
 _WIDE = 5  # columns, above which a table is printed smaller
 _ALIGNED = {"text-align:right": "number", "text-align:center": "short"}
 

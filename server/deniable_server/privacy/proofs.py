@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from deniable.proof import Proof
     from deniable.registry import Metric
 
-__all__ = ["Proved", "attempt"]
-
 _PAYLOADS = 1 << 14  # times values: this is walked in a few seconds
 _FEW = 3  # answers of the smaller mechanism
 _FEW_SETS = 8  # those of sets of three options

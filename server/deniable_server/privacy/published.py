@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_server.privacy.facts import MetricFacts
 
-__all__ = ["Published", "read_published"]
-
 
 @dataclass(frozen=True, slots=True)
 class Published:

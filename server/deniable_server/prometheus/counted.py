@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from deniable_server.service import App
     from deniable_server.settings import Settings
 
-__all__ = ["Vitals", "register"]
-
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _UPLOAD = next(each for each in OPERATIONS if each.path == "/v1/reports")
 _FAILURES = ("store_unavailable", "internal")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from deniable_server.service import App
     from deniable_server.settings import Settings
 
-__all__ = ["Gauges"]
-
 _SECONDS = 3.0  # after these, no further app is read: Prometheus waits for ten in all
 
 

@@ -15,8 +15,6 @@ from itertools import count
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
-__all__ = ["Slot", "directory"]
-
 _PREFIX = "deniable-counts-"
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the directory in it is private
 

@@ -10,8 +10,6 @@ from gunicorn.glogging import Logger
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process.logs import LogSettings
 
-__all__ = ["Log"]
-
 
 class Log(Logger):  # type: ignore[misc] # gunicorn has no types
     """gunicorn's logger, which writes records as all our processes do."""

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from deniable_server.settings import Settings
 
-__all__ = ["MOST_OF_ADDRESS", "PAGE_THREADS", "REQUEST_SECONDS", "PatientWorker"]
-
 REQUEST_SECONDS = 10.0
 """From the first byte of a request to its last."""
 

@@ -10,8 +10,6 @@ from deniable.registry.metric import Value
 from deniable_aggregator.measure.differing import Differing
 from deniable_aggregator.measure.measurement import Count, Number, Span
 
-__all__ = ["Change", "Line", "Point", "Series", "Shift", "Told", "Trend"]
-
 
 class Told(Struct, frozen=True, forbid_unknown_fields=True):
     """What is told of a period."""

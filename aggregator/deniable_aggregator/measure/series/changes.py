@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.inference.slope import Course, Slope
     from deniable_aggregator.measure.series.released import Estimated
 
-__all__ = ["COMPARED", "change", "compared", "seen_shifts", "through", "usual_differences"]
-
 COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
 """How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""
 _REFERENCE = 56  # last periods that tell by how much periods differ

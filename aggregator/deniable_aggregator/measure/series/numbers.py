@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.numbers import Centre
     from deniable_aggregator.measure.series.released import Estimated
 
-__all__ = ["number_lines"]
-
 _MOST_MEDIANS = 12  # more would take longer than a page may
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Estimated", "Released", "before", "find", "read", "shown", "told"]
-
 _FEWEST, _MOST_PERIODS = 4, 100
 _LISTED, _OPEN = 400_000, 20_000  # values over all periods that take no longer than a page may
 

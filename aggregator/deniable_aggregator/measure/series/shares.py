@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.measure.series.released import Estimated
 
-__all__ = ["MOST_LINES", "listed_values", "share_lines"]
-
 MOST_LINES = 50
 """Most values of a series: of more, the most frequent ones."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.publish.breakdown import Breakdown, Words
 
-__all__ = ["Cube"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cube:

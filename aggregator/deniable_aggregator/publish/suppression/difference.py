@@ -35,8 +35,6 @@ from deniable_aggregator.publish.suppression.span import PRIME, clear
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Difference", "Verdict"]
-
 _BOUNDLESS = 1 << 40  # reports of a leaf that may be revealed
 _FINE = 1 << 20  # parts of a report
 _SLACK = 1e-6

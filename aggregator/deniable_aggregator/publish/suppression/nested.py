@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.breakdown import Words
     from deniable_aggregator.publish.suppression.cube import Cube
 
-__all__ = ["choose"]
-
 
 def choose(cube: Cube, least: int, cells: frozenset[str] | None = None) -> dict[Words, bool]:
     """Choose, of the cells with enough reports above a cube's leaves, those to publish; return True for these, False for others.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["PRIME", "Span", "clear"]
-
 PRIME = 33_554_393
 """The largest prime below 2^25: sums of 2^13 products stay below 2^63."""
 

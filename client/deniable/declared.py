@@ -64,18 +64,14 @@ class Declared:
         return self.metric.id, self.metric.version, self.fingerprint
 
 
-def fingerprint(metric: Metric, mechanism: str) -> str:
+def fingerprint(
+    metric: Metric,  # the declared metric
+    mechanism: str,  # the canonical text of its mechanism, `Mechanism.canonical`
+) -> str:
     """Compute a digest of a metric's meaning: its answers in order, and the integers of its mechanism.
 
     A device and a server may declare one id and version differently. Without the fingerprint, the server would count these
     reports wrongly, and nothing would show it. With it, the server refuses them.
-
-    Parameters
-    ----------
-    metric
-        The declared metric.
-    mechanism
-        The canonical text of its mechanism, ``Mechanism.canonical``.
 
     Returns
     -------

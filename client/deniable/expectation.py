@@ -31,15 +31,11 @@ _P90 = 30
 """The 90th percentile is resolved from about so many times fewer reports."""
 
 
-def expected(metric: Metric, mechanism: Mechanism) -> dict[str, str]:
+def expected(
+    metric: Metric,  # a number, a set, or an ordinal whose mean is estimated
+    mechanism: Mechanism,
+) -> dict[str, str]:
     """Tell what is estimated of a metric that is scored or has an axis, and the error to expect.
-
-    Parameters
-    ----------
-    metric
-        A number, a set, or an ordinal whose mean is estimated.
-    mechanism
-        Its mechanism.
 
     Returns
     -------

@@ -23,14 +23,10 @@ class Guarded(Protocol):
         """Count an error that the app does not see."""
 
 
-def guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a method so that its errors are counted and not raised, unless its client is strict.
-
-    Parameters
-    ----------
-    otherwise
-        Returns the result of the method after an error.
-    """
+def guarded(
+    otherwise: Callable[[], Any],  # returns the result of the method after an error
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a method so that its errors are counted and not raised, unless its client is strict."""
 
     def decorate(method: Callable[P, T]) -> Callable[P, T]:
         @wraps(method)

@@ -88,18 +88,15 @@ class Prepared:
         """Draw for how many seconds a report waits. This does not depend on the answer."""
         return source.below(self.delayed + 1) if self.delayed else 0
 
-    def wait(self, source: Source = OS, elapsed: float = 0.0) -> float:
+    def wait(
+        self,
+        source: Source = OS,  # the source of randomness
+        elapsed: float = 0.0,  # seconds since the block began
+    ) -> float:
         """Draw after how many seconds a time may travel.
 
         The report of a block travels as long after the block began as the longest time of the range is, and a delay more. So the
         moment of sending does not tell the time.
-
-        Parameters
-        ----------
-        source
-            The source of randomness.
-        elapsed
-            Seconds since the block began.
         """
         return self.longest - elapsed + self.delay(source)
 
@@ -130,21 +127,14 @@ class Prepared:
         return made[1]
 
 
-def prepare(registry: Registry, segments: Mapping[str, str], caps: Caps, budget: Budget, today: date) -> dict[str, Prepared]:
+def prepare(
+    registry: Registry,
+    segments: Mapping[str, str],  # the device's value of each segment
+    caps: Caps,  # the app's caps
+    budget: Budget,  # the device's budget
+    today: date,  # The date. Metrics whose collection has ended need no part of the budget.
+) -> dict[str, Prepared]:
     """Prepare every metric of a registry.
-
-    Parameters
-    ----------
-    registry
-        The registry.
-    segments
-        The device's value of each segment.
-    caps
-        The app's caps.
-    budget
-        The device's budget.
-    today
-        The date. Metrics whose collection has ended need no part of the budget.
 
     Raises
     ------

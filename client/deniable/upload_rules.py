@@ -95,22 +95,13 @@ class Place(NamedTuple):
 
 
 def place(
-    registry: Registry, versions_of: Callable[[str], Sequence[Declared]], group: Stratum, now: datetime, skew: timedelta
+    registry: Registry,  # what is declared here
+    versions_of: Callable[[str], Sequence[Declared]],  # gives the versions of a metric, the highest first
+    group: Stratum,  # what the upload says of its reports
+    now: datetime,  # the server's time
+    skew: timedelta,  # how far a device's clock may be ahead
 ) -> Place:
     """Return where reports of a group are counted.
-
-    Parameters
-    ----------
-    registry
-        What is declared here.
-    versions_of
-        Gives the versions of a metric, the highest first.
-    group
-        What the upload says of its reports.
-    now
-        The server's time.
-    skew
-        How far a device's clock may be ahead.
 
     Raises
     ------

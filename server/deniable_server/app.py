@@ -41,13 +41,10 @@ log = logging.getLogger("deniable.server")
 _STORE_SECONDS = 3.0  # an upload uses the store once or twice, and a device gives up after ten seconds
 
 
-def create_app(settings: Settings | None = None) -> Flask:
+def create_app(
+    settings: Settings | None = None,  # by default from the environment
+) -> Flask:
     """Make the server, e.g. for ``gunicorn 'deniable_server:create_app()'``.
-
-    Parameters
-    ----------
-    settings
-        By default from the environment.
 
     Raises
     ------

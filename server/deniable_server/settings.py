@@ -169,14 +169,11 @@ class Settings:
     def _hosts(self) -> frozenset[str]:
         return frozenset(filter(None, (name.strip().lower() for name in self.hosts.split(","))))
 
-    def answers_to(self, host: str) -> bool:
-        """Return whether open pages are shown under a name.
-
-        Parameters
-        ----------
-        host
-            As in a request's Host header, with or without a port.
-        """
+    def answers_to(
+        self,
+        host: str,  # as in a request's Host header, with or without a port
+    ) -> bool:
+        """Return whether open pages are shown under a name."""
         found = _HOST.fullmatch(host)
         return found is not None and found[1].lower() in _LOOPBACK | self._hosts
 
@@ -223,13 +220,11 @@ class Settings:
             raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
         return loaded
 
-    def envelopes(self, registries: Mapping[str, Registry]) -> dict[str, Envelope]:
+    def envelopes(
+        self,
+        registries: Mapping[str, Registry],  # By app. The signed registry must be the one that reports are checked against.
+    ) -> dict[str, Envelope]:
         """Read the signed registry of each app that has one. Devices check the signature.
-
-        Parameters
-        ----------
-        registries
-            By app. The signed registry must be the one that reports are checked against.
 
         Raises
         ------

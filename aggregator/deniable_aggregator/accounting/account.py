@@ -67,15 +67,11 @@ class Account:
         return self.epsilon <= _WORTH * self.basic
 
 
-def account(spends: Iterable[Spend], delta: float) -> Account:
+def account(
+    spends: Iterable[Spend],  # reports whose noise is independent, of one device or of several
+    delta: float,  # a probability
+) -> Account:
     """Add spends up by every method.
-
-    Parameters
-    ----------
-    spends
-        Reports whose noise is independent, of one device or of several.
-    delta
-        A probability.
 
     Notes
     -----

@@ -44,17 +44,12 @@ def sampled(epsilon: float, share: float, *, presence_hidden: bool) -> float:
     return log1p(share * expm1(epsilon)) if presence_hidden else epsilon
 
 
-def shuffled(epsilon: float, reports: int, delta: float) -> float:
+def shuffled(
+    epsilon: float,  # of a report, in nats, above 0
+    reports: int,  # of honest devices that are shuffled together, one each, at least 1
+    delta: float,  # a probability
+) -> float:
     """Return the epsilon of one report among many, for an observer who sees them in random order only, in nats.
-
-    Parameters
-    ----------
-    epsilon
-        Of a report, in nats, above 0.
-    reports
-        Of honest devices that are shuffled together, one each, at least 1.
-    delta
-        A probability.
 
     Notes
     -----

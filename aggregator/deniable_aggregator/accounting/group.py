@@ -14,17 +14,12 @@ _UP = 1 + 1e-12
 _LARGEST = 700.0  # e to its power still is a float
 
 
-def private(epsilon: float, delta: float, size: int) -> tuple[float, float]:
+def private(
+    epsilon: float,  # in nats, at least 0
+    delta: float,  # in [0, 1); if 0, that of the group is 0, too
+    size: int,  # members, at least 1
+) -> tuple[float, float]:
     """Return the epsilon and delta for a group, of a result that is (epsilon, delta)-private for each member.
-
-    Parameters
-    ----------
-    epsilon
-        In nats, at least 0.
-    delta
-        In [0, 1); if 0, that of the group is 0, too.
-    size
-        Members, at least 1.
 
     Returns
     -------

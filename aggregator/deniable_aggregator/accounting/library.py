@@ -23,15 +23,11 @@ _FINEST = 1e-4  # nats, of its grid
 _POINTS = 1 << 23
 
 
-def epsilon(spends: Iterable[Spend], delta: float) -> float:
+def epsilon(
+    spends: Iterable[Spend],  # of any epsilons; their shares are ignored
+    delta: float,  # a probability
+) -> float:
     """Return the epsilon that dp-accounting computes from the epsilons of reports alone, in nats.
-
-    Parameters
-    ----------
-    spends
-        Of any epsilons; their shares are ignored.
-    delta
-        A probability.
 
     Raises
     ------

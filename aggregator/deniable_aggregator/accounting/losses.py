@@ -52,16 +52,12 @@ class Losses:
             del values[1], mass[1]
         return cls(np.array(values), np.array(mass), slack=8 * _ROUNDING)
 
-    def after(self, other: Losses, unit: int) -> Losses:
-        """Return the loss of both together. They are independent.
-
-        Parameters
-        ----------
-        other
-            Of other reports.
-        unit
-            Step of the grid in millionths of a nat, used if there are many losses.
-        """
+    def after(
+        self,
+        other: Losses,  # of other reports
+        unit: int,  # step of the grid in millionths of a nat, used if there are many losses
+    ) -> Losses:
+        """Return the loss of both together. They are independent."""
         pairs = len(self.values) * len(other.values)
         places = (self.span // unit + 1) * (other.span // unit + 1)
         if pairs <= _PAIRS and places > _GAPS * pairs:
@@ -93,13 +89,11 @@ class Losses:
         """Distance from the least to the greatest loss, in millionths of a nat."""
         return int(self.values[-1] - self.values[0])
 
-    def delta(self, epsilon: float) -> float:
+    def delta(
+        self,
+        epsilon: float,  # in nats, at least 0
+    ) -> float:
         """Return the least delta at which all is (epsilon, delta)-private, rounded up.
-
-        Parameters
-        ----------
-        epsilon
-            In nats, at least 0.
 
         Notes
         -----

@@ -114,16 +114,11 @@ class Plan:
         return unfit((use.allowance for use in self.uses), self.budget) is None
 
 
-def periods(length: str, days: int) -> int:
-    """Return how many periods a run of days touches at most.
-
-    Parameters
-    ----------
-    length
-        One of `deniable.registry.period.LENGTHS`.
-    days
-        At least 1.
-    """
+def periods(
+    length: str,  # one of `deniable.registry.period.LENGTHS`
+    days: int,  # at least 1
+) -> int:
+    """Return how many periods a run of days touches at most."""
     checks.count("days", days)
     if length == "hour":
         return _HOURS * days
@@ -140,30 +135,15 @@ def periods(length: str, days: int) -> int:
 
 
 def plan(
-    registry: Registry,
+    registry: Registry,  # as loaded
     *,
-    metrics: Sequence[str] = (),
-    days: int | None = None,
-    reports: int | None = None,
-    answers: int | None = None,
-    caps: Caps | None = None,
+    metrics: Sequence[str] = (),  # their ids; none for all
+    days: int | None = None,  # days on which a device is asked once a period; by default the days of the budget's window
+    reports: int | None = None,  # times that it is asked for each metric, instead of `days`; all of them may be in one window
+    answers: int | None = None,  # different answers to a metric with kept responses, at most; by default the most possible
+    caps: Caps | None = None,  # the app's caps; by default those of an app that sets none
 ) -> Plan:
     """Plan what a device spends on the metrics of a registry.
-
-    Parameters
-    ----------
-    registry
-        As loaded.
-    metrics
-        Their ids; none for all.
-    days
-        Days on which a device is asked once a period; by default the days of the budget's window.
-    reports
-        Times that it is asked for each metric, instead of `days`; all of them may be in one window.
-    answers
-        Different answers to a metric with kept responses, at most; by default the most possible.
-    caps
-        The app's caps; by default those of an app that sets none.
 
     Raises
     ------

@@ -28,19 +28,13 @@ _WHOLE = 1000.0  # totals from here on are written without decimals
 _GAP = 0.055  # between labels, as a share of the axis
 
 
-def draw(axis: str, places: Sequence[tuple[int, Statement]], path: str, flat: Sequence[tuple[str, float]] = ()) -> None:
+def draw(
+    axis: str,  # what the axis counts, e.g. "reports of one device"
+    places: Sequence[tuple[int, Statement]],  # places on the axis, ascending, each with its account
+    path: str,  # file to write; its ending gives the format, e.g. `.svg` or `.png`
+    flat: Sequence[tuple[str, float]] = (),  # totals that are the same everywhere, with their names
+) -> None:
     """Draw totals on two logarithmic axes.
-
-    Parameters
-    ----------
-    axis
-        What the axis counts, e.g. ``"reports of one device"``.
-    places
-        Places on the axis, ascending, each with its account.
-    path
-        File to write; its ending gives the format, e.g. ``.svg`` or ``.png``.
-    flat
-        Totals that are the same everywhere, with their names.
 
     Raises
     ------

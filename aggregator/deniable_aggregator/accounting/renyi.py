@@ -25,17 +25,12 @@ _ZOOMS = 3
 _UP = 1 + 1e-11  # a bound on the rounding of a sum of logarithms
 
 
-def randomized_response(orders: Orders, epsilon: float, share: float = 1.0) -> Orders:
+def randomized_response(
+    orders: Orders,  # each above 1
+    epsilon: float,  # of a report, in nats, above 0
+    share: float = 1.0,  # of the reports that tell the two answers apart, in (0, 1]; 1 for the worst case
+) -> Orders:
     """Compute the largest Renyi divergence between the reports of two answers, for any mechanism of this epsilon.
-
-    Parameters
-    ----------
-    orders
-        Float array, each above 1.
-    epsilon
-        Of a report, in nats, above 0.
-    share
-        Of the reports that tell the two answers apart, in (0, 1]; 1 for the worst case.
 
     Returns
     -------
@@ -75,15 +70,11 @@ def curve(spends: Iterable[Spend]) -> Curve:
     return total
 
 
-def epsilon(loss: Curve, delta: float) -> float:
+def epsilon(
+    loss: Curve,  # maps orders above 1 to nats
+    delta: float,  # a probability
+) -> float:
     """Return an epsilon at which a mechanism with this curve is (epsilon, delta)-private, in nats.
-
-    Parameters
-    ----------
-    loss
-        Maps orders above 1 to nats.
-    delta
-        A probability.
 
     References
     ----------

@@ -49,14 +49,12 @@ class Statement:
 
     # In words.
 
-    def lines(self, *, every: bool = False) -> Iterator[str]:
-        """Write it for people, line by line.
-
-        Parameters
-        ----------
-        every
-            Whether to write the totals of all methods, instead of the plain sum and the least total only.
-        """
+    def lines(
+        self,
+        *,
+        every: bool = False,  # whether to write the totals of all methods, instead of the plain sum and the least total only
+    ) -> Iterator[str]:
+        """Write it for people, line by line."""
         least = {each.quoted for each in (*self.accounts, *self.theirs)}
         shown = [key for key in self.accounts[0].totals if every or key == "basic" or key in least]
         if self.plan:

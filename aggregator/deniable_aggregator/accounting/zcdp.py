@@ -15,13 +15,10 @@ _UP = 1 + 1e-12
 _STEPS = 200
 
 
-def of_pure(epsilon: float) -> float:
+def of_pure(
+    epsilon: float,  # in nats, at least 0
+) -> float:
     """Return the least rho of any epsilon-private mechanism: epsilon tanh(epsilon / 2), rounded up.
-
-    Parameters
-    ----------
-    epsilon
-        In nats, at least 0.
 
     Notes
     -----
@@ -37,15 +34,11 @@ def of_pure(epsilon: float) -> float:
     return epsilon * tanh(epsilon / 2) * _UP
 
 
-def of_gaussian(sensitivity: float, scale: float) -> float:
+def of_gaussian(
+    sensitivity: float,  # largest change of the answer by one person, in the Euclidean norm
+    scale: float,  # sigma, in the same unit
+) -> float:
     """Return the rho of Gaussian noise, discrete or continuous.
-
-    Parameters
-    ----------
-    sensitivity
-        Largest change of the answer by one person, in the Euclidean norm.
-    scale
-        Sigma, in the same unit.
 
     References
     ----------
@@ -55,16 +48,11 @@ def of_gaussian(sensitivity: float, scale: float) -> float:
     return (sensitivity / checks.positive("scale", scale)) ** 2 / 2 * _UP
 
 
-def of_laplace(sensitivity: float, scale: float) -> float:
-    """Return a rho of Laplace noise, discrete or continuous: that of its epsilon, sensitivity / scale.
-
-    Parameters
-    ----------
-    sensitivity
-        Largest change of the answer by one person, in the sum of absolute differences.
-    scale
-        Of the noise, in the same unit.
-    """
+def of_laplace(
+    sensitivity: float,  # largest change of the answer by one person, in the sum of absolute differences
+    scale: float,  # of the noise, in the same unit
+) -> float:
+    """Return a rho of Laplace noise, discrete or continuous: that of its epsilon, sensitivity / scale."""
     checks.nonnegative("sensitivity", sensitivity)
     return of_pure(sensitivity / checks.positive("scale", scale))
 
@@ -85,15 +73,11 @@ def compose(rhos: Iterable[float]) -> float:
     return fsum(checks.nonnegative("rho", rho) for rho in rhos) * _UP
 
 
-def epsilon(rho: float, delta: float) -> float:
+def epsilon(
+    rho: float,  # at least 0, as `compose` returns it
+    delta: float,  # a probability
+) -> float:
     """Return the epsilon at which rho is (epsilon, delta)-private, in nats, by the tighter conversion.
-
-    Parameters
-    ----------
-    rho
-        At least 0, as `compose` returns it.
-    delta
-        A probability.
 
     Raises
     ------
@@ -111,15 +95,11 @@ def _sharp(rho: float, delta: float) -> float:
     return renyi.epsilon(lambda orders: rho * orders, delta) if rho else 0.0
 
 
-def within(epsilon: float, delta: float) -> float:
+def within(
+    epsilon: float,  # in nats, above 0
+    delta: float,  # a probability
+) -> float:
     """Return the largest rho that is (epsilon, delta)-private, rounded down.
-
-    Parameters
-    ----------
-    epsilon
-        In nats, above 0.
-    delta
-        A probability.
 
     Raises
     ------

@@ -40,17 +40,12 @@ def at_most(hits: ArrayLike, of: ArrayLike, chance: ArrayLike) -> NDArray[np.flo
     return at_least(n - np.asarray(hits), n, 1 - np.asarray(chance, np.float64))
 
 
-def shortfall(counts: NDArray[np.int64], of: int, least: float) -> float:
+def shortfall(
+    counts: NDArray[np.int64],  # int64 array of any shape
+    of: int,  # number of reports
+    least: float,  # each count's event has at least this probability in each report, in (0, 1)
+) -> float:
     """Bound the probability that counts are together this far below their expectation, if none has to be.
-
-    Parameters
-    ----------
-    counts
-        int64 array of any shape.
-    of
-        Number of reports.
-    least
-        Each count's event has at least this probability in each report, in (0, 1).
 
     Returns
     -------

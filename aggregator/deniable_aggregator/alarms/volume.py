@@ -24,17 +24,12 @@ _LEAST_DEVIATION = 0.1  # in logarithms: for almost constant traffic
 _TO_SIGMA = 1.4826  # of the median absolute deviation of a normal distribution
 
 
-def sudden(before: Sequence[float], now: float, reports: int) -> float | None:
+def sudden(
+    before: Sequence[float],  # reports of the earlier periods, in order; or the odds of a segment in each
+    now: float,  # the same for this period, which may not be over: only high numbers matter
+    reports: int,  # number of reports behind it
+) -> float | None:
     """Return how many times as large as usual a number is, if that is far out of the ordinary.
-
-    Parameters
-    ----------
-    before
-        Reports of the earlier periods, in order; or the odds of a segment in each.
-    now
-        The same for this period, which may not be over: only high numbers matter.
-    reports
-        Number of reports behind it.
 
     Returns
     -------

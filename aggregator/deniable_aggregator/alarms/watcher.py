@@ -57,15 +57,11 @@ class Alarm:
     since: int  # Unix time of the hour in which it was first raised
 
 
-def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, list[Alarm]]:
+def alarms(
+    store: Store,  # the app's store
+    definitions: Sequence[Definition],  # metric, version and fingerprint of each
+) -> dict[Definition, list[Alarm]]:
     """Read the alarms of some metrics, the latest first.
-
-    Parameters
-    ----------
-    store
-        The app's store.
-    definitions
-        Metric, version and fingerprint of each.
 
     Returns
     -------
@@ -88,17 +84,12 @@ def checked(store: Store) -> int | None:
     return int(found) if found else None
 
 
-def forget(store: Store, metric: str, before: float) -> bool:
+def forget(
+    store: Store,  # the app's store
+    metric: str,  # its id
+    before: float,  # Unix time: a period that ended before it is old
+) -> bool:
     """Delete alarms of old periods, and the numbers that growth is measured by.
-
-    Parameters
-    ----------
-    store
-        The app's store.
-    metric
-        Its id.
-    before
-        Unix time: a period that ended before it is old.
 
     Returns
     -------
@@ -189,13 +180,11 @@ class Watch:
         if not 0 <= now - last < EVERY_SECONDS if self._trial else now // _HOUR != last // _HOUR:
             self.check(now)
 
-    def check(self, now: int) -> list[Alarm]:
+    def check(
+        self,
+        now: int,  # Unix time in seconds
+    ) -> list[Alarm]:
         """Test what has grown, and store alarms.
-
-        Parameters
-        ----------
-        now
-            Unix time in seconds.
 
         Returns
         -------

@@ -34,18 +34,12 @@ class Head(NamedTuple):
     layout: Layout  # the shape of each
 
 
-def write(sink: IO[bytes] | pa.NativeFile, head: Head, payloads: bytes) -> None:
-    """Write reports, sorted.
-
-    Parameters
-    ----------
-    sink
-        An open file.
-    head
-        What they are.
-    payloads
-        Whole payloads, one after another.
-    """
+def write(
+    sink: IO[bytes] | pa.NativeFile,  # an open file
+    head: Head,  # what they are
+    payloads: bytes,  # whole payloads, one after another
+) -> None:
+    """Write reports, sorted."""
     layout = head.layout
     about = {"format": _FORMAT, **head.stratum._asdict(), "rows": layout.rows, "width": layout.width, "kind": layout.kind}
     kind = pa.binary(layout.payload_size)
@@ -64,13 +58,10 @@ def read_head(source: pa.NativeFile) -> Head:
     return _head(parquet.ParquetFile(source))
 
 
-def read(source: pa.NativeFile) -> tuple[Head, Iterator[bytes]]:
+def read(
+    source: pa.NativeFile,  # an open file; it stays open while the payloads are read
+) -> tuple[Head, Iterator[bytes]]:
     """Read a file.
-
-    Parameters
-    ----------
-    source
-        An open file; it stays open while the payloads are read.
 
     Returns
     -------

@@ -108,17 +108,15 @@ class Folder:
                 sink.write(bytes(_PROBE))
             self._fs.delete_file(path)
 
-    def write(self, stratum: Stratum, layout: Layout, payloads: bytes, kind: str = COMMITS) -> str:
+    def write(
+        self,
+        # stratum, layout: what they are
+        stratum: Stratum,
+        layout: Layout,
+        payloads: bytes,  # whole payloads, one after another
+        kind: str = COMMITS,  # `COMMITS`, `HOURS` or `PERIOD`
+    ) -> str:
         """Write reports to a new file. It is on the disk when this returns.
-
-        Parameters
-        ----------
-        stratum, layout
-            What they are.
-        payloads
-            Whole payloads, one after another.
-        kind
-            `COMMITS`, `HOURS` or `PERIOD`.
 
         Returns
         -------

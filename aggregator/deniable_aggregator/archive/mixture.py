@@ -30,19 +30,13 @@ _FILES = 256  # written at once, at most
 _SOME = 1 << 20  # bytes that wait in memory for each of these, and reports that are read at once
 
 
-def write(folder: Folder, stratum: Stratum, names: Sequence[str], counted: Tally | None = None) -> list[str]:
+def write(
+    folder: Folder,  # where the files are
+    stratum: Stratum,  # as it was counted
+    names: Sequence[str],  # of the files, at least one
+    counted: Tally | None = None,  # if they are all files of a closed period, its tally, which their recount must equal
+) -> list[str]:
     """Write the reports of some files to new ones, each report to a random one. Inside a file they are sorted.
-
-    Parameters
-    ----------
-    folder
-        Where the files are.
-    stratum
-        As it was counted.
-    names
-        Of the files, at least one.
-    counted
-        If they are all files of a closed period, its tally, which their recount must equal.
 
     Returns
     -------

@@ -21,14 +21,10 @@ _BYTES, _FILES = 64 << 20, 256
 """Bytes, and files, that are counted at once at most, but at least one file."""
 
 
-def cut(files: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """Cut files into lots that are counted at once.
-
-    Parameters
-    ----------
-    files
-        The path and the size of each.
-    """
+def cut(
+    files: Iterable[tuple[str, int]],  # the path and the size of each
+) -> Iterator[list[str]]:
+    """Cut files into lots that are counted at once."""
     lot: list[str] = []
     held = 0
     for path, size in files:
@@ -41,15 +37,13 @@ def cut(files: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
         yield lot
 
 
-def count_files(url: str, number: str, paths: Sequence[str]) -> Tally | None:
+def count_files(
+    # url, number: as `Folder` takes them
+    url: str,
+    number: str,
+    paths: Sequence[str],  # at least one
+) -> Tally | None:
     """Count the reports of some files of one layout.
-
-    Parameters
-    ----------
-    url, number
-        As `Folder` takes them.
-    paths
-        At least one.
 
     Returns
     -------
@@ -67,23 +61,12 @@ def count_files(url: str, number: str, paths: Sequence[str]) -> Tally | None:
 
 
 def count(
-    folder: Folder,
-    lots: Mapping[Stratum, Sequence[Sequence[str]]],
-    executor: Executor,
-    advance: Callable[[], None] = lambda: None,
+    folder: Folder,  # where they are
+    lots: Mapping[Stratum, Sequence[Sequence[str]]],  # the paths of each stratum, as `cut` returns them
+    executor: Executor,  # counts each lot
+    advance: Callable[[], None] = lambda: None,  # called after each lot
 ) -> dict[Stratum, Tally | None]:
     """Count files.
-
-    Parameters
-    ----------
-    folder
-        Where they are.
-    lots
-        The paths of each stratum, as `cut` returns them.
-    executor
-        Counts each lot.
-    advance
-        Called after each lot.
 
     Returns
     -------

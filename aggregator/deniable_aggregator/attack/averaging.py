@@ -135,22 +135,14 @@ def checkpoints(reports: int) -> tuple[int, ...]:
 
 
 def simulate(
-    observer: Observer, way: Way, *, devices: int, after: Sequence[int], advance: Callable[[], object] | None = None
+    observer: Observer,  # knows the mechanism; the values of devices are drawn from its prior
+    way: Way,  # how they answer repeatedly
+    *,
+    devices: int,  # at least 1
+    after: Sequence[int],  # numbers of reports after which a guess is made, each at least 1, ascending
+    advance: Callable[[], object] | None = None,  # called after each device
 ) -> Curve:
     """Run devices, and let the observer guess their answers.
-
-    Parameters
-    ----------
-    observer
-        Knows the mechanism; the values of devices are drawn from its prior.
-    way
-        How they answer repeatedly.
-    devices
-        At least 1.
-    after
-        Numbers of reports after which a guess is made, each at least 1, ascending.
-    advance
-        Called after each device.
 
     Raises
     ------
@@ -172,22 +164,14 @@ def simulate(
 
 
 def averaging(
-    observer: Observer, *, devices: int, reports: int, lose_every: int | None = None, advance: Callable[[], object] | None = None
+    observer: Observer,  # knows the mechanism and the prior
+    *,
+    devices: int,  # of each kind, at least 1
+    reports: int,  # of each device, at least 1
+    lose_every: int | None = None,  # reports after which a third kind of device loses what it keeps; None for no such devices
+    advance: Callable[[], object] | None = None,  # called after each device
 ) -> Result:
     """Attack devices that randomise anew and, for a permanent mechanism, devices that keep a permanent response.
-
-    Parameters
-    ----------
-    observer
-        Knows the mechanism and the prior.
-    devices
-        Of each kind, at least 1.
-    reports
-        Of each device, at least 1.
-    lose_every
-        Reports after which a third kind of device loses what it keeps; None for no such devices.
-    advance
-        Called after each device.
 
     Raises
     ------

@@ -53,22 +53,14 @@ class Guesses:
 
 
 def differencing(
-    *, epsilon: float | str | Fraction, people: int, min_reports: int, runs: int, rng: np.random.Generator
+    *,
+    epsilon: float | str | Fraction,  # of a randomised report, and of the noise in a count
+    people: int,  # in the group before one of them leaves, at least 2
+    min_reports: int,  # fewest reports that a release, or a difference of two, rests on
+    runs: int,  # groups, at least 1
+    rng: np.random.Generator,  # where chance comes from
 ) -> tuple[Guesses, ...]:
     """Let an observer guess the answer of the person who left, from four kinds of publication.
-
-    Parameters
-    ----------
-    epsilon
-        Of a randomised report, and of the noise in a count.
-    people
-        In the group before one of them leaves, at least 2.
-    min_reports
-        Fewest reports that a release, or a difference of two, rests on.
-    runs
-        Groups, at least 1.
-    rng
-        Where chance comes from.
 
     Returns
     -------

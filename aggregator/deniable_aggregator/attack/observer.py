@@ -104,15 +104,12 @@ class Observer:
         weights = np.array(self.prior, np.float64)
         return np.asarray(weights / weights.sum())
 
-    def fresh(self, payloads: bytes, after: Sequence[int]) -> Floats:
+    def fresh(
+        self,
+        payloads: bytes,  # all reports of the device in their order, one after another
+        after: Sequence[int],  # numbers of reports, each in [0, reports], ascending
+    ) -> Floats:
         """Compute the likelihood of reports that were each randomised anew.
-
-        Parameters
-        ----------
-        payloads
-            All reports of the device in their order, one after another.
-        after
-            Numbers of reports, each in [0, reports], ascending.
 
         Returns
         -------
@@ -129,13 +126,13 @@ class Observer:
         sums = np.vstack([np.zeros((1, logs.shape[1])), logs.cumsum(axis=0)])
         return np.asarray(sums[np.asarray(after)])
 
-    def kept(self, payloads: bytes, after: Sequence[int]) -> Floats:
+    def kept(
+        self,
+        # payloads, after: as for `fresh`
+        payloads: bytes,
+        after: Sequence[int],
+    ) -> Floats:
         """Compute the likelihood of reports that are copies of one kept response, all of one row.
-
-        Parameters
-        ----------
-        payloads, after
-            As for `fresh`.
 
         Returns
         -------
@@ -175,16 +172,12 @@ class Observer:
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(np.log(steps.permanent) + one, np.log1p(-steps.permanent) + zero).sum(axis=1))
 
-    def guess(self, logs: Floats, source: Source) -> int:
-        """Return the likeliest value, and a random one of several that are equally likely.
-
-        Parameters
-        ----------
-        logs
-            (domain_size,), as `fresh` and `kept` give it, or the sum of several.
-        source
-            Where chance comes from.
-        """
+    def guess(
+        self,
+        logs: Floats,  # (domain_size,), as `fresh` and `kept` give it, or the sum of several
+        source: Source,  # where chance comes from
+    ) -> int:
+        """Return the likeliest value, and a random one of several that are equally likely."""
         posterior = logs + np.log(self.chances)
         best = np.flatnonzero(posterior >= posterior.max() - _TIE)
         return int(best[source.below(len(best))])

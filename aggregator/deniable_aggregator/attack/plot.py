@@ -25,15 +25,11 @@ _GAP = 0.065  # between labels, as a share of the axis
 _COLUMNS = 2
 
 
-def draw(results: Sequence[Result], path: str) -> None:
+def draw(
+    results: Sequence[Result],  # one panel each, at least one
+    path: str,  # file to write; its ending gives the format, e.g. `.svg` or `.png`
+) -> None:
     """Plot the success of attacks.
-
-    Parameters
-    ----------
-    results
-        One panel each, at least one.
-    path
-        File to write; its ending gives the format, e.g. ``.svg`` or ``.png``.
 
     Raises
     ------

@@ -131,13 +131,10 @@ class Entry:
         return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def read(line: bytes) -> tuple[Entry, str] | None:
+def read(
+    line: bytes,  # any bytes
+) -> tuple[Entry, str] | None:
     """Read a line of a log.
-
-    Parameters
-    ----------
-    line
-        Any bytes.
 
     Returns
     -------

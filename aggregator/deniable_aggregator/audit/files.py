@@ -56,17 +56,12 @@ def files(folder: Path, app: str) -> list[Path]:
     return sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
 
 
-def verify(log: AuditLog, folder: Path | None = None, anchors: Mapping[int, str] | None = None) -> Verification:
+def verify(
+    log: AuditLog,  # the part of the log in the store
+    folder: Path | None = None,  # folder of its files; None to verify the store only
+    anchors: Mapping[int, str] | None = None,  # hash by number of entries
+) -> Verification:
     """Verify a whole log.
-
-    Parameters
-    ----------
-    log
-        The part of the log in the store.
-    folder
-        Folder of its files; None to verify the store only.
-    anchors
-        Hash by number of entries.
 
     Raises
     ------
@@ -105,17 +100,12 @@ def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> V
     return Verification(chain.entries, chain.number, chain.hash, tuple(chain.faults), tuple(notes))
 
 
-def rotate(log: AuditLog, folder: Path, before: int) -> list[Path]:
+def rotate(
+    log: AuditLog,  # the part of the log in the store
+    folder: Path,  # folder of the files of this log; created if missing
+    before: int,  # Unix time in seconds. Older entries are moved, up to the first younger one.
+) -> list[Path]:
     """Move old entries to files, unchanged, even if the chain is broken.
-
-    Parameters
-    ----------
-    log
-        The part of the log in the store.
-    folder
-        Folder of the files of this log; created if missing.
-    before
-        Unix time in seconds. Older entries are moved, up to the first younger one.
 
     Returns
     -------
@@ -190,17 +180,12 @@ def _new(app: str, folder: Path, lines: Sequence[bytes], last: Entry | None) -> 
     return path
 
 
-def expire(log: AuditLog, folder: Path, before: int) -> list[Path]:
+def expire(
+    log: AuditLog,  # the part of the log in the store
+    folder: Path,  # folder of its files
+    before: int,  # Unix time in seconds
+) -> list[Path]:
     """Delete files, the oldest first, that contain only entries older than a moment. The log must have been verified just before.
-
-    Parameters
-    ----------
-    log
-        The part of the log in the store.
-    folder
-        Folder of its files.
-    before
-        Unix time in seconds.
 
     Returns
     -------

@@ -125,13 +125,11 @@ class AuditLog:
                 return found
         return None
 
-    def lines(self, first: bytes | None) -> Iterator[bytes]:
+    def lines(
+        self,
+        first: bytes | None,  # the oldest line, from an earlier call of `first`
+    ) -> Iterator[bytes]:
         """Yield all lines in the store, the oldest first, valid or not.
-
-        Parameters
-        ----------
-        first
-            The oldest line, from an earlier call of `first`.
 
         Raises
         ------

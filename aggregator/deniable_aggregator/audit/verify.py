@@ -44,18 +44,13 @@ class Chain:
     _moved: dict[str, list[Entry]] = field(default_factory=dict, init=False)
     _met: set[int] = field(default_factory=set, init=False)
 
-    def add(self, name: str, lines: Iterable[bytes], start: int = 1) -> None:
-        """Verify further lines.
-
-        Parameters
-        ----------
-        name
-            Origin of the lines.
-        lines
-            In their order.
-        start
-            The place of the first line.
-        """
+    def add(
+        self,
+        name: str,  # origin of the lines
+        lines: Iterable[bytes],  # in their order
+        start: int = 1,  # the place of the first line
+    ) -> None:
+        """Verify further lines."""
         for place, line in enumerate(lines, start):
             self._add(f"{name}:{place}", line)
 
@@ -99,13 +94,12 @@ class Chain:
         """Record a fault."""
         self.faults.append(Fault(where, what))
 
-    def finish(self, *, with_files: bool) -> list[str]:
+    def finish(
+        self,
+        *,
+        with_files: bool,  # whether the files of rotated entries were read, too
+    ) -> list[str]:
         """Check both ends, after all lines were read.
-
-        Parameters
-        ----------
-        with_files
-            Whether the files of rotated entries were read, too.
 
         Returns
         -------

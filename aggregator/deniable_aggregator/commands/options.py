@@ -62,13 +62,10 @@ def add_archive(parser: argparse.ArgumentParser, about: str) -> None:
     parser.add_argument("--archive", metavar="URL", help=f"{about} (default: {ARCHIVE}, else none)")
 
 
-def archive(arguments: argparse.Namespace) -> Folder | None:
+def archive(
+    arguments: argparse.Namespace,  # with `--archive`
+) -> Folder | None:
     """Open the archive, if one is named.
-
-    Parameters
-    ----------
-    arguments
-        With ``--archive``.
 
     Raises
     ------
@@ -130,15 +127,11 @@ def environment(arguments: argparse.Namespace) -> dict[str, str]:
     return told
 
 
-def stores(told: Mapping[str, str], apps: Sequence[str] | None) -> list[Store]:
+def stores(
+    told: Mapping[str, str],  # variables, as `environment` returns them
+    apps: Sequence[str] | None,  # those that were named; else the variables name them
+) -> list[Store]:
     """Open the store of each app, without connecting.
-
-    Parameters
-    ----------
-    told
-        Variables, as `environment` returns them.
-    apps
-        Those that were named; else the variables name them.
 
     Raises
     ------
@@ -154,15 +147,13 @@ def stores(told: Mapping[str, str], apps: Sequence[str] | None) -> list[Store]:
     return [Store(client, app) for app in dict.fromkeys(apps)]
 
 
-def store(told: Mapping[str, str], apps: Sequence[str] | None, doing: str) -> Store:
+def store(
+    # told, apps: as `stores` takes them
+    told: Mapping[str, str],
+    apps: Sequence[str] | None,
+    doing: str,  # what the command does with it, as the beginning of an error
+) -> Store:
     """Open the store of the only app.
-
-    Parameters
-    ----------
-    told, apps
-        As `stores` takes them.
-    doing
-        What the command does with it, as the beginning of an error.
 
     Raises
     ------
@@ -187,15 +178,12 @@ def _apps(told: Mapping[str, str]) -> list[str]:
     return list(published.load_all(told[_REGISTRY]))
 
 
-def opened(url: str, *, timeout: float = 10.0) -> Client:
+def opened(
+    url: str,  # as in `DENIABLE_REDIS_URL`
+    *,
+    timeout: float = 10.0,  # as `store.connect` takes it
+) -> Client:
     """Make a client of the store, without connecting.
-
-    Parameters
-    ----------
-    url
-        As in ``DENIABLE_REDIS_URL``.
-    timeout
-        As `store.connect` takes it.
 
     Raises
     ------

@@ -20,14 +20,10 @@ if TYPE_CHECKING:
 Joined = dict[tuple["Stratum", "Layout"], bytes]
 
 
-def join(batches: Iterable[list[batch.Group]]) -> Joined:
-    """Return the payloads of batches, one after another, by stratum and layout.
-
-    Parameters
-    ----------
-    batches
-        The groups of each.
-    """
+def join(
+    batches: Iterable[list[batch.Group]],  # the groups of each
+) -> Joined:
+    """Return the payloads of batches, one after another, by stratum and layout."""
     # Decoding mostly returns the same object for a stratum or layout. Comparing objects is faster than comparing values.
     found: dict[tuple[int, int], tuple[batch.Group, list[bytes]]] = {}
     for groups in batches:
@@ -42,13 +38,10 @@ def join(batches: Iterable[list[batch.Group]]) -> Joined:
     return {of: b"".join(parts) for of, parts in payloads.items()}
 
 
-def count(joined: Joined) -> tuple[Deltas, int]:
+def count(
+    joined: Joined,  # as `join` returns them
+) -> tuple[Deltas, int]:
     """Count reports.
-
-    Parameters
-    ----------
-    joined
-        As `join` returns them.
 
     Returns
     -------

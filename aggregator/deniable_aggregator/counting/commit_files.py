@@ -49,17 +49,13 @@ class CommitFiles:
                 self._pause(pauses, error, stop)
         return None
 
-    def write(self, partition: Partition, joined: Joined, stop: Event) -> dict[Stratum, str]:
+    def write(
+        self,
+        partition: Partition,  # where they are counted
+        joined: Joined,  # the payloads, by stratum and layout
+        stop: Event,  # when set, it gives up
+    ) -> dict[Stratum, str]:
         """Write a file for each stratum of a ``bits`` layout, however long it takes.
-
-        Parameters
-        ----------
-        partition
-            Where they are counted.
-        joined
-            The payloads, by stratum and layout.
-        stop
-            When set, it gives up.
 
         Returns
         -------

@@ -90,16 +90,13 @@ class Counter:
             partition.join()
         self._joined = True
 
-    def turn(self, stop: Event, *, block: bool) -> bool:
-        """Read once, count and commit; return whether there may be more to count at once.
-
-        Parameters
-        ----------
-        stop
-            When set, the entries in hand are committed and nothing more is read.
-        block
-            Wait for entries if there are none.
-        """
+    def turn(
+        self,
+        stop: Event,  # when set, the entries in hand are committed and nothing more is read
+        *,
+        block: bool,  # wait for entries if there are none
+    ) -> bool:
+        """Read once, count and commit; return whether there may be more to count at once."""
         try:
             self.join()
             next(iter(self._partitions.values())).check_room(self._reading)  # all are on one server

@@ -9,27 +9,21 @@ class Events:
     A worker calls these methods from its threads, so they must be quick, safe among threads, and raise nothing.
     """
 
-    def committed(self, app: str, seconds: float) -> None:
-        """Handle a commit that the store has answered.
+    def committed(
+        self,
+        app: str,  # the app of the reports
+        seconds: float,  # duration of the commit
+    ) -> None:
+        """Handle a commit that the store has answered."""
 
-        Parameters
-        ----------
-        app
-            The app of the reports.
-        seconds
-            Duration of the commit.
-        """
-
-    def counted(self, app: str, batches: int, reports: int) -> None:
-        """Handle reports that were counted.
-
-        Parameters
-        ----------
-        app
-            The app of the reports.
-        batches, reports
-            Their numbers.
-        """
+    def counted(
+        self,
+        app: str,  # the app of the reports
+        # batches, reports: their numbers
+        batches: int,
+        reports: int,
+    ) -> None:
+        """Handle reports that were counted."""
 
     def buried(self, app: str) -> None:
         """Handle a batch of an app that was put aside because it cannot be counted."""

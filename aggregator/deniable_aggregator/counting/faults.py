@@ -39,15 +39,12 @@ class Faults:
         self._until = 0.0
 
     @contextmanager
-    def alone(self, chore: str, about: str = "") -> Iterator[None]:
+    def alone(
+        self,
+        chore: str,  # name of the chore
+        about: str = "",  # what it works on, such as a metric
+    ) -> Iterator[None]:
         """Isolate a failure in this block: log it under its own name, and record it.
-
-        Parameters
-        ----------
-        chore
-            Name of the chore.
-        about
-            What it works on, such as a metric.
 
         Raises
         ------

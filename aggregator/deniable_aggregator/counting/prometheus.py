@@ -65,13 +65,11 @@ class Vitals(Events):
         ProcessCollector(registry=self.registry)
         self._turns: dict[int, float] = {}  # when each counting thread turned last
 
-    def serve(self, bind: str) -> WSGIServer:
+    def serve(
+        self,
+        bind: str,  # `HOST:PORT`, an IPv6 address in brackets
+    ) -> WSGIServer:
         """Serve the metrics at an address, from a thread that ends with the process; and ``/healthz``, whether counting goes on.
-
-        Parameters
-        ----------
-        bind
-            ``HOST:PORT``, an IPv6 address in brackets.
 
         Raises
         ------

@@ -85,16 +85,13 @@ class Worker:
         """Whether the last use of a server, or of the archive, failed. If so at the end, entries may be left in hand."""
         return not self._knows_all() or any(counter.cut_off for counter in self._counters.values())
 
-    def run(self, stop: Event, *, burst: bool = False) -> None:
-        """Count until stopped, then leave.
-
-        Parameters
-        ----------
-        stop
-            When set, the entries in hand are committed and nothing more is read.
-        burst
-            Return as soon as the streams are empty and no chore has more to do.
-        """
+    def run(
+        self,
+        stop: Event,  # when set, the entries in hand are committed and nothing more is read
+        *,
+        burst: bool = False,  # return as soon as the streams are empty and no chore has more to do
+    ) -> None:
+        """Count until stopped, then leave."""
         self._files.wait(stop)
         self._events.ended()
         if burst:

@@ -170,15 +170,11 @@ def _fitted(
 
 
 @singledispatch
-def supports(mechanism: FrequencyOracle, tally: Tally) -> NDArray[np.int64]:
+def supports(
+    mechanism: FrequencyOracle,  # what the devices ran; pure
+    tally: Tally,  # the sum of their reports
+) -> NDArray[np.int64]:
     """Count, for each value of a whole domain, the reports that support it.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran; pure.
-    tally
-        The sum of their reports.
 
     Returns
     -------
@@ -256,17 +252,14 @@ def _cells(mechanism: Sketch, tally: Tally) -> NDArray[np.int64]:
     return (tally.reports[:, None] + transform) // 2
 
 
-def squared_mass(cells: NDArray[np.int64], reports: NDArray[np.int64], p: float, other: float) -> float:
+def squared_mass(
+    cells: NDArray[np.int64],  # (rows, width): reports that support each place
+    reports: NDArray[np.int64],  # (rows,)
+    # p, other: probability that a report supports the true value's place, and any other place
+    p: float,
+    other: float,
+) -> float:
     """Estimate the sum of f^2 over all values from the pairs of reports within each row, brought into [0, 1].
-
-    Parameters
-    ----------
-    cells
-        int64 array (rows, width): reports that support each place.
-    reports
-        int64 array (rows,).
-    p, other
-        Probability that a report supports the true value's place, and any other place.
 
     Notes
     -----

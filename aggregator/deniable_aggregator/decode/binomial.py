@@ -14,18 +14,11 @@ _ROUNDING = 1e-6  # of a report: by so much a quantile may miss the whole number
 
 
 def clopper_pearson(
-    hits: NDArray[np.int64] | NDArray[np.float64], of: NDArray[np.int64] | NDArray[np.float64] | int, chance: float
+    hits: NDArray[np.int64] | NDArray[np.float64],  # Array, in [0, of]. Between whole numbers the limits are interpolated.
+    of: NDArray[np.int64] | NDArray[np.float64] | int,  # trials, of all or of each; without trials the interval is [0, 1]
+    chance: float,  # in (0, 1/2)
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute intervals of binomial probabilities with an error of at most `chance` on each side.
-
-    Parameters
-    ----------
-    hits
-        Array, in [0, of]. Between whole numbers the limits are interpolated.
-    of
-        Trials, of all or of each; without trials the interval is [0, 1].
-    chance
-        In (0, 1/2).
 
     References
     ----------
@@ -38,17 +31,12 @@ def clopper_pearson(
     return low, high
 
 
-def half_significant(of: NDArray[np.float64] | float, q: float, chance: float) -> NDArray[np.float64]:
+def half_significant(
+    of: NDArray[np.float64] | float,  # reports that may support a value, in all or for each; nan where there are none
+    q: float,  # probability that a report supports a value that nobody holds, in (0, 1)
+    chance: float,  # largest p-value that is significant, in (0, 1)
+) -> NDArray[np.float64]:
     """Compute the probability of support at which an exact test of a value is significant half of the time.
-
-    Parameters
-    ----------
-    of
-        Reports that may support a value, in all or for each; nan where there are none.
-    q
-        Probability that a report supports a value that nobody holds, in (0, 1).
-    chance
-        Largest p-value that is significant, in (0, 1).
 
     Returns
     -------

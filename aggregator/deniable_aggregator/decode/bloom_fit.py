@@ -119,20 +119,16 @@ class Cells:
         object.__setattr__(self, "alone", float(single - double))
         object.__setattr__(self, "together", float(double - single**2))
 
-    def covariance(self, begin: int, end: int, filters: Floats, shares: Floats, excess: float) -> Covariance:
-        """Model the covariance of the bits of some cohorts.
-
-        Parameters
-        ----------
-        begin, end
-            The cohorts.
-        filters
-            (cohorts, width, columns in the model).
-        shares
-            (columns in the model,).
-        excess
-            Sum of squares of the shares outside of the model.
-        """
+    def covariance(
+        self,
+        # begin, end: the cohorts
+        begin: int,
+        end: int,
+        filters: Floats,  # (cohorts, width, columns in the model)
+        shares: Floats,  # (columns in the model,)
+        excess: float,  # sum of squares of the shares outside of the model
+    ) -> Covariance:
+        """Model the covariance of the bits of some cohorts."""
         held = shares > 0
         mass = shares[held] / max(1.0, shares[held].sum())
         density, rest = (0.0, 0.0) if self.density is None else (self.density, 1 - mass.sum())

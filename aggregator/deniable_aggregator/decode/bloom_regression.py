@@ -152,26 +152,19 @@ def fit(
 
 
 def detection_frequency(
-    reports: int, width: int, p: float, q: float, *, density: float, candidates: int, alpha: float = 0.05
+    reports: int,  # number of reports, at least 1
+    width: int,  # bits of the Bloom filter, at least 2
+    # p, q: probabilities that a bit that is 0, and one that is 1, in the filter is reported as 1; `0 <= p < q <= 1`
+    p: float,
+    q: float,
+    *,
+    density: float,  # share of 1s in a filter, in (0, 1)
+    candidates: int,  # number of strings looked for, at least 1
+    alpha: float = 0.05,  # probability of detecting any absent string, in (0, 1)
 ) -> float:
     """Compute the share of the population that a string needs to be detected half of the time.
 
     This assumes many strings of which none dominates, and Bonferroni's correction for the number of candidates.
-
-    Parameters
-    ----------
-    reports
-        Number of reports, at least 1.
-    width
-        Bits of the Bloom filter, at least 2.
-    p, q
-        Probabilities that a bit that is 0, and one that is 1, in the filter is reported as 1; ``0 <= p < q <= 1``.
-    density
-        Share of 1s in a filter, in (0, 1).
-    candidates
-        Number of strings looked for, at least 1.
-    alpha
-        Probability of detecting any absent string, in (0, 1).
 
     Raises
     ------

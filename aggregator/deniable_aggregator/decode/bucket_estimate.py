@@ -107,18 +107,12 @@ class Partial(Estimate):
         return self.mechanism.buckets / self.mechanism.domain_size
 
 
-def of(mechanism: DBitFlip, tally: Tally, values: Sequence[int] | None) -> Partial:
-    """Count, for each value, its own bits that are set and the reports that have such a bit.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    tally
-        The sum of their reports.
-    values
-        The values wanted; None for the whole domain.
-    """
+def of(
+    mechanism: DBitFlip,  # what the devices ran
+    tally: Tally,  # the sum of their reports
+    values: Sequence[int] | None,  # the values wanted; None for the whole domain
+) -> Partial:
+    """Count, for each value, its own bits that are set and the reports that have such a bit."""
     firsts = np.fromiter(map(mechanism.first, range(mechanism.layout.rows)), np.int64, mechanism.layout.rows)
     places = (firsts[:, None] + np.arange(mechanism.buckets)) % mechanism.domain_size
     support, told = (np.zeros(mechanism.domain_size, np.int64) for _ in range(2))

@@ -10,18 +10,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def stderr_of_mean(sums: NDArray[Any], reports: NDArray[np.int64]) -> float:
+def stderr_of_mean(
+    sums: NDArray[Any],  # (rows,)
+    reports: NDArray[np.int64],  # (rows,)
+) -> float:
     """Estimate the standard error of a mean over all reports from its sum over the reports of each row.
 
     The hash functions of a row are drawn independently of those of others, so rows are a sample of clusters. Their spread has all
     of the error: by devices, by who answers, and by what the functions confuse.
-
-    Parameters
-    ----------
-    sums
-        float array (rows,).
-    reports
-        int64 array (rows,).
 
     Returns
     -------

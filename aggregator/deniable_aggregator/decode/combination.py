@@ -44,15 +44,13 @@ class Combined:
         """(values,), how many reports each frequency rests on."""
         return np.asarray(np.sum([estimate.reports[places] for estimate, places in self._parts], axis=0), np.int64)
 
-    def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(
+        self,
+        level: float = 0.95,  # confidence, in (0, 1)
+        *,
+        simultaneous: bool = False,  # whether the intervals of all values hold together (Bonferroni)
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute confidence intervals from those of the estimates.
-
-        Parameters
-        ----------
-        level
-            Confidence, in (0, 1).
-        simultaneous
-            Whether the intervals of all values hold together (Bonferroni).
 
         Returns
         -------

@@ -10,20 +10,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def consistent(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.float64]:
+def consistent(
+    frequency: NDArray[np.float64],  # (values,), unbiased estimates. They may be negative, above 1, or nan where unknown.
+    *,
+    complete: bool,  # Whether these are all possible answers. If not, the sum may also be below 1: the rest gave other answers.
+) -> NDArray[np.float64]:
     """Find the possible shares that are nearest to unbiased estimates (norm-sub).
 
     Each estimate is lowered or raised by the same amount, and what falls below 0 becomes 0, so that the sum is right. This is the
     Euclidean projection on the possible shares, so the squared error over all values never grows. The price is a bias: rare
     values are shown too high on average, and frequent ones a little too low. So sums, comparisons and intervals use the unbiased
     estimates.
-
-    Parameters
-    ----------
-    frequency
-        (values,), unbiased estimates. They may be negative, above 1, or nan where unknown.
-    complete
-        Whether these are all possible answers. If not, the sum may also be below 1: the rest gave other answers.
 
     Returns
     -------
@@ -46,15 +43,15 @@ def consistent(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.
     return np.asarray(lowered, np.float64)
 
 
-def lowered_by(frequency: NDArray[np.float64], *, complete: bool) -> float:
+def lowered_by(
+    # frequency, complete: as for `consistent`
+    frequency: NDArray[np.float64],
+    *,
+    complete: bool,
+) -> float:
     """Return the amount that `consistent` takes off each share that stays above 0; negative if it adds it, nan without shares.
 
     To first order this is the bias of the largest values, with the opposite sign.
-
-    Parameters
-    ----------
-    frequency, complete
-        As for `consistent`.
     """
     known = frequency[~np.isnan(frequency)]
     if not len(known):

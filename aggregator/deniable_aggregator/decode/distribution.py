@@ -80,15 +80,12 @@ class Distribution:
             mass, others = np.add.reduceat(self.mass, starts), np.add.reduceat(self.resampled, starts, axis=1)
         return replace(self, edges=edges, mass=mass, resampled=others)
 
-    def quantile(self, share: float, level: float = 0.95) -> Quantile:
+    def quantile(
+        self,
+        share: float,  # the share of the answers below it, in (0, 1)
+        level: float = 0.95,  # confidence of the band, in (0, 1)
+    ) -> Quantile:
         """Estimate a quantile.
-
-        Parameters
-        ----------
-        share
-            The share of the answers below it, in (0, 1).
-        level
-            Confidence of the band, in (0, 1).
 
         Notes
         -----
@@ -190,15 +187,11 @@ def distribution(
     return Distribution(n, edges, fitted, resampled, Profile(chances, counts, start, repeats), places)
 
 
-def fit(mechanism: Window, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def fit(
+    mechanism: Window,  # what the devices ran
+    counts: NDArray[np.float64],  # (tallies, cells)
+) -> NDArray[np.float64]:
     """Fit distributions over the points to several tallies at once.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    counts
-        (tallies, cells).
 
     Returns
     -------

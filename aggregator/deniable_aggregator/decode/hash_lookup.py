@@ -38,19 +38,13 @@ def hashes(family: PoolFamily, row: int | NDArray[np.intp], keys: NDArray[np.uin
     return np.asarray(high * np.uint64(family.width) >> _HALF, np.intp)
 
 
-def lookup(family: PoolFamily, table: NDArray[Any], keys: NDArray[np.uint64], first: int = 0) -> NDArray[np.float64]:
+def lookup(
+    family: PoolFamily,  # the functions
+    table: NDArray[Any],  # (rows, width): the cells of row `first` and the following rows
+    keys: NDArray[np.uint64],
+    first: int = 0,  # number of the function of the table's first row
+) -> NDArray[np.float64]:
     """Sum, over rows of a table, the cell that each key hashes to.
-
-    Parameters
-    ----------
-    family
-        The functions.
-    table
-        (rows, width): the cells of row `first` and the following rows.
-    keys
-        uint64 array (keys,).
-    first
-        Number of the function of the table's first row.
 
     Returns
     -------

@@ -65,15 +65,14 @@ class Joint:
         """Standard error of `raw`, in its shape."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0)).reshape(self.raw.shape)
 
-    def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(
+        self,
+        level: float = 0.95,  # confidence, in (0, 1)
+        *,
+        # Whether all intervals hold together with this confidence (Bonferroni), instead of each alone.
+        simultaneous: bool = False,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute confidence intervals by the normal approximation around `raw`, even if the most likely share is 0.
-
-        Parameters
-        ----------
-        level
-            Confidence, in (0, 1).
-        simultaneous
-            Whether all intervals hold together with this confidence (Bonferroni), instead of each alone.
 
         Returns
         -------
@@ -88,13 +87,11 @@ class Joint:
         reach = -ndtri(tail(level, self.raw.size if simultaneous else 1)) * self.stderr
         return self.raw - reach, self.raw + reach
 
-    def margin(self, axis: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def margin(
+        self,
+        axis: int,  # the variable
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sum `raw` to the shares of one variable's values.
-
-        Parameters
-        ----------
-        axis
-            The variable.
 
         Returns
         -------

@@ -291,15 +291,11 @@ class Column:
         return int(text)
 
 
-def read(lines: Iterable[str], columns: Sequence[Column]) -> list[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
+def read(
+    lines: Iterable[str],  # of comma-separated values, the first of which has the headings; a file opened with `newline=""`
+    columns: Sequence[Column],  # the variables
+) -> list[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
     """Read randomised reports of several variables, one device to a line.
-
-    Parameters
-    ----------
-    lines
-        Of comma-separated values, the first of which has the headings; a file opened with ``newline=""``.
-    columns
-        The variables.
 
     Returns
     -------

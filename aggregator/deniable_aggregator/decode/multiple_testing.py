@@ -12,15 +12,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
+def holm(
+    p_values: NDArray[np.float64],  # (tests,), each in [0, 1], or nan if unknown
+    alpha: float,  # in (0, 1)
+) -> NDArray[np.bool_]:
     """Reject so that any true hypothesis is rejected with probability alpha at most, under any dependence.
-
-    Parameters
-    ----------
-    p_values
-        float array (tests,), each in [0, 1], or nan if unknown.
-    alpha
-        In (0, 1).
 
     Returns
     -------
@@ -47,15 +43,11 @@ def holm_adjusted(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
+def benjamini_hochberg(
+    p_values: NDArray[np.float64],  # (tests,), each in [0, 1], or nan if unknown
+    alpha: float,  # in (0, 1)
+) -> NDArray[np.bool_]:
     """Reject so that at most a share alpha of the rejected hypotheses is true on average, if the tests are independent.
-
-    Parameters
-    ----------
-    p_values
-        float array (tests,), each in [0, 1], or nan if unknown.
-    alpha
-        In (0, 1).
 
     Returns
     -------

@@ -89,15 +89,11 @@ class OptionShares(Estimate):
         return np.where(self.told > 0, self.told, np.nan)
 
 
-def option_shares(mechanism: Mechanism, tally: Tally) -> OptionShares:
+def option_shares(
+    mechanism: Mechanism,  # `SampledOption` or `SampledPair`
+    tally: Tally,  # the sum of their reports
+) -> OptionShares:
     """Estimate the share of people who chose each option.
-
-    Parameters
-    ----------
-    mechanism
-        `SampledOption` or `SampledPair`.
-    tally
-        The sum of their reports.
 
     Raises
     ------

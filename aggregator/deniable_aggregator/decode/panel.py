@@ -31,15 +31,11 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Target
 
 
-def repeats(reports: Iterable[float], most: int = 1) -> float:
+def repeats(
+    reports: Iterable[float],  # number of reports of each period
+    most: int = 1,  # most reports of one device in a period
+) -> float:
     """Bound how many other reports the device of a report has made, on average.
-
-    Parameters
-    ----------
-    reports
-        Number of reports of each period.
-    most
-        Most reports of one device in a period.
 
     Returns
     -------
@@ -56,16 +52,11 @@ def repeats(reports: Iterable[float], most: int = 1) -> float:
     return float(min(most * _shared(counts, counts) / n, n) - 1) if n else 0.0
 
 
-def repeats_of(metric: Metric, periods: Mapping[str, float]) -> float:
-    """Bound how many other reports are as that of a device: its own of some periods, and those of devices that answer alike.
-
-    Parameters
-    ----------
-    metric
-        As declared: `Metric.per_period` and `Metric.together`.
-    periods
-        Number of reports of each period.
-    """
+def repeats_of(
+    metric: Metric,  # as declared: `Metric.per_period` and `Metric.together`
+    periods: Mapping[str, float],  # number of reports of each period
+) -> float:
+    """Bound how many other reports are as that of a device: its own of some periods, and those of devices that answer alike."""
     return float((1 + repeats(periods.values(), metric.per_period)) * metric.together - 1)
 
 

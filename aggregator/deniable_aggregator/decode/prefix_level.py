@@ -109,15 +109,12 @@ class Part:
         added *= self._odds * self.reports[:, None]
         return self.counts - added, self.stderr(self.squares - float(np.square(frequency).sum()))
 
-    def closer(self, keys: NDArray[np.uint64], chance: float) -> tuple[NDArray[np.float64], float]:
+    def closer(
+        self,
+        keys: NDArray[np.uint64],  # of the prefixes
+        chance: float,  # A prefix is significant if noise exceeds it with this probability only. Clearing more would fit noise.
+    ) -> tuple[NDArray[np.float64], float]:
         """Estimate frequencies, cleared of what significant prefixes add.
-
-        Parameters
-        ----------
-        keys
-            Of the prefixes.
-        chance
-            A prefix is significant if noise exceeds it with this probability only. Clearing more would fit noise.
 
         Returns
         -------

@@ -98,20 +98,12 @@ class Profile:
 
 
 def value_shares(
-    chances: NDArray[np.float64], counts: NDArray[np.float64], starts: Sequence[int], repeats: float = 0.0
+    chances: NDArray[np.float64],  # (values, cells), the probability of each cell for each value
+    counts: NDArray[np.float64],  # (cells,), the reports that name each
+    starts: Sequence[int],  # the first value of each group
+    repeats: float = 0.0,  # as for `Profile`
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Estimate the share of each value, or of neighbours together, without bias: shares and standard errors, (groups,).
-
-    Parameters
-    ----------
-    chances
-        (values, cells), the probability of each cell for each value.
-    counts
-        (cells,), the reports that name each.
-    starts
-        The first value of each group.
-    repeats
-        As for `Profile`.
 
     Notes
     -----
@@ -128,17 +120,14 @@ def value_shares(
     return shares, np.sqrt(np.maximum(variance, 0.0))
 
 
-def band_of_points(profile: Profile, fitted: NDArray[np.float64], share: float, level: float) -> tuple[float, float]:
+def band_of_points(
+    profile: Profile,  # of the points
+    fitted: NDArray[np.float64],  # (points,), the distribution that is shown
+    # share, level: the share of the answers below the quantile, and the confidence
+    share: float,
+    level: float,
+) -> tuple[float, float]:
     """Return the band of a quantile as places on the axis, where answers may lie between points.
-
-    Parameters
-    ----------
-    profile
-        Of the points.
-    fitted
-        (points,), the distribution that is shown.
-    share, level
-        The share of the answers below the quantile, and the confidence.
 
     Notes
     -----

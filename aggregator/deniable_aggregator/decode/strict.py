@@ -21,22 +21,14 @@ if TYPE_CHECKING:
 
 
 def strict_quantile(
-    mechanism: Mechanism, tally: Tally, share: float, level: float = 0.95, *, repeats: float = 0.0
+    mechanism: Mechanism,  # what the devices ran: `Window`
+    tally: Tally,  # the sum of their reports
+    share: float,  # the share of the answers below the quantile, in (0, 1)
+    level: float = 0.95,  # confidence of the bands of all quantiles together, in (0, 1)
+    *,
+    repeats: float = 0.0,  # how many other reports a device has made, at most
 ) -> tuple[float, float]:
     """Compute a band of a quantile that holds at least with this confidence, without any approximation.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran: `Window`.
-    tally
-        The sum of their reports.
-    share
-        The share of the answers below the quantile, in (0, 1).
-    level
-        Confidence of the bands of all quantiles together, in (0, 1).
-    repeats
-        How many other reports a device has made, at most.
 
     Returns
     -------

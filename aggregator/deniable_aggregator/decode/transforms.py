@@ -24,19 +24,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def hyperplane_sums(order: int, dimension: int, counts: NDArray[np.int64], domain_size: int) -> NDArray[np.int64]:
+def hyperplane_sums(
+    order: int,  # elements of the field; a prime or a power of two
+    dimension: int,  # coordinates of a vector; at least 2
+    counts: NDArray[np.int64],  # (K,), the reports that named each of the K points
+    domain_size: int,  # values, at most K
+) -> NDArray[np.int64]:
     """Sum, for each value, the counts of the points that support it.
-
-    Parameters
-    ----------
-    order
-        Elements of the field; a prime or a power of two.
-    dimension
-        Coordinates of a vector; at least 2.
-    counts
-        (K,), the reports that named each of the K points.
-    domain_size
-        Values, at most K.
 
     Returns
     -------
@@ -77,15 +71,13 @@ def _sums(field: Field, dimension: int, counts: NDArray[np.int64], values: int) 
     return sums
 
 
-def _radon(field: Field, dimension: int, counts: NDArray[np.int64], directions: int) -> NDArray[np.int64]:
+def _radon(
+    field: Field,
+    dimension: int,
+    counts: NDArray[np.int64],  # (q^dimension,), of all vectors
+    directions: int,  # number of points w
+) -> NDArray[np.int64]:
     """Sum the counts of all vectors y with <y, w> = s, for the first points w.
-
-    Parameters
-    ----------
-    counts
-        (q^dimension,), of all vectors.
-    directions
-        Number of points w.
 
     Returns
     -------
@@ -128,14 +120,10 @@ def _radon(field: Field, dimension: int, counts: NDArray[np.int64], directions: 
     return sums
 
 
-def walsh_hadamard(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Transform by the Hadamard matrix H[i, j] = (-1)^(number of common bits of i and j), in K log K additions.
-
-    Parameters
-    ----------
-    values
-        (K, ...), K a power of two; each column is transformed.
-    """
+def walsh_hadamard(
+    values: NDArray[np.int64],  # (K, ...), K a power of two; each column is transformed
+) -> NDArray[np.int64]:
+    """Transform by the Hadamard matrix H[i, j] = (-1)^(number of common bits of i and j), in K log K additions."""
     transformed = values
     for _ in range(len(values).bit_length() - 1):
         # Each round transforms the lowest bit of the index and makes it the highest. After all rounds each bit is in its place.

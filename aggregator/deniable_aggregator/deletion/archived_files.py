@@ -103,14 +103,11 @@ class ArchivedFiles:
             return True
         return False
 
-    def tidy(self, now: float) -> None:
-        """Do all that is due.
-
-        Parameters
-        ----------
-        now
-            Unix time in seconds.
-        """
+    def tidy(
+        self,
+        now: float,  # Unix time in seconds
+    ) -> None:
+        """Do all that is due."""
         for _ in self._due(now):
             pass
 
@@ -221,18 +218,14 @@ def _noted(partition: Partition, metric: str) -> dict[Stratum, set[str]]:
     return partition.archived.names(list(partition.strata(metric)))
 
 
-def erase(store: Store, archive: Folder, metric: str, version: int | None) -> int:
-    """Delete the files of a metric, or of a version of it; return how many there were.
-
-    Parameters
-    ----------
-    store
-        Where it is marked as erased.
-    archive
-        The archive.
-    metric, version
-        As in `Removal`.
-    """
+def erase(
+    store: Store,  # where it is marked as erased
+    archive: Folder,
+    # metric, version: as in `Removal`
+    metric: str,
+    version: int | None,
+) -> int:
+    """Delete the files of a metric, or of a version of it; return how many there were."""
     deleted = 0
     for _, folder in folders_of(store, archive):
         found = [each.path for each in folder.find(metric) if version in (None, each.version)]

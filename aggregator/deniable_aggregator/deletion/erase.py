@@ -85,14 +85,11 @@ class Removal:
             tuple(letter.id for letter in letters),
         )
 
-    def mark(self, highest: int) -> None:
-        """Record in the store that it is erased for good.
-
-        Parameters
-        ----------
-        highest
-            If all versions are removed, the highest one; later versions may be counted.
-        """
+    def mark(
+        self,
+        highest: int,  # if all versions are removed, the highest one; later versions may be counted
+    ) -> None:
+        """Record in the store that it is erased for good."""
         if self._version is not None:
             self._store.erase(_digest(self._metric, self._version), "")
         elif highest >= int(self._store.erased.get(_digest(self._metric)) or 0):

@@ -77,13 +77,11 @@ class Retention:
             self._left = left
         return self._left is not None
 
-    def delete(self, now: float) -> int:
+    def delete(
+        self,
+        now: float,  # Unix time in seconds
+    ) -> int:
         """Delete what is due. If two workers do so at once, one of them finds nothing.
-
-        Parameters
-        ----------
-        now
-            Unix time in seconds.
 
         Returns
         -------

@@ -25,27 +25,15 @@ _ROUNDS = 5  # each brings a rise about ten times nearer to what its own varianc
 
 
 def chi_square(
-    mechanism: FrequencyOracle,
-    sides: Sequence[Estimate],
-    together: Estimate,
+    mechanism: FrequencyOracle,  # what the devices ran
+    sides: Sequence[Estimate],  # the estimates of all values of each side
+    together: Estimate,  # those of the reports of both
+    # Of each side, how many other reports the device of a report has made, on average, at most.
     repeats: Sequence[float] = (0.0, 0.0),
     *,
-    kept: bool = False,
+    kept: bool = False,  # whether the devices keep their permanent responses
 ) -> Chi2 | None:
     """Test whether two sides differ in the share of any value; None if the statistic would not be chi-square.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    sides
-        The estimates of all values of each side.
-    together
-        Those of the reports of both.
-    repeats
-        Of each side, how many other reports the device of a report has made, on average, at most.
-    kept
-        Whether the devices keep their permanent responses.
 
     Notes
     -----
@@ -65,21 +53,14 @@ def chi_square(
     return Chi2(_distance(sides[1].frequency - sides[0].frequency, first + second), values - 1)
 
 
-def rise_seen(mechanism: FrequencyOracle, n: int, at: float, level: float, power: float) -> float | None:
+def rise_seen(
+    mechanism: FrequencyOracle,  # what the devices run
+    n: int,  # reports of each side
+    at: float,  # The share that rises. All other values have equal shares, on both sides.
+    level: float,  # confidence of the test
+    power: float,  # probability that it finds a difference
+) -> float | None:
     """Compute the smallest rise of one value for which `chi_square` finds a difference with some power; None if there is none.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices run.
-    n
-        Reports of each side.
-    at
-        The share that rises. All other values have equal shares, on both sides.
-    level
-        Confidence of the test.
-    power
-        Probability that it finds a difference.
 
     Notes
     -----

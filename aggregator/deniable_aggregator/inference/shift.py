@@ -100,23 +100,16 @@ def confidence(hypotheses: int) -> float:
     return 1 - _FALSE / (_PERIODS * len(_WINDOWS) * hypotheses)
 
 
-def shifts(course: Course, ends: Ends, level: float, *, cycle: int = 1, least: float = 0.0, apart: float = 1.0) -> list[Shift]:
+def shifts(
+    course: Course,  # periods that are closed
+    ends: Ends,  # (periods, values) each, the intervals of all estimates
+    level: float,  # the `confidence` of these
+    *,
+    cycle: int = 1,  # only periods so many apart, or a multiple of it, are alike: 7 for days
+    least: float = 0.0,  # shifts that may be smaller than this do not count
+    apart: float = 1.0,  # how far apart what two persons share may be: 1 for shares, more if responses are kept
+) -> list[Shift]:
     """Find the shifts of a course, by the period in which each is seen.
-
-    Parameters
-    ----------
-    course
-        Periods that are closed.
-    ends
-        (periods, values) each, the intervals of all estimates.
-    level
-        The `confidence` of these.
-    cycle
-        Only periods so many apart, or a multiple of it, are alike: 7 for days.
-    least
-        Shifts that may be smaller than this do not count.
-    apart
-        How far apart what two persons share may be: 1 for shares, more if responses are kept.
 
     Notes
     -----

@@ -45,20 +45,13 @@ class ArmSizes(Struct, frozen=True, forbid_unknown_fields=True):
     says: Annotated[str, Meta(description="What this means, in words; empty if the sizes do not differ")]
 
 
-def arm_sizes_of(registry: Registry, declared: Declared, released: Mapping[Stratum, Release], segment: str) -> ArmSizes | None:
-    """Compare the reports of the arms with their split; None if in no period all arms are published.
-
-    Parameters
-    ----------
-    registry
-        Declares the experiment.
-    declared
-        A metric with the segment.
-    released
-        What was published of it.
-    segment
-        Whose values are the arms.
-    """
+def arm_sizes_of(
+    registry: Registry,  # declares the experiment
+    declared: Declared,  # a metric with the segment
+    released: Mapping[Stratum, Release],  # what was published of it
+    segment: str,  # whose values are the arms
+) -> ArmSizes | None:
+    """Compare the reports of the arms with their split; None if in no period all arms are published."""
     arms = registry.segments[segment]
     split = registry.experiments[segment].shares(arms)
     by_period: dict[str, dict[str, int]] = {}

@@ -89,30 +89,14 @@ def decoded(declared: Declared, counted: Tally, periods: Mapping[str, float]) ->
 
 
 def estimated(
-    app: Collection,
-    declared: Declared,
-    counted: Tally,
-    periods: Mapping[str, float],
-    level: float,
-    found: tuple[Sequence[int], Estimate | None] | None = None,
+    app: Collection,  # whose metric it is
+    declared: Declared,  # the metric
+    counted: Tally,  # its reports
+    periods: Mapping[str, float],  # how many of them each period has
+    level: float,  # confidence of the intervals, and of what is detected
+    found: tuple[Sequence[int], Estimate | None] | None = None,  # what `decoded` says of them, where that is known
 ) -> Estimates:
-    """Estimate a metric from reports, whichever they are.
-
-    Parameters
-    ----------
-    app
-        Whose metric it is.
-    declared
-        The metric.
-    counted
-        Its reports.
-    periods
-        How many of them each period has.
-    level
-        Confidence of the intervals, and of what is detected.
-    found
-        What `decoded` says of them, where that is known.
-    """
+    """Estimate a metric from reports, whichever they are."""
     metric = declared.metric
     values, estimate = found or decoded(declared, counted, periods)
     rows = [] if estimate is None else _rows(declared, values, estimate, level)

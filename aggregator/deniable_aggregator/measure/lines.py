@@ -197,15 +197,11 @@ def differences(base: Lines, lines: Lines, wanted: Wanted, planned: float | None
     return found
 
 
-def trends(course: Sequence[tuple[int, Lines]], level: float) -> NDArray[np.float64] | None:
+def trends(
+    course: Sequence[tuple[int, Lines]],  # the times, which are rising whole numbers, each with its lines
+    level: float,  # of the intervals
+) -> NDArray[np.float64] | None:
     """Fit a line through the estimates of some times, all of one definition.
-
-    Parameters
-    ----------
-    course
-        The times, which are rising whole numbers, each with its lines.
-    level
-        Of the intervals.
 
     Returns
     -------

@@ -139,19 +139,13 @@ class Published:
         return declared.definition, self.cells[declared.definition].text(words)
 
 
-def look_up(app: Collection, query: Query, asked: Sequence[Sequence[Declared]], now: datetime) -> list[Published]:
+def look_up(
+    app: Collection,  # whose metrics they are
+    query: Query,
+    asked: Sequence[Sequence[Declared]],  # of each metric the versions to try, the highest first
+    now: datetime,  # the last days of a date range end today
+) -> list[Published]:
     """Find what was published of the metrics of a query.
-
-    Parameters
-    ----------
-    app
-        Whose metrics they are.
-    query
-        The query.
-    asked
-        Of each metric the versions to try, the highest first.
-    now
-        The last days of a date range end today.
 
     Raises
     ------

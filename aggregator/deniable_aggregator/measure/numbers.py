@@ -102,18 +102,15 @@ def number_of(declared: Declared, counted: Tally, repeats: float, level: float) 
     )
 
 
-def with_strict_bands(declared: Declared, counted: Tally, found: NumberEstimate, repeats: int, level: float) -> NumberEstimate:
-    """Return a number with strict bands of its quantiles, if it has any. They are slow, so they are remembered.
-
-    Parameters
-    ----------
-    declared, counted, level
-        As for `number_of`.
-    found
-        What it estimates.
-    repeats
-        How many other reports a device can have made, at most.
-    """
+def with_strict_bands(
+    # declared, counted, level: as for `number_of`
+    declared: Declared,
+    counted: Tally,
+    found: NumberEstimate,  # what it estimates
+    repeats: int,  # how many other reports a device can have made, at most
+    level: float,
+) -> NumberEstimate:
+    """Return a number with strict bands of its quantiles, if it has any. They are slow, so they are remembered."""
     mechanism = declared.mechanism
     if not found.quantiles or not isinstance(mechanism, Window):
         return found

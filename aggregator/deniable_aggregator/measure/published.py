@@ -54,28 +54,16 @@ def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summa
 
 
 def measure(
-    app: Collection,
-    asked: Sequence[Declared],
+    app: Collection,  # whose metric it is
+    asked: Sequence[Declared],  # The versions to try, the highest first. The answer is of the first one with a release.
+    # period, segment: what to estimate
     period: str | None = None,
     segment: str | None = None,
-    level: float = LEVEL,
+    level: float = LEVEL,  # of the intervals
     *,
-    strict: bool = False,
+    strict: bool = False,  # whether bands of quantiles hold without any approximation
 ) -> Measurement:
     """Estimate a metric over a period; without a period, over all.
-
-    Parameters
-    ----------
-    app
-        Whose metric it is.
-    asked
-        The versions to try, the highest first. The answer is of the first one with a release.
-    period, segment
-        What to estimate.
-    level
-        Of the intervals.
-    strict
-        Whether bands of quantiles hold without any approximation.
 
     Raises
     ------

@@ -66,17 +66,12 @@ class _Wish(NamedTuple):
     sides: tuple[Found, Found] | None
 
 
-def rows(app: Collection, query: Query, several: Sequence[Published]) -> Rows:
+def rows(
+    app: Collection,  # whose metrics they are
+    query: Query,
+    several: Sequence[Published],  # what was published of each metric, from `look_up`
+) -> Rows:
     """Estimate what a query asks for.
-
-    Parameters
-    ----------
-    app
-        Whose metrics they are.
-    query
-        The query.
-    several
-        What was published of each metric, from `look_up`.
 
     Raises
     ------

@@ -186,22 +186,14 @@ class Outlook:
 
 
 def of_mechanisms(
-    metric: Metric, terms: Terms, *, epsilon_needed: bool = False, names: tuple[str, ...] = (), segments: tuple[int, ...] = ()
+    metric: Metric,  # What is asked. If `epsilon_needed`, its epsilon does not matter.
+    terms: Terms,  # what the plan is made for
+    *,
+    epsilon_needed: bool = False,  # whether to find the epsilon that `terms.within` needs
+    names: tuple[str, ...] = (),  # names of mechanisms; none for those that `auto` chooses from
+    segments: tuple[int, ...] = (),  # the number of values of each segment
 ) -> list[Outlook]:
     """Look ahead with each mechanism, the most precise first.
-
-    Parameters
-    ----------
-    metric
-        What is asked. If `epsilon_needed`, its epsilon does not matter.
-    terms
-        What the plan is made for.
-    epsilon_needed
-        Whether to find the epsilon that `terms.within` needs.
-    names
-        Names of mechanisms; none for those that ``auto`` chooses from.
-    segments
-        The number of values of each segment.
 
     Raises
     ------

@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 _MEASURED = "#0f766e"
 
 
-def draw(results: Sequence[Result], path: str) -> None:
+def draw(
+    results: Sequence[Result],  # one line each, at least one
+    path: str,  # file to write; its ending gives the format, e.g. `.svg` or `.png`
+) -> None:
     """Plot the errors of rehearsals.
-
-    Parameters
-    ----------
-    results
-        One line each, at least one.
-    path
-        File to write; its ending gives the format, e.g. ``.svg`` or ``.png``.
 
     Raises
     ------

@@ -144,17 +144,12 @@ class _Mean(Precision):
         return self.worst + _SPREAD * self.together
 
 
-def precision(metric: Metric, mechanism: Mechanism, values: int) -> Precision | None:
+def precision(
+    metric: Metric,  # as declared
+    mechanism: Mechanism,
+    values: int,  # how many values are estimated; 0 where it is not known
+) -> Precision | None:
     """Return how precise the reports of a metric are.
-
-    Parameters
-    ----------
-    metric
-        As declared.
-    mechanism
-        Its mechanism.
-    values
-        How many values are estimated; 0 where it is not known.
 
     Returns
     -------

@@ -118,23 +118,15 @@ class Rehearsal(ABC):
         return None if how is None else np.array([how.variance(share) for share in self.shares.tolist()])
 
     def run(
-        self, users: int, runs: int, rng: np.random.Generator, *, level: float = 0.95, advance: Callable[[], None] = lambda: None
+        self,
+        users: int,  # people; of some metrics only a sample of the answers is recorded
+        runs: int,  # at least 2
+        rng: np.random.Generator,  # where chance comes from
+        *,
+        level: float = 0.95,  # confidence of the intervals
+        advance: Callable[[], None] = lambda: None,  # called after each run
     ) -> Result:
-        """Draw people from the population and their reports, and decode these, `runs` times.
-
-        Parameters
-        ----------
-        users
-            People; of some metrics only a sample of the answers is recorded.
-        runs
-            At least 2.
-        rng
-            Where chance comes from.
-        level
-            Confidence of the intervals.
-        advance
-            Called after each run.
-        """
+        """Draw people from the population and their reports, and decode these, `runs` times."""
         n = floor(checks.count("users", users) * Fraction(self.metric.sample))
         checks.count("reports", n)
         checks.count("runs", runs, 2)

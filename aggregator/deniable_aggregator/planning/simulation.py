@@ -163,19 +163,13 @@ class Simulation:
         return np.asarray(hash_lookup.hashes(self.mechanism.family, rows, self._keys[number : number + 1]), np.int64)
 
 
-def draw_sets(mechanism: Mechanism, n: int, shares: NDArray[np.float64], rng: np.random.Generator) -> tally.Tally:
+def draw_sets(
+    mechanism: Mechanism,  # `SampledOption` or `SampledPair`
+    n: int,  # people, each of whom sends one report
+    shares: NDArray[np.float64],  # (options,), the share of people who choose each option
+    rng: np.random.Generator,  # where chance comes from
+) -> tally.Tally:
     """Draw the tally of n people from a population in which some share chooses each option, independently of the others.
-
-    Parameters
-    ----------
-    mechanism
-        `SampledOption` or `SampledPair`.
-    n
-        People, each of whom sends one report.
-    shares
-        (options,), the share of people who choose each option.
-    rng
-        Where chance comes from.
 
     Notes
     -----

@@ -19,19 +19,13 @@ LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedel
 _SNAPSHOTS = 2  # times min_reports: the publisher holds back one, which is published once another one came
 
 
-def first_release(metric: Metric, mechanism: Mechanism | None, publication: Publication, per_day: float) -> timedelta | None:
+def first_release(
+    metric: Metric,  # as declared
+    mechanism: Mechanism | None,  # its mechanism; None: one whose estimates rest on all reports
+    publication: Publication,  # how its app publishes
+    per_day: float,  # reports of the cell a day
+) -> timedelta | None:
     """Compute how long after the beginning of a period the first release of a cell comes, if reports come evenly.
-
-    Parameters
-    ----------
-    metric
-        As declared.
-    mechanism
-        Its mechanism; None: one whose estimates rest on all reports.
-    publication
-        How its app publishes.
-    per_day
-        Reports of the cell a day.
 
     Returns
     -------

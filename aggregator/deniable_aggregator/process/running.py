@@ -38,16 +38,11 @@ class Running:
 
 
 @contextmanager
-def keep(running: Running, folder: Path) -> Iterator[None]:
-    """Tell of a server in a file that only its owner can read, while the block runs.
-
-    Parameters
-    ----------
-    running
-        The server.
-    folder
-        As given with ``--data``.
-    """
+def keep(
+    running: Running,  # the server
+    folder: Path,  # as given with `--data`
+) -> Iterator[None]:
+    """Tell of a server in a file that only its owner can read, while the block runs."""
     path = folder / _NAME
     with ExitStack() as undo:
         try:

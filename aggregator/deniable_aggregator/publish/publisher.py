@@ -83,13 +83,11 @@ class Publisher:
         """Publish what is due now."""
         self.publish(self._store.now())
 
-    def publish(self, now: float) -> list[Stratum]:
+    def publish(
+        self,
+        now: float,  # Unix time in seconds
+    ) -> list[Stratum]:
         """Publish what is due.
-
-        Parameters
-        ----------
-        now
-            Unix time in seconds.
 
         Returns
         -------

@@ -70,17 +70,12 @@ def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
     return {each: Release.read(note) for each, note in zip(strata, found, strict=True) if note}
 
 
-def by_period(releases: Mapping[Stratum, Release], length: str, least: float) -> dict[str, float]:
+def by_period(
+    releases: Mapping[Stratum, Release],
+    length: str,  # of a period
+    least: float,  # reports that a release rests on; infinite if not all are of each estimate
+) -> dict[str, float]:
     """Return how many reports each period has in some releases of one cell, as far as it is published.
-
-    Parameters
-    ----------
-    releases
-        The releases.
-    length
-        Of a period.
-    least
-        Reports that a release rests on; infinite if not all are of each estimate.
 
     Notes
     -----

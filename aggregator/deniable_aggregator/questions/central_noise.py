@@ -35,29 +35,19 @@ def available() -> bool:
     return find_spec("opendp") is not None
 
 
-def count(n: int, cost: int) -> int:
-    """Return the number of reports plus noise: unbiased, and perhaps negative. The server runs this.
-
-    Parameters
-    ----------
-    n
-        The true number.
-    cost
-        Loss of privacy of one report, in millionths of a nat, above 0.
-    """
+def count(
+    n: int,  # the true number
+    cost: int,  # loss of privacy of one report, in millionths of a nat, above 0
+) -> int:
+    """Return the number of reports plus noise: unbiased, and perhaps negative. The server runs this."""
     return int(_measurement("laplace", cost)(n))
 
 
-def most(counts: Sequence[int], cost: int) -> int:
-    """Return the place of the largest number, or of a nearly largest one. The server runs this.
-
-    Parameters
-    ----------
-    counts
-        Reports of each cell, of one cell or more.
-    cost
-        As for `count`.
-    """
+def most(
+    counts: Sequence[int],  # reports of each cell, of one cell or more
+    cost: int,  # as for `count`
+) -> int:
+    """Return the place of the largest number, or of a nearly largest one. The server runs this."""
     return int(_measurement("max", cost)(list(counts)))
 
 

@@ -37,17 +37,12 @@ class _Bit(NamedTuple):
     q: Fraction
 
 
-def strings(params: Params, counted: Tally, candidates: Sequence[str]) -> Estimate:
+def strings(
+    params: Params,  # of the collection
+    counted: Tally,  # the sum of its reports, of layout (m, k, "bits")
+    candidates: Sequence[str],  # different texts
+) -> Estimate:
     """Estimate the shares of candidates by regression on the bits of their Bloom filters.
-
-    Parameters
-    ----------
-    params
-        Of the collection.
-    counted
-        The sum of its reports, of layout (m, k, "bits").
-    candidates
-        Different texts.
 
     Raises
     ------
@@ -74,17 +69,13 @@ def _mechanism(params: Params, candidates: Sequence[str]) -> tuple[GoogleRappor,
     return mechanism, [text.encode(candidate, length) for candidate in candidates]
 
 
-def bits(params: Params, counted: Tally) -> Estimate:
+def bits(
+    params: Params,  # of the collection
+    counted: Tally,  # the sum of its reports, of layout (m, k, "bits")
+) -> Estimate:
     """Estimate the share of each bit directly: basic RAPPOR, where bit i is candidate i, and Boolean RAPPOR, of one bit.
 
     Cohorts do not matter here and are added up. The estimates are debiased, other than in the original analysis.
-
-    Parameters
-    ----------
-    params
-        Of the collection.
-    counted
-        The sum of its reports, of layout (m, k, "bits").
     """
     bit, support = _Bit(params.q_star, params.p_star), counted.counts.sum(axis=0)
     return Supported(bit, counted.n, support, total_stderr=_total_stderr(bit, counted.n, support))
@@ -158,17 +149,12 @@ class Variable:
         return (*self.candidates, OTHER) if self.candidates else ("false", "true")
 
 
-def associate(lines: Iterable[str], variables: Sequence[Variable], cohort: str = "cohort") -> Joint:
+def associate(
+    lines: Iterable[str],  # of a CSV file with headings, one device to a line
+    variables: Sequence[Variable],  # two or more
+    cohort: str = "cohort",  # heading of the cohort, which is the same for all variables of a device
+) -> Joint:
     """Estimate the joint shares of several variables from their randomised reports.
-
-    Parameters
-    ----------
-    lines
-        Of a CSV file with headings, one device to a line.
-    variables
-        Two or more.
-    cohort
-        Heading of the cohort, which is the same for all variables of a device.
 
     Returns
     -------

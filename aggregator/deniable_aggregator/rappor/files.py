@@ -50,13 +50,10 @@ _REPORT_COLUMNS = ("irr", "rappor")
 _CHUNK = 1 << 16  # reports counted at a time
 
 
-def load_params(path: str | PathLike[str]) -> Params:
+def load_params(
+    path: str | PathLike[str],  # read as JSON if it begins with a brace
+) -> Params:
     """Read parameters, from CSV or from JSON.
-
-    Parameters
-    ----------
-    path
-        Read as JSON if it begins with a brace.
 
     Raises
     ------
@@ -81,15 +78,11 @@ def load_params(path: str | PathLike[str]) -> Params:
     return _params(path, line, values, _HEADER)
 
 
-def load_counts(path: str | PathLike[str], params: Params) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def load_counts(
+    path: str | PathLike[str],  # a counts file
+    params: Params,  # parameters of the collection
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Read the counts of bits.
-
-    Parameters
-    ----------
-    path
-        A counts file.
-    params
-        Parameters of the collection.
 
     Returns
     -------
@@ -125,17 +118,12 @@ def load_counts(path: str | PathLike[str], params: Params) -> tuple[NDArray[np.i
     return cells[:, 1:].copy(), cells[:, 0].copy()
 
 
-def save_counts(path: str | PathLike[str], counts: NDArray[np.int64], reports: NDArray[np.int64]) -> None:
+def save_counts(
+    path: str | PathLike[str],  # file to write
+    counts: NDArray[np.int64],  # (m, k), bit i at index i
+    reports: NDArray[np.int64],  # (m,), at least the counts of the cohort
+) -> None:
     """Write the counts of bits.
-
-    Parameters
-    ----------
-    path
-        File to write.
-    counts
-        (m, k), bit i at index i.
-    reports
-        (m,), at least the counts of the cohort.
 
     Raises
     ------
@@ -151,15 +139,11 @@ def save_counts(path: str | PathLike[str], counts: NDArray[np.int64], reports: N
     _write(path, np.column_stack([reports, counts]).tolist())
 
 
-def load_map(path: str | PathLike[str], params: Params) -> list[str]:
+def load_map(
+    path: str | PathLike[str],  # a map file
+    params: Params,  # parameters of the collection
+) -> list[str]:
     """Read the candidates of a map file, and check the positions of their bits.
-
-    Parameters
-    ----------
-    path
-        A map file.
-    params
-        Parameters of the collection.
 
     Returns
     -------
@@ -226,18 +210,12 @@ def save_map(path: str | PathLike[str], candidates: Sequence[str], params: Param
 
 
 def sum_reports(
-    path: str | PathLike[str], params: Params, *, column: str | None = None
+    path: str | PathLike[str],  # A reports file. Only two of its columns are used: `cohort`, and that of the reports.
+    params: Params,  # parameters of the collection
+    *,
+    column: str | None = None,  # name of the column of the reports; by default `irr` or `rappor`
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the bits of a reports file.
-
-    Parameters
-    ----------
-    path
-        A reports file. Only two of its columns are used: ``cohort``, and that of the reports.
-    params
-        Parameters of the collection.
-    column
-        Name of the column of the reports; by default ``irr`` or ``rappor``.
 
     Returns
     -------

@@ -103,14 +103,11 @@ class Store:
         self._fix(known[0].fix(number or len(known)))
         return len(self._partitions)
 
-    def partition(self, key: str) -> Partition:
-        """Return the partition of an upload.
-
-        Parameters
-        ----------
-        key
-            The upload's idempotency key.
-        """
+    def partition(
+        self,
+        key: str,  # the upload's idempotency key
+    ) -> Partition:
+        """Return the partition of an upload."""
         if self._due():
             try:
                 self.divide()
@@ -236,28 +233,23 @@ class Store:
         """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros if there are none."""
         return reduce(add, (each.read_weights(layout, strata) for each in self.partitions))
 
-    def settled(self, metric: str | None = None) -> int | None:
+    def settled(
+        self,
+        metric: str | None = None,  # metric whose tallies are read; None for all
+    ) -> int | None:
         """Return the number of commits in pieces so far, or None while one is being added.
 
         Data read between two calls with the same result contain no part of a commit.
-
-        Parameters
-        ----------
-        metric
-            Metric whose tallies are read; None for all.
         """
         commits = [each.staging.settled(metric) for each in self.partitions]
         return None if None in commits else sum(cast("list[int]", commits))
 
-    def seal(self, definition: Definition, before: str) -> bool:
+    def seal(
+        self,
+        definition: Definition,  # metric, version and fingerprint
+        before: str,  # The first period that is not sealed. A sealed period stays sealed.
+    ) -> bool:
         """Seal the periods of a definition before a given one. Later reports of a sealed period count in that one.
-
-        Parameters
-        ----------
-        definition
-            Metric, version and fingerprint.
-        before
-            The first period that is not sealed. A sealed period stays sealed.
 
         Returns
         -------

@@ -74,15 +74,12 @@ class DeadLetters:
             return replace(_letter(found[0]), id=id_) if found else None
         return None
 
-    def requeue(self, id_: str, cap: int) -> str:
+    def requeue(
+        self,
+        id_: str,
+        cap: int,  # most entries in the backlog of its partition
+    ) -> str:
         """Put a dead letter back into the stream, exactly once.
-
-        Parameters
-        ----------
-        id_
-            Its id.
-        cap
-            Most entries in the backlog of its partition.
 
         Returns
         -------

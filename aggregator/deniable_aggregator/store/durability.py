@@ -61,13 +61,11 @@ class Durability:
         self._said = False
         self._kept = True
 
-    def ensure(self, client: redis.Redis) -> None:
+    def ensure(
+        self,
+        client: redis.Redis,  # the server
+    ) -> None:
         """Check a server of the store regularly.
-
-        Parameters
-        ----------
-        client
-            The server.
 
         Raises
         ------
@@ -84,13 +82,11 @@ class Durability:
             self._kept = False
             raise PromiseBroken("the store does not keep the promised durability") from None
 
-    def check(self, client: redis.Redis) -> None:
+    def check(
+        self,
+        client: redis.Redis,  # the store
+    ) -> None:
         """Check the store, each server of it.
-
-        Parameters
-        ----------
-        client
-            The store.
 
         Raises
         ------
@@ -142,13 +138,10 @@ def unseen(seen: Mapping[str, str]) -> list[str]:
     return [name for name in _ASKED if name not in seen]
 
 
-def read(client: redis.Redis) -> dict[str, str]:
+def read(
+    client: redis.Redis,  # a server of the store
+) -> dict[str, str]:
     """Read a server's settings: all of them by CONFIG, most of them by INFO, none if neither is allowed.
-
-    Parameters
-    ----------
-    client
-        A server of the store.
 
     Raises
     ------

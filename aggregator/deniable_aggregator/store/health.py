@@ -48,16 +48,12 @@ class Signs:
         self._partition = partition
         self._seen: dict[str, tuple[float | None, float]] = {}
 
-    def silent(self, workers: Sequence[str], seconds: float) -> list[str]:
-        """Return those workers that gave no sign of life for some seconds.
-
-        Parameters
-        ----------
-        workers
-            Their names. For a name that was not in the last call, the time begins now.
-        seconds
-            Longer than `BEAT_SECONDS`.
-        """
+    def silent(
+        self,
+        workers: Sequence[str],  # Their names. For a name that was not in the last call, the time begins now.
+        seconds: float,  # longer than `BEAT_SECONDS`
+    ) -> list[str]:
+        """Return those workers that gave no sign of life for some seconds."""
         partition = self._partition
         beats = partition._client.zmscore(partition.workers, list(workers)) if workers else []
         now, before = time.monotonic(), self._seen
@@ -68,16 +64,11 @@ class Signs:
         return [worker for worker, (_, since) in self._seen.items() if now - since >= seconds]
 
 
-def beat(partition: Partition, worker: str) -> None:
-    """Record that a worker lives, and up to when everything is counted.
-
-    Parameters
-    ----------
-    partition
-        One that it counts for.
-    worker
-        Its name.
-    """
+def beat(
+    partition: Partition,  # one that it counts for
+    worker: str,  # its name
+) -> None:
+    """Record that a worker lives, and up to when everything is counted."""
     partition.script("beat")([partition.stream, partition.workers, partition.caught], [worker, LIFE_SECONDS])
 
 

@@ -54,16 +54,11 @@ _COPIES = 100  # in one round trip
 _HOUR = 3600  # the shortest period, and the finest time that is stored
 
 
-def names(app: str, number: int) -> list[str]:
-    """Return the names of an app's partitions, which spread them evenly over the slots of a cluster.
-
-    Parameters
-    ----------
-    app
-        The app's name, which has no ``#``.
-    number
-        Of its partitions.
-    """
+def names(
+    app: str,  # the app's name, which has no `#`
+    number: int,  # of its partitions
+) -> list[str]:
+    """Return the names of an app's partitions, which spread them evenly over the slots of a cluster."""
     return [app] if number == 1 else [_name(app, place, number) for place in range(number)]
 
 
@@ -149,18 +144,15 @@ class Partition:
         """What is equal for partitions on one server; None if nobody knows where it is."""
         return place(self._client, self.stream)
 
-    def part(self, amount: int, cost: int = 1) -> int:
+    def part(
+        self,
+        amount: int,  # allowed in the whole app
+        cost: int = 1,  # of one upload
+    ) -> int:
         """Return its part of a limit.
 
         It is an equal share, four standard deviations of what chance may send here in addition, and one upload, which may be
         larger than the share.
-
-        Parameters
-        ----------
-        amount
-            Allowed in the whole app.
-        cost
-            Of one upload.
         """
         share = -(-amount // self.among)
         return share if self.among == 1 else min(amount, share + 4 * isqrt(share * cost) + cost)
@@ -270,16 +262,12 @@ class Partition:
         if self._durability:
             self._durability.ensure(primary(self._client, self.stream))
 
-    def recall(self, key: str, ttl: int) -> bytes | None:
-        """Return the record of an upload, or None.
-
-        Parameters
-        ----------
-        key
-            The upload's idempotency key.
-        ttl
-            Seconds for which it is remembered, as for `append`.
-        """
+    def recall(
+        self,
+        key: str,  # the upload's idempotency key
+        ttl: int,  # seconds for which it is remembered, as for `append`
+    ) -> bytes | None:
+        """Return the record of an upload, or None."""
         return self._seen.recall(key, ttl, replicas=self._replicas)
 
     def backlog(self) -> int:
@@ -353,15 +341,12 @@ class Partition:
             args += [name, *deltas.changes(cells)]
         return cast("list[bytes]", self._commit(keys=keys, args=args))
 
-    def seal(self, definition: Definition, before: str) -> bool:
+    def seal(
+        self,
+        definition: Definition,  # metric, version and fingerprint
+        before: str,  # The first period that is not sealed. A sealed period stays sealed.
+    ) -> bool:
         """Seal the periods of a definition before a given one. Later reports of a sealed period count in that one.
-
-        Parameters
-        ----------
-        definition
-            Metric, version and fingerprint.
-        before
-            The first period that is not sealed. A sealed period stays sealed.
 
         Returns
         -------

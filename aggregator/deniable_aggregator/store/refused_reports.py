@@ -21,16 +21,11 @@ DAYS = 7
 """Days for which numbers are kept, including the current one."""
 
 
-def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
-    """Count refused reports.
-
-    Parameters
-    ----------
-    store
-        The app's.
-    reports
-        Their number by metric, version and code.
-    """
+def add(
+    store: Store,  # the app's
+    reports: Mapping[tuple[str, int, str], int],  # their number by metric, version and code
+) -> None:
+    """Count refused reports."""
     key = tables(store)[0].key
     pipeline = store._client.pipeline(transaction=False)
     for (metric, version, code), number in reports.items():

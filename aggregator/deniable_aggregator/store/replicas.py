@@ -75,14 +75,11 @@ class Watched:
         self._since: dict[int, float] = {}
         self._lock = Lock()
 
-    def look(self, told: bytes) -> int:
-        """Return how many replicas must have an upload.
-
-        Parameters
-        ----------
-        told
-            What the primary answers to `LOOK`.
-        """
+    def look(
+        self,
+        told: bytes,  # what the primary answers to `LOOK`
+    ) -> int:
+        """Return how many replicas must have an upload."""
         online, history, now = told.count(_ONLINE), _HISTORY.findall(told), self._replicas.now()
         with self._lock:
             if history != self._history:  # one came back, if only for a moment, or this is another server

@@ -49,15 +49,12 @@ class Room:
         self._share = share
         self._known: dict[redis.Redis, _Known] = {}
 
-    def take(self, client: redis.Redis, size: int) -> bool:
+    def take(
+        self,
+        client: redis.Redis,  # the server that takes it
+        size: int,  # its bytes
+    ) -> bool:
         """Return whether there is room for something, and count it.
-
-        Parameters
-        ----------
-        client
-            The server that takes it.
-        size
-            Its bytes.
 
         Raises
         ------
@@ -98,15 +95,10 @@ def _memory(client: redis.Redis) -> dict[str, Any]:
         return {}
 
 
-def left(memory: Mapping[str, Any], share: float = UPLOADS) -> float:
-    """Return how many more bytes may be used; infinite if the store has no limit, or does not show it.
-
-    Parameters
-    ----------
-    memory
-        The answer to ``INFO memory``.
-    share
-        Share of the memory that may be used.
-    """
+def left(
+    memory: Mapping[str, Any],  # the answer to `INFO memory`
+    share: float = UPLOADS,  # share of the memory that may be used
+) -> float:
+    """Return how many more bytes may be used; infinite if the store has no limit, or does not show it."""
     most = int(memory.get("maxmemory", 0))
     return share * most - int(memory["used_memory"]) if most else float("inf")

@@ -31,14 +31,11 @@ class Key(Kept):
 
     __slots__ = ()
 
-    def of(self, *parts: str) -> str:
-        """Write a key.
-
-        Parameters
-        ----------
-        parts
-            The app or a partition, if the key has one, then a text for each star.
-        """
+    def of(
+        self,
+        *parts: str,  # the app or a partition, if the key has one, then a text for each star
+    ) -> str:
+        """Write a key."""
         return self.name.replace("{app}", "{%s}").replace("*", "%s") % parts
 
     def names(self, key: str, app: str = "*") -> bool:
@@ -137,14 +134,9 @@ SOURCE = Key("{deniable}:source:*", "the key of the day, drawn at random", "unti
 ALL = tuple(each for each in list(globals().values()) if isinstance(each, Key))
 
 
-def find(key: str, app: str) -> Key | None:
-    """Return the kind of a key, or None if it is not listed.
-
-    Parameters
-    ----------
-    key
-        As in the store.
-    app
-        The app of the store.
-    """
+def find(
+    key: str,  # as in the store
+    app: str,  # the app of the store
+) -> Key | None:
+    """Return the kind of a key, or None if it is not listed."""
     return next((each for each in ALL if each.names(key, app)), None)

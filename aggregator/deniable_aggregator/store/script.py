@@ -98,15 +98,13 @@ class Script:
         # Unlike those that are idle, one of the pool is known to be open.
         return self._run(pool, unused.here(), pool.get_connection(), keys, args, replicas)
 
-    def together(self, calls: Sequence[Call], *, replicas: Replicas | None = None) -> list[Any]:
+    def together(
+        self,
+        calls: Sequence[Call],  # keys and arguments of each
+        *,
+        replicas: Replicas | None = None,  # those that must have what the server had when the last one ended
+    ) -> list[Any]:
         """Run the script several times, on one server in one round trip.
-
-        Parameters
-        ----------
-        calls
-            Keys and arguments of each.
-        replicas
-            Those that must have what the server had when the last one ended.
 
         Returns
         -------

@@ -9,17 +9,12 @@ if TYPE_CHECKING:
     import redis
 
 
-def shared(client: redis.Redis, key: str, life: int | None = None) -> bytes:
+def shared(
+    client: redis.Redis,
+    key: str,  # of the secret
+    life: int | None = None,  # seconds after which the store forgets it; None for never
+) -> bytes:
     """Return the random bytes under a key of the store, drawn now if there are none.
-
-    Parameters
-    ----------
-    client
-        A redis client.
-    key
-        Of the secret.
-    life
-        Seconds after which the store forgets it; None for never.
 
     Raises
     ------

@@ -60,15 +60,13 @@ class Staging:
         self._apply = Script(client, "filed", "gone", "add", "note", "apply")
 
     @contextmanager
-    def strings(self, values: Sequence[bytes]) -> Iterator[list[str]]:
+    def strings(
+        self,
+        values: Sequence[bytes],  # their contents
+    ) -> Iterator[list[str]]:
         """Stage some strings, none of them empty, while the context lasts; yield their keys.
 
         If one has its full length, it is complete. If a part was lost meanwhile, for instance by a failover, it is shorter.
-
-        Parameters
-        ----------
-        values
-            Their contents.
         """
         keys = [self._key(uuid4().hex) for _ in values]
         try:
@@ -85,17 +83,16 @@ class Staging:
         with self.strings([value]) as (staged,):
             self._put([staged, key], [len(value)])
 
-    def commit(self, stream: str, group: str, consumer: str, ids: Sequence[bytes], pieces: Sequence[Piece]) -> list[bytes]:
+    def commit(
+        self,
+        # stream, group, consumer: the reader of the entries, and their stream
+        stream: str,
+        group: str,
+        consumer: str,
+        ids: Sequence[bytes],  # the entries, all counted in the pieces
+        pieces: Sequence[Piece],  # the pieces to add
+    ) -> list[bytes]:
         """Count entries by pieces, all or nothing.
-
-        Parameters
-        ----------
-        stream, group, consumer
-            The reader of the entries, and their stream.
-        ids
-            The entries, all counted in the pieces.
-        pieces
-            The pieces to add.
 
         Returns
         -------
@@ -120,15 +117,13 @@ class Staging:
             self.apply()
         return []
 
-    def settled(self, metric: str | None = None) -> int | None:
+    def settled(
+        self,
+        metric: str | None = None,  # metric whose tallies are read; None for all
+    ) -> int | None:
         """Return the number of the last such commit, or None while it is being added.
 
         Data read between two calls with the same result contain no part of a commit.
-
-        Parameters
-        ----------
-        metric
-            Metric whose tallies are read; None for all.
         """
         field = "decided" if metric is None else digest(metric)
         last, done = self._numbers(field, "done")

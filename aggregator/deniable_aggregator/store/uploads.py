@@ -71,29 +71,22 @@ class Seen:
         """Draw the store's secret, unless it has one."""
         self._secret = self._fix([f"{self.base}secret"], [token_bytes(32)])
 
-    def recall(self, key: str, ttl: int, *, replicas: Replicas | None = None) -> bytes | None:
-        """Return the record of an upload, or None.
-
-        Parameters
-        ----------
-        key
-            Its Idempotency-Key.
-        ttl
-            Seconds for which it is remembered.
-        replicas
-            Those that must have it.
-        """
+    def recall(
+        self,
+        key: str,  # its Idempotency-Key
+        ttl: int,  # seconds for which it is remembered
+        *,
+        replicas: Replicas | None = None,  # those that must have it
+    ) -> bytes | None:
+        """Return the record of an upload, or None."""
         _, found = self.ask(self._recall, key, lambda name: ([self.base], [*name, days(ttl)]), replicas=replicas)
         return found or None
 
-    def make_room(self, ttl: int) -> None:
-        """Delete the records of the oldest day before today, unless a day was deleted within the last minute.
-
-        Parameters
-        ----------
-        ttl
-            Seconds for which uploads are remembered.
-        """
+    def make_room(
+        self,
+        ttl: int,  # seconds for which uploads are remembered
+    ) -> None:
+        """Delete the records of the oldest day before today, unless a day was deleted within the last minute."""
         day = self._drop([self.base], [_BUCKETS, days(ttl)])
         if day is not None:
             told = datetime.fromtimestamp(day * _DAY, UTC).date()

@@ -30,15 +30,11 @@ class PromiseBroken(redis.ResponseError):
     """The store does not keep the promised durability."""
 
 
-def refusals(client: redis.Redis, apps: Iterable[str] = ()) -> dict[redis.Redis, redis.RedisError]:
+def refusals(
+    client: redis.Redis,  # the store
+    apps: Iterable[str] = (),  # Names of apps. Each server that has data of one of them is tried.
+) -> dict[redis.Redis, redis.RedisError]:
     """Try a write that changes nothing at each server. It checks its memory, disk and role first.
-
-    Parameters
-    ----------
-    client
-        The store.
-    apps
-        Names of apps. Each server that has data of one of them is tried.
 
     Returns
     -------

@@ -137,15 +137,11 @@ def valid_bytes(layout: Layout) -> tuple[tuple[int, bytes], ...]:
     return tuple((place, _BYTES[:limit]) for place, limit in limits if limit < len(_BYTES))
 
 
-def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
+def valid(
+    layout: Layout,  # shape of the reports
+    payloads: bytes,  # whole payloads, one after another
+) -> NDArray[np.bool_]:
     """Check for each payload whether a device could have sent it.
-
-    Parameters
-    ----------
-    layout
-        Shape of the reports.
-    payloads
-        Whole payloads, one after another.
 
     Returns
     -------
@@ -167,15 +163,11 @@ def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
     return good
 
 
-def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | None]:
+def sift(
+    layout: Layout,  # shape of the reports
+    payloads: bytes,  # whole payloads, one after another
+) -> tuple[bytes, int, PayloadError | None]:
     """Separate valid payloads from invalid ones.
-
-    Parameters
-    ----------
-    layout
-        Shape of the reports.
-    payloads
-        Whole payloads, one after another.
 
     Returns
     -------

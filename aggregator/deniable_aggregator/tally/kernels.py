@@ -50,18 +50,12 @@ def backend() -> str:
     return "numpy" if _compiled() is None else "numba"
 
 
-def histogram(payloads: NDArray[np.uint8], size: int, cells: NDArray[np.int64]) -> None:
-    """Count the reports of an ``index`` layout.
-
-    Parameters
-    ----------
-    payloads
-        Cell numbers below ``len(cells)``, each `size` bytes, little-endian; shape (reports * size,).
-    size
-        Bytes of a payload, 1 to 4.
-    cells
-        Reports of each cell number; shape (rows * width,). Added to in place.
-    """
+def histogram(
+    payloads: NDArray[np.uint8],  # cell numbers below `len(cells)`, each `size` bytes, little-endian; shape (reports * size,)
+    size: int,  # bytes of a payload, 1 to 4
+    cells: NDArray[np.int64],  # Reports of each cell number; shape (rows * width,). Added to in place.
+) -> None:
+    """Count the reports of an ``index`` layout."""
     (_histogram_numpy if _compiled() is None else _histogram_numba)(payloads, size, cells)
 
 

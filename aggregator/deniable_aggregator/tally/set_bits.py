@@ -21,15 +21,11 @@ _CHUNK = 1 << 20
 """Bytes that numpy takes at a time."""
 
 
-def count(layout: Layout, payloads: bytes) -> NDArray[np.int64]:
+def count(
+    layout: Layout,  # shape of the reports, of kind `bits`
+    payloads: bytes,  # whole payloads that a device could have sent, one after another
+) -> NDArray[np.int64]:
     """Count reports by their number of ones.
-
-    Parameters
-    ----------
-    layout
-        Shape of the reports, of kind ``bits``.
-    payloads
-        Whole payloads that a device could have sent, one after another.
 
     Returns
     -------

@@ -48,16 +48,12 @@ class Parser(argparse.ArgumentParser):
         self._actions_below = made.choices
         return made
 
-    def complete(self, examples: Sequence[str], extra: str = "") -> None:
-        """Give each action the options that stand before it, and each parser the examples that are of it.
-
-        Parameters
-        ----------
-        examples
-            Command lines.
-        extra
-            What brings all that the command needs; empty where the base install does.
-        """
+    def complete(
+        self,
+        examples: Sequence[str],  # command lines
+        extra: str = "",  # what brings all that the command needs; empty where the base install does
+    ) -> None:
+        """Give each action the options that stand before it, and each parser the examples that are of it."""
         own = [line for line in examples if f"{line} ".startswith(f"{self.prog} ")]
         if own:
             brought = ["", f"brought by: pip install 'deniable[{extra}]'"] if extra else []

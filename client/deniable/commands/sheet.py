@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
-def sheet(registry: Registry) -> dict[str, Any]:
+def sheet(
+    registry: Registry,  # as loaded
+) -> dict[str, Any]:
     """Write down what a client needs to know of a registry.
-
-    Parameters
-    ----------
-    registry
-        As loaded.
 
     Returns
     -------

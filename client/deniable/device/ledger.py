@@ -95,18 +95,14 @@ class Ledger:
         self._leases: dict[str, _Lease] = {}
         self._refusals: dict[str, _Refusal] = {}
 
-    def spend(self, allowance: Allowance, occasion: Occasion, *, sampled: bool = True) -> str | None:
-        """Spend for a report; return None, or why it must not be made: ``"this_period"``, ``"budget"`` or ``"state"``.
-
-        Parameters
-        ----------
-        allowance
-            The metric's allowance.
-        occasion
-            When the report is made.
-        sampled
-            False for an answer that was not sampled. It counts as a report of the period but costs nothing.
-        """
+    def spend(
+        self,
+        allowance: Allowance,  # the metric's allowance
+        occasion: Occasion,  # when the report is made
+        *,
+        sampled: bool = True,  # False for an answer that was not sampled. It counts as a report of the period but costs nothing.
+    ) -> str | None:
+        """Spend for a report; return None, or why it must not be made: ``"this_period"``, ``"budget"`` or ``"state"``."""
         with self._state.lock:
             if self._lock is not self._state.lock or self._mark != process_mark():  # a fork: the leases are the parent's
                 self._forget_leases()
@@ -188,20 +184,16 @@ class Ledger:
         left: float = _micro(self.budget.lifetime) - _fact(db, "lifetime")
         return left
 
-    def write_account(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, amount: int = 0) -> None:
-        """Write that a metric was recorded, and what it has spent of the lifetime.
-
-        Parameters
-        ----------
-        db
-            A connection in a transaction.
-        allowance, occasion
-            As for `spend`.
-        reports
-            Reports of the period; negative to give some back.
-        amount
-            Millionths of a nat; negative to give some back.
-        """
+    def write_account(
+        self,
+        db: Connection,  # a connection in a transaction
+        # allowance, occasion: as for `spend`
+        allowance: Allowance,
+        occasion: Occasion,
+        reports: int,  # reports of the period; negative to give some back
+        amount: int = 0,  # millionths of a nat; negative to give some back
+    ) -> None:
+        """Write that a metric was recorded, and what it has spent of the lifetime."""
         last, before, spent = account(db, allowance.tag)
         period = occasion.stratum.period
         if period > last:
@@ -216,18 +208,17 @@ class Ledger:
         tag = allowance.tag
         db.execute(f"DELETE FROM spends WHERE tag = ? AND until <= ({old})", (tag, tag, allowance.remembered))  # noqa: S608
 
-    def reserve(self, db: Connection, allowance: Allowance, occasion: Occasion) -> bool:
+    def reserve(
+        self,
+        db: Connection,  # a connection in a transaction
+        # allowance, occasion: as for `spend`
+        allowance: Allowance,
+        occasion: Occasion,
+    ) -> bool:
         """Spend for a report of a permanent response; return whether the budget allows it.
 
         The first report spends the whole reserve of the metric: for the lifetime once, and for each window in which it is
         reported. So the rest of the budget does not show how many different answers there were.
-
-        Parameters
-        ----------
-        db
-            A connection in a transaction.
-        allowance, occasion
-            As for `spend`.
         """
         due = max(0, allowance.due - account(db, allowance.tag)[2])
         window = _micro(self.budget.per_window) - self._spent_since(db, without=allowance.tag)

@@ -44,21 +44,16 @@ class _Kept(NamedTuple):
     drawn: int  # number of responses that were ever drawn
 
 
-def row_of(db: Connection, rows: int, source: Source) -> int:
+def row_of(
+    db: Connection,  # a connection in a transaction
+    rows: int,  # number of rows, at least 1
+    source: Source,  # the source of randomness
+) -> int:
     """Return this device's row in a metric with `rows` rows.
 
     A device has one place between 0 and 1. It is drawn uniformly, only as finely as its metrics need. Its row is that one of
     `rows` equal parts that contains the place. So the device has the same row in all metrics with the same number of rows. Any
     number of metrics shows little more than the metric with most rows; see `deniable.limits.exposure.groups`.
-
-    Parameters
-    ----------
-    db
-        A connection in a transaction.
-    rows
-        Number of rows, at least 1.
-    source
-        The source of randomness.
     """
     (written,) = db.execute("SELECT value FROM facts WHERE name = 'place'").fetchone()
     place, parts = map(int, written.split("/"))
@@ -86,19 +81,15 @@ class PermanentResponses:
         self._retry = 0.0  # until when no metric is tried again
         self.repeated = 0  # reports that repeat an earlier answer, because the metric has no room for another one
 
-    def respond(self, prepared: Prepared, occasion: Occasion, value: int | None, *, sampled: bool = True) -> bytes | str:
+    def respond(
+        self,
+        prepared: Prepared,  # a metric with permanent responses
+        occasion: Occasion,  # when it is answered
+        value: int | None,  # the answer's position in the domain; None for an undeclared answer
+        *,
+        sampled: bool = True,  # False to let the period pass without a report
+    ) -> bytes | str:
         """Make the period's report from the permanent response to the answer.
-
-        Parameters
-        ----------
-        prepared
-            A metric with permanent responses.
-        occasion
-            When it is answered.
-        value
-            The answer's position in the domain; None for an undeclared answer.
-        sampled
-            False to let the period pass without a report.
 
         Returns
         -------
@@ -107,25 +98,26 @@ class PermanentResponses:
         """
         return self._first(prepared, occasion, lambda db: self._kept(db, prepared, occasion, value), sampled=sampled)
 
-    def reserve(self, prepared: Prepared, occasion: Occasion, *, sampled: bool = True) -> str | None:
-        """Begin the period's report, whose answer is not known yet; return None, or why there is none. `complete` makes it.
-
-        Parameters
-        ----------
-        prepared, occasion, sampled
-            As of `respond`.
-        """
+    def reserve(
+        self,
+        # prepared, occasion, sampled: as of `respond`
+        prepared: Prepared,
+        occasion: Occasion,
+        *,
+        sampled: bool = True,
+    ) -> str | None:
+        """Begin the period's report, whose answer is not known yet; return None, or why there is none. `complete` makes it."""
         refused = self._first(prepared, occasion, lambda _: b"", sampled=sampled)
         return refused if isinstance(refused, str) else None
 
-    def complete(self, prepared: Prepared, occasion: Occasion, value: int | None) -> bytes | str:
-        """Make a report that was begun by `reserve`.
-
-        Parameters
-        ----------
-        prepared, occasion, value
-            As of `respond`.
-        """
+    def complete(
+        self,
+        # prepared, occasion, value: as of `respond`
+        prepared: Prepared,
+        occasion: Occasion,
+        value: int | None,
+    ) -> bytes | str:
+        """Make a report that was begun by `reserve`."""
         try:
             with self._state.transaction() as db:
                 return self._instantly(prepared, self._kept(db, prepared, occasion, value))

@@ -22,13 +22,10 @@ MIN_EPSILON = Fraction(1, 1 << 31)
 """Least epsilon. With less, e^(epsilon / 2) would be rounded to 1. Reports would say nothing, and estimates divide by zero."""
 
 
-def exact(epsilon: float | str | Fraction) -> Fraction:
+def exact(
+    epsilon: float | str | Fraction,  # privacy loss in nats, in [`MIN_EPSILON`, `MAX_EPSILON`]
+) -> Fraction:
     """Read an epsilon as the written decimal, not as the nearest binary float.
-
-    Parameters
-    ----------
-    epsilon
-        Privacy loss in nats, in [`MIN_EPSILON`, `MAX_EPSILON`].
 
     Raises
     ------
@@ -60,14 +57,9 @@ def weight(epsilon: Fraction) -> int:
     return int(context.multiply(power, Decimal(UNIT)).to_integral_value(rounding=ROUND_FLOOR))
 
 
-def spent(ratio: Fraction, requested: Fraction) -> float:
-    """Return ln(ratio) in nats, as a float that is never above the requested epsilon.
-
-    Parameters
-    ----------
-    ratio
-        The worst likelihood ratio of two answers, e.g. ``weight(requested) / UNIT``.
-    requested
-        The requested epsilon; at least ln(ratio).
-    """
+def spent(
+    ratio: Fraction,  # the worst likelihood ratio of two answers, e.g. `weight(requested) / UNIT`
+    requested: Fraction,  # the requested epsilon; at least ln(ratio)
+) -> float:
+    """Return ln(ratio) in nats, as a float that is never above the requested epsilon."""
     return min(log(ratio.numerator) - log(ratio.denominator), float(requested))

@@ -29,14 +29,10 @@ MICRO = 1_000_000
 """Budgets are counted in millionths of a nat."""
 
 
-def cost(ratio: Fraction) -> int:
-    """Return ln(ratio) in millionths of a nat, rounded up.
-
-    Parameters
-    ----------
-    ratio
-        A worst likelihood ratio, at least 1.
-    """
+def cost(
+    ratio: Fraction,  # a worst likelihood ratio, at least 1
+) -> int:
+    """Return ln(ratio) in millionths of a nat, rounded up."""
     loss = log(ratio.numerator) - log(ratio.denominator)
     return ceil(nextafter(loss, inf) * MICRO)
 
@@ -56,19 +52,18 @@ class Allowance:
     remembered: int = 10_000
 
     @classmethod
-    def of(cls, metric: Metric, mechanism: Mechanism, budget: Budget) -> Allowance:
+    def of(
+        cls,
+        # metric, mechanism: the metric and its mechanism
+        metric: Metric,
+        mechanism: Mechanism,
+        budget: Budget,  # the device's budget
+    ) -> Allowance:
         """Compute what a metric may spend.
 
         In a window it may spend the cost of the reports of all periods that the window touches. With permanent responses it may
         spend the cost of `answers` responses. Its part of the lifetime is its part of the window, times the budget's
         ``lifetime / per_window``.
-
-        Parameters
-        ----------
-        metric, mechanism
-            The metric and its mechanism.
-        budget
-            The device's budget.
         """
         occasions = period.touched(metric.period, budget.window) * metric.per_period
         answers, each, most = 0, cost(mechanism.ratio), inf
@@ -99,15 +94,11 @@ class Allowance:
         return self.window if self.lifetime is None else self.lifetime
 
 
-def reserved(registry: Registry, budget: Budget) -> dict[str, Allowance]:
+def reserved(
+    registry: Registry,
+    budget: Budget,  # the device's budget
+) -> dict[str, Allowance]:
     """Compute what each metric of a registry may spend.
-
-    Parameters
-    ----------
-    registry
-        The registry.
-    budget
-        The device's budget.
 
     Raises
     ------
@@ -128,17 +119,13 @@ class Unfit:
 _NAMED = 5  # most metrics that a message names
 
 
-def unfit(allowances: Iterable[Allowance], budget: Budget) -> Unfit | None:
+def unfit(
+    allowances: Iterable[Allowance],  # allowances of all metrics whose collection has not ended
+    budget: Budget,  # the device's budget
+) -> Unfit | None:
     """Return how the reserved parts of all metrics together exceed the budget; None if they fit.
 
     The lifetime needs no check: its parts are those of the window, times the same number.
-
-    Parameters
-    ----------
-    allowances
-        Allowances of all metrics whose collection has not ended.
-    budget
-        The device's budget.
     """
     largest = sorted(allowances, key=lambda each: -each.window)
     total = sum(each.window for each in largest)

@@ -274,15 +274,12 @@ class FrequencyOracle(Mechanism):
         true, other = f"{float(self.p):.3f}", f"{float(self.q):.3f}"
         return f"A report points to your true answer with probability {true}, and to any one wrong answer with {other}."
 
-    def variance(self, frequency: float, n: int) -> float:
+    def variance(
+        self,
+        frequency: float,  # the share of the n respondents who hold the value, in [0, 1]
+        n: int,  # number of reports
+    ) -> float:
         """Compute the exact variance of an estimated frequency over the randomness of the devices.
-
-        Parameters
-        ----------
-        frequency
-            The share of the n respondents who hold the value, in [0, 1].
-        n
-            Number of reports.
 
         Notes
         -----

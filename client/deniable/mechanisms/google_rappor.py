@@ -120,15 +120,12 @@ class Params:
         return 2 * self.hashes * _log_ratio(1 - self.effective_f / 2, self.effective_f / 2)
 
 
-def bloom(word: bytes, cohort: int, params: Params) -> int:
+def bloom(
+    word: bytes,  # any bytes; text as UTF-8
+    cohort: int,  # in [0, m)
+    params: Params,
+) -> int:
     """Hash a word into the Bloom filter of its cohort. Deterministic and not private.
-
-    Parameters
-    ----------
-    word
-        Any bytes; text as UTF-8.
-    cohort
-        In [0, m).
 
     Returns
     -------

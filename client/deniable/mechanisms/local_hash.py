@@ -81,18 +81,12 @@ class LocalHash(FrequencyOracle):
         return Bounds((1 - self.p) / (self.family.range_size - 1), self.p)
 
 
-def best_family(domain_size: int, kept: int, max_rows: int = MAX_CELLS) -> LinearFamily | None:
-    """Return the complete family of least exact variance whose tally fits, or None.
-
-    Parameters
-    ----------
-    domain_size
-        Number of values.
-    kept
-        The integer weight of e^eps.
-    max_rows
-        Most functions of the family.
-    """
+def best_family(
+    domain_size: int,  # number of values
+    kept: int,  # the integer weight of e^eps
+    max_rows: int = MAX_CELLS,  # most functions of the family
+) -> LinearFamily | None:
+    """Return the complete family of least exact variance whose tally fits, or None."""
     if domain_size > MAX_CELLS:
         return None
     best = kept // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there

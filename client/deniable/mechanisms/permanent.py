@@ -79,16 +79,14 @@ class Permanent(FrequencyOracle):
         As a payload: the report that it would be, were it sent.
         """
 
-    def permanent_variance(self, frequency: float) -> float:
+    def permanent_variance(
+        self,
+        frequency: float,  # the share of the respondents who hold the value, in [0, 1]
+    ) -> float:
         """Compute the part of one report's variance that the permanent response has, and with it all other reports of it.
 
         It is the variance of an estimate from the permanent response itself, were it seen. The rest of ``variance(f, 1)`` is
         noise that each report draws afresh.
-
-        Parameters
-        ----------
-        frequency
-            The share of the respondents who hold the value, in [0, 1].
         """
         p, q = (float(probability) for probability in self.permanent_support)
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (p - q) ** 2

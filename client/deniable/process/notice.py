@@ -12,19 +12,14 @@ _LONGEST = 200  # characters of each part
 _warned: set[tuple[str, str]] = set()
 
 
-def warn_once(subject: str, reason: str, words: str) -> None:
+def warn_once(
+    subject: str,  # The subject, such as a metric's id. Never an answer.
+    reason: str,  # a code
+    words: str,  # the reason in words
+) -> None:
     """Log a warning, unless this process has already logged the same one, or a hundred others.
 
     The parts may come from a server. They are written as one line of printable ASCII.
-
-    Parameters
-    ----------
-    subject
-        The subject, such as a metric's id. Never an answer.
-    reason
-        A code.
-    words
-        The reason in words.
     """
     about = _plain(subject), _plain(reason)
     if about in _warned or len(_warned) > _MOST:

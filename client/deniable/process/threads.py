@@ -11,17 +11,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def in_own_thread(function: Callable[[], T], name: str) -> T:
+async def in_own_thread(
+    function: Callable[[], T],
+    name: str,  # name of the thread
+) -> T:
     """Run a function in its own thread and return its result. If the caller stops waiting, the function goes on.
 
     The event loop's own threads are not used, because they may all be busy.
-
-    Parameters
-    ----------
-    function
-        The function.
-    name
-        Name of the thread.
     """
     import asyncio  # noqa: PLC0415 - the caller has imported it
     from concurrent.futures import Future  # noqa: PLC0415 - imported with `asyncio`

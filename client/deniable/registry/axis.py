@@ -72,14 +72,11 @@ class Axis:
         object.__setattr__(self, "_ends", tuple(int(end) if end.denominator == 1 else end for end in (self.low, self.high)))
         object.__setattr__(self, "_line", (int(slope * under), int(offset * under), under))
 
-    def position(self, number: float | Fraction) -> int:
-        """Return the position nearest to a number. A number out of range has that of the nearer end.
-
-        Parameters
-        ----------
-        number
-            Not nan.
-        """
+    def position(
+        self,
+        number: float | Fraction,  # not nan
+    ) -> int:
+        """Return the position nearest to a number. A number out of range has that of the nearer end."""
         low, high = self._ends
         if number <= low:
             return 0

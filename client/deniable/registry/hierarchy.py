@@ -30,15 +30,11 @@ MAX_STEPS = 8
 _Broken = tuple[str, object]  # rule, value
 
 
-def parents(values: Sequence[str], declared: str | Mapping[str, str]) -> dict[str, str]:
+def parents(
+    values: Sequence[str],  # the declared values of a segment
+    declared: str | Mapping[str, str],  # a separator at which values are cut, or the next more general words themselves
+) -> dict[str, str]:
     """Return the next more general word of each word.
-
-    Parameters
-    ----------
-    values
-        The declared values of a segment.
-    declared
-        A separator at which values are cut, or the next more general words themselves.
 
     Returns
     -------
@@ -56,17 +52,12 @@ def parents(values: Sequence[str], declared: str | Mapping[str, str]) -> dict[st
     return found
 
 
-def faults_of(name: str, values: Sequence[str] | None, declared: Any) -> Iterator[_Broken]:
+def faults_of(
+    name: str,  # the segment
+    values: Sequence[str] | None,  # its declared values; None if it is not declared or has faults
+    declared: Any,  # the entry, as parsed from TOML
+) -> Iterator[_Broken]:
     """Find every fault of one segment's entry under ``[generalize]``.
-
-    Parameters
-    ----------
-    name
-        The segment.
-    values
-        Its declared values; None if it is not declared or has faults.
-    declared
-        The entry, as parsed from TOML.
 
     Yields
     ------

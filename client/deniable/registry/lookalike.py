@@ -37,11 +37,6 @@ _VARIATIONS = range(0xE0100, 0xE01F0)
 def alike(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Find texts that look like an earlier one.
 
-    Parameters
-    ----------
-    texts
-        The texts.
-
     Yields
     ------
     tuple of str

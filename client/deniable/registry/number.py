@@ -25,16 +25,13 @@ _CUT = Context(prec=_MOST_DIGITS, rounding=ROUND_DOWN, traps=[])
 _REAL = (None, "i", "u", "f")  # kinds of numpy's types that are numbers; b is a truth value, c complex, m a duration
 
 
-def plain(value: Any) -> int | float | Fraction | None:
+def plain(
+    value: Any,  # any object
+) -> int | float | Fraction | None:
     """Read a number as a plain one, or return None if it is no number: NaN, a truth value, a text.
 
     The result is below `LARGEST` in size, or infinite. Of a decimal or fraction with thousands of digits it is the beginning.
     Methods of an object are called only if its class is none of Python's numbers.
-
-    Parameters
-    ----------
-    value
-        Any object.
 
     Raises
     ------

@@ -16,15 +16,11 @@ CYCLES = {"hour": 1, "day": 7, "week": 1, "month": 1}
 """Of each length, how many periods are a cycle: people answer otherwise on Sundays. Only periods a cycle apart are alike."""
 
 
-def of(moment: datetime, length: str) -> str:
+def of(
+    moment: datetime,  # an aware datetime
+    length: str,  # one of `LENGTHS`
+) -> str:
     """Return the name of the period of a moment.
-
-    Parameters
-    ----------
-    moment
-        An aware datetime.
-    length
-        One of `LENGTHS`.
 
     Raises
     ------
@@ -44,15 +40,11 @@ def of(moment: datetime, length: str) -> str:
     raise ParameterError(f"a period is one of {', '.join(LENGTHS)}", length)
 
 
-def bounds(name: str, length: str) -> tuple[datetime, datetime]:
+def bounds(
+    name: str,  # a name, as `of` writes it
+    length: str,  # one of `LENGTHS`
+) -> tuple[datetime, datetime]:
     """Return the start and the end of a period.
-
-    Parameters
-    ----------
-    name
-        A name, as `of` writes it.
-    length
-        One of `LENGTHS`.
 
     Raises
     ------
@@ -80,15 +72,11 @@ def end(name: str) -> datetime | None:
 
 
 @lru_cache(maxsize=64)
-def touched(length: str, days: float) -> int:
+def touched(
+    length: str,  # one of `LENGTHS`
+    days: float,  # Length of the window, above 0. The window includes its last moment but not its first.
+) -> int:
     """Return how many periods a window of time touches at most.
-
-    Parameters
-    ----------
-    length
-        One of `LENGTHS`.
-    days
-        Length of the window, above 0. The window includes its last moment but not its first.
 
     Raises
     ------

@@ -18,16 +18,11 @@ _QUOTES = re.compile(r"\"\"\"|'''")
 _DEEPEST = 4  # most parts of a dotted key
 
 
-def placed(text: str, faults: Iterable[Fault]) -> list[Fault]:
-    """Give each fault its line: that of the key that it names, else that of its table, else the first.
-
-    Parameters
-    ----------
-    text
-        The TOML text of the file.
-    faults
-        Faults of this file. A fault that has a line keeps it.
-    """
+def placed(
+    text: str,  # the TOML text of the file
+    faults: Iterable[Fault],  # Faults of this file. A fault that has a line keeps it.
+) -> list[Fault]:
+    """Give each fault its line: that of the key that it names, else that of its table, else the first."""
     lines, last = _lines(text), text.rstrip().count("\n") + 1
     return [fault if fault.line else replace(fault, line=_line(lines, fault, last)) for fault in faults]
 

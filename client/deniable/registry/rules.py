@@ -59,15 +59,11 @@ def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Itera
             yield where, rule, key
 
 
-def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
+def faults_of(
+    document: dict[str, Any],  # the parsed TOML
+    keys: tuple[str, ...],  # the keys that a metric may have
+) -> Iterator[_Rest]:
     """Find every fault of a registry.
-
-    Parameters
-    ----------
-    document
-        The parsed TOML.
-    keys
-        The keys that a metric may have.
 
     Yields
     ------

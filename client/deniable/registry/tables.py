@@ -90,15 +90,11 @@ class Publication:
                 raise ParameterError(f"{name} is true or false", getattr(self, name))
 
 
-def duration(name: str, written: object) -> timedelta:
+def duration(
+    name: str,  # its key
+    written: object,  # a number of hours or days
+) -> timedelta:
     """Read a grace or a delay.
-
-    Parameters
-    ----------
-    name
-        Its key.
-    written
-        A number of hours or days.
 
     Raises
     ------

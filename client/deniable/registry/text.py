@@ -22,32 +22,24 @@ def domain_size(length: int) -> int:
     return 1 << 8 * length
 
 
-def fit(text: str, length: int) -> str:
+def fit(
+    text: str,  # Any text. An object of a subclass is read as the plain text that it holds.
+    length: int,  # bytes of the longest text
+) -> str:
     """Return the text that a device reports for a text. `encode` takes every such text.
 
     It is cut after the last whole character that fits. Characters that UTF-8 or the padding cannot hold become ``"?"``.
-
-    Parameters
-    ----------
-    text
-        Any text. An object of a subclass is read as the plain text that it holds.
-    length
-        Bytes of the longest text.
     """
     start = str.__getitem__(text, slice(length))  # first of all, so that what is cut off costs no time
     data = start.replace("\0", "?").encode(errors="replace")
     return data[:length].decode(errors="ignore")
 
 
-def encode(text: str, length: int) -> int:
+def encode(
+    text: str,  # a text without U+0000
+    length: int,  # bytes of the longest text
+) -> int:
     """Write a text as a number in [0, 256**length). The empty text is 0.
-
-    Parameters
-    ----------
-    text
-        A text without U+0000.
-    length
-        Bytes of the longest text.
 
     Raises
     ------
@@ -96,18 +88,15 @@ def decode(value: int, length: int) -> str:
     return text
 
 
-def visible(text: str, *, keep: str = "") -> str:
+def visible(
+    text: str,  # any text
+    *,
+    keep: str = "",  # characters that stay as they are
+) -> str:
     r"""Escape control and direction characters as in JSON, e.g. ``\u202e``, so that people see all of a text.
 
     Joiners stay between two characters that are not ASCII. A text without such characters does not change. JSON stays JSON of the
     same values.
-
-    Parameters
-    ----------
-    text
-        Any text.
-    keep
-        Characters that stay as they are.
     """
     if text.isprintable():
         return text

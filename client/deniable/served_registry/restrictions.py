@@ -26,15 +26,11 @@ _WITH_RULES = ("revision", "metrics", "sample", "expires")
 _SHOWN = 60  # characters of a value
 
 
-def restricted(bundled: Registry, served: Registry) -> Registry:
+def restricted(
+    bundled: Registry,  # the app's own registry
+    served: Registry,  # a registry whose signature is right
+) -> Registry:
     """Return the registry to use instead of the app's own.
-
-    Parameters
-    ----------
-    bundled
-        The app's own registry.
-    served
-        A registry whose signature is right.
 
     Returns
     -------

@@ -94,13 +94,11 @@ class Envelope:
         """Return whether it may still be handed to a device that has not had it."""
         return self.valid_until is None or today <= self.valid_until
 
-    def verify(self, public_key: str) -> None:
+    def verify(
+        self,
+        public_key: str,  # the base64 of 32 bytes
+    ) -> None:
         """Check the signature.
-
-        Parameters
-        ----------
-        public_key
-            The base64 of 32 bytes.
 
         Raises
         ------
@@ -165,17 +163,12 @@ def generate() -> tuple[bytes, str]:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none), _public(key)
 
 
-def seal(text: str, private_key: bytes, valid_until: date | None = None) -> tuple[Envelope, str]:
+def seal(
+    text: str,  # TOML. The caller must have checked that it is a valid registry.
+    private_key: bytes,  # PEM
+    valid_until: date | None = None,  # the last day on which it may be handed to a device that has not had it; None for no end
+) -> tuple[Envelope, str]:
     """Sign a registry's text.
-
-    Parameters
-    ----------
-    text
-        TOML. The caller must have checked that it is a valid registry.
-    private_key
-        PEM.
-    valid_until
-        The last day on which it may be handed to a device that has not had it; None for no end.
 
     Returns
     -------

@@ -55,15 +55,11 @@ def inflate(headers: Mapping[str, str], wire: bytes) -> bytes:
     return inflated(wire, headers.get("Content-Type", ""), encoding, MAX_INFLATED_BYTES)
 
 
-def check(body: bytes, registry: Registry | None) -> tuple[dict[str, Any], list[Report]]:
+def check(
+    body: bytes,  # JSON, as `deniable.wire.report.encode` writes it
+    registry: Registry | None,  # the registry; None to check only the batch's shape
+) -> tuple[dict[str, Any], list[Report]]:
     """Check a batch.
-
-    Parameters
-    ----------
-    body
-        JSON, as `deniable.wire.report.encode` writes it.
-    registry
-        The registry; None to check only the batch's shape.
 
     Returns
     -------

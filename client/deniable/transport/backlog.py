@@ -120,16 +120,13 @@ class Backlog:
             self._pause = min(2 * self._pause, _LAST_PAUSE)
             self._orders.changed.notify_all()
 
-    def keep(self, batch: Batch, *, seen: bool) -> str:
-        """Keep a batch that was not delivered, unless there was a purge; return what became of it.
-
-        Parameters
-        ----------
-        batch
-            The batch.
-        seen
-            Whether somebody may have seen its key.
-        """
+    def keep(
+        self,
+        batch: Batch,
+        *,
+        seen: bool,  # whether somebody may have seen its key
+    ) -> str:
+        """Keep a batch that was not delivered, unless there was a purge; return what became of it."""
         if self._orders.purged:
             return "purged"
         if self._spool is None:

@@ -53,27 +53,17 @@ class Http:
 
     def __call__(
         self,
+        # method, url, headers, body: what to send
         method: str,
         url: str,
         headers: Mapping[str, str],
-        timeout: float,
+        timeout: float,  # seconds of each wait for the server
         body: bytes | None = None,
         *,
-        largest: int = _LARGEST_ANSWER,
-        total: float | None = None,
+        largest: int = _LARGEST_ANSWER,  # most bytes of the answer
+        total: float | None = None,  # seconds after which a new thread cuts the request; None for no such thread
     ) -> tuple[int, Mapping[str, str], bytes | None]:
         """Send one request.
-
-        Parameters
-        ----------
-        method, url, headers, body
-            What to send.
-        timeout
-            Seconds of each wait for the server.
-        largest
-            Most bytes of the answer.
-        total
-            Seconds after which a new thread cuts the request; None for no such thread.
 
         Returns
         -------

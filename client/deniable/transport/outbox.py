@@ -127,14 +127,11 @@ class Outbox:
         if look > self.looked:
             self.looked, self._flush_to = look, self.submitted
 
-    def hurry(self, look: int) -> int:
-        """Have the queued reports sent now; return the value of `settled` after that.
-
-        Parameters
-        ----------
-        look
-            The number of the look that was wanted before. If that has ended, the reports are those queued at its end.
-        """
+    def hurry(
+        self,
+        look: int,  # The number of the look that was wanted before. If that has ended, the reports are those queued at its end.
+    ) -> int:
+        """Have the queued reports sent now; return the value of `settled` after that."""
         if not look or self.looked < look:
             self._flush_to = self.submitted
         self._orders.changed.notify_all()

@@ -99,16 +99,13 @@ class Spool:
     def __len__(self) -> int:
         return len(self._entries())
 
-    def put(self, batch: Batch, *, seen: bool = True) -> bool:
-        """Write a batch; return whether it is completely on disk. A directory that others can write to is refused.
-
-        Parameters
-        ----------
-        batch
-            The batch.
-        seen
-            Whether somebody may have seen its key.
-        """
+    def put(
+        self,
+        batch: Batch,
+        *,
+        seen: bool = True,  # whether somebody may have seen its key
+    ) -> bool:
+        """Write a batch; return whether it is completely on disk. A directory that others can write to is refused."""
         import gzip  # noqa: PLC0415 - the app's thread never needs it
 
         path = self._directory / f"{batch.key}{'' if seen else _UNSEEN}{_SUFFIX}"
@@ -150,16 +147,13 @@ class Spool:
             self._remove(f"{batch.key}{_SUFFIX}")
             self.release(batch)
 
-    def release(self, batch: Batch, *, seen: bool = True) -> None:
-        """Leave a taken batch for later, or for another process.
-
-        Parameters
-        ----------
-        batch
-            The batch.
-        seen
-            Whether somebody may have seen its key since it was taken. If nobody ever has, it gets a new one.
-        """
+    def release(
+        self,
+        batch: Batch,
+        *,
+        seen: bool = True,  # Whether somebody may have seen its key since it was taken. If nobody ever has, it gets a new one.
+    ) -> None:
+        """Leave a taken batch for later, or for another process."""
         with self._lock:
             held = self._held.pop(batch.key, None)
             if held is None:

@@ -63,15 +63,12 @@ class Batch:
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
-    def read(cls, key: str, data: bytes) -> Batch:
+    def read(
+        cls,
+        key: str,  # its idempotency key, a UUID
+        data: bytes,  # what was written
+    ) -> Batch:
         """Read a written batch back.
-
-        Parameters
-        ----------
-        key
-            Its idempotency key, a UUID.
-        data
-            What was written.
 
         Raises
         ------

@@ -64,15 +64,12 @@ class Layout:
         object.__setattr__(self, "row_size", row_size)
         object.__setattr__(self, "payload_size", size)
 
-    def pack(self, row: int, content: int) -> bytes:
+    def pack(
+        self,
+        row: int,  # in [0, rows)
+        content: int,  # the index in [0, width), or the bits as an integer in [0, 2**width)
+    ) -> bytes:
         """Encode a payload.
-
-        Parameters
-        ----------
-        row
-            In [0, rows).
-        content
-            The index in [0, width), or the bits as an integer in [0, 2**width).
 
         Returns
         -------

@@ -70,14 +70,10 @@ def _place(address: str | None) -> bytes | None:
     return None if ip and ip.is_loopback else network(address)
 
 
-def network(address: str) -> bytes:
-    """Return the part of an address that identifies its owner: all of an IPv4 address, 64 bits of an IPv6 address.
-
-    Parameters
-    ----------
-    address
-        From a server, or from a proxy, which may send any text.
-    """
+def network(
+    address: str,  # from a server, or from a proxy, which may send any text
+) -> bytes:
+    """Return the part of an address that identifies its owner: all of an IPv4 address, 64 bits of an IPv6 address."""
     ip = _ip(address)
     if ip is None:
         return address.encode("utf-8", "surrogateescape")

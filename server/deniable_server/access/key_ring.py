@@ -42,17 +42,13 @@ class Ring:
         self._read: dict[str, _Read] = {}
         self._noted: dict[str, date] = {}
 
-    def find(self, text: str, *roles: str, anew: bool = False) -> Key | None:
+    def find(
+        self,
+        text: str,  # as in the request
+        *roles: str,  # roles that the request accepts
+        anew: bool = False,  # Ask the store for a key that this process has not seen. Without it, such a key is not found.
+    ) -> Key | None:
         """Return the key of a request, if it has the permissions of one of the roles.
-
-        Parameters
-        ----------
-        text
-            As in the request.
-        roles
-            Roles that the request accepts.
-        anew
-            Ask the store for a key that this process has not seen. Without it, such a key is not found.
 
         Raises
         ------

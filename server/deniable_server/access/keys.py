@@ -137,16 +137,13 @@ class KeyStore:
         except (ValueError, KeyError, TypeError):
             return None
 
-    def revoke(self, id_: str, *, actor: str = "command") -> bool:
-        """Delete a key; return False if no key has this id.
-
-        Parameters
-        ----------
-        id_
-            The key's id.
-        actor
-            Who revokes it, for the audit log.
-        """
+    def revoke(
+        self,
+        id_: str,  # the key's id
+        *,
+        actor: str = "command",  # who revokes it, for the audit log
+    ) -> bool:
+        """Delete a key; return False if no key has this id."""
         if not _ID.fullmatch(id_):
             return False
         forgotten = self._logged("key.revoked", actor, {"id": id_}, self._keys.dropping(id_))

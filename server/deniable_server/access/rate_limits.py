@@ -50,21 +50,14 @@ class Limits:
         self._used_up: dict[str, float] = {}
         self._told = bool(settings.trusted_proxies)
 
-    def of(self, visit: Visit, app: str, key: str, partition: Partition | None = None) -> list[Limit]:
-        """Return the limits that a request with a valid key counts for: its source, then the key.
-
-        Parameters
-        ----------
-        visit
-            The request.
-        app
-            The key's app.
-        key
-            The key's id.
-        partition
-            Of an upload: where it counts, for the partition's part of the limits.
-
-        """
+    def of(
+        self,
+        visit: Visit,  # the request
+        app: str,  # the key's app
+        key: str,  # the key's id
+        partition: Partition | None = None,  # of an upload: where it counts, for the partition's part of the limits
+    ) -> list[Limit]:
+        """Return the limits that a request with a valid key counts for: its source, then the key."""
         name = partition.name if partition else app
         limits = self._of_source(visit, schema.RATE_SOURCE, name)
         if self._key:
@@ -91,18 +84,13 @@ class Limits:
         """Return whether one of some limits is known to be used up."""
         return any(map(self._ms, limits))
 
-    def storing(self, visit: Visit, partition: Partition, size: int) -> list[Limit]:
-        """Return the limits on the bytes of an upload: of its source only, because few sources could use up a limit of an app.
-
-        Parameters
-        ----------
-        visit
-            The upload.
-        partition
-            Where it is stored.
-        size
-            Bytes that the upload takes in the store. One that takes more than all that is allowed counts for that much.
-        """
+    def storing(
+        self,
+        visit: Visit,  # the upload
+        partition: Partition,  # where it is stored
+        size: int,  # Bytes that the upload takes in the store. One that takes more than all that is allowed counts for that much.
+    ) -> list[Limit]:
+        """Return the limits on the bytes of an upload: of its source only, because few sources could use up a limit of an app."""
         number = self._number(visit) if self._stored else None
         if not self._stored or not number:
             return []

@@ -36,13 +36,10 @@ _NAME = "deniable.trail"
 _REFUSED, _LIMITED, _FAILED = 400, 429, 500
 
 
-def kept(answer: Response) -> Response:
+def kept(
+    answer: Response,  # the answer that would be sent
+) -> Response:
     """Log a query that was answered or refused, before the answer is sent; an `after_request` function.
-
-    Parameters
-    ----------
-    answer
-        The answer that would be sent.
 
     Returns
     -------
@@ -111,17 +108,13 @@ def _is_period(text: str, declared: Declared) -> bool:
     return True
 
 
-def register(flask: Flask, apps: Iterable[App]) -> None:
+def register(
+    flask: Flask,  # the server
+    apps: Iterable[App],  # the apps it serves
+) -> None:
     """Log the registry of each app once for all processes, unless the last one logged is the same.
 
     If the store is unavailable, this happens later: before the registry is sent, or a query is answered with it.
-
-    Parameters
-    ----------
-    flask
-        The server.
-    apps
-        The apps it serves.
     """
     pending = {app.name: app for app in apps}
 

@@ -64,17 +64,12 @@ def bearer(here: Visit, whose: str) -> str:
     return upload_rules.bearer(here.environ.get("HTTP_AUTHORIZATION", ""), whose)
 
 
-def identify(known: Service, here: Visit, role: str) -> Key:
+def identify(
+    known: Service,
+    here: Visit,  # the request
+    role: str,  # What the key is for. For `admin`, a key of another role is returned, too: it is answered differently.
+) -> Key:
     """Return the key of a request, and note in the visit whose it is.
-
-    Parameters
-    ----------
-    known
-        The service.
-    here
-        The request.
-    role
-        What the key is for. For ``admin``, a key of another role is returned, too: it is answered differently.
 
     Raises
     ------

@@ -49,13 +49,11 @@ class Door:
         proxies = known.settings.trusted_proxies
         self._proxy = ProxyFix(lambda *_: (), x_for=proxies, x_proto=proxies, x_host=0) if proxies else None
 
-    def answer(self, environs: Sequence[dict[str, Any]]) -> list[Answer | None]:
+    def answer(
+        self,
+        environs: Sequence[dict[str, Any]],  # their requests, as of WSGI, with bodies in memory
+    ) -> list[Answer | None]:
         """Answer uploads that arrived together.
-
-        Parameters
-        ----------
-        environs
-            Their requests, as of WSGI, with bodies in memory.
 
         Returns
         -------

@@ -41,14 +41,10 @@ def _csv(found: Rows) -> bytes:
     return file.getvalue().encode()
 
 
-def plain(cell: Cell) -> str:
-    """Write a cell: empty for None, and true or false as in JSON.
-
-    Parameters
-    ----------
-    cell
-        What it contains.
-    """
+def plain(
+    cell: Cell,  # what it contains
+) -> str:
+    """Write a cell: empty for None, and true or false as in JSON."""
     if cell is None:
         return ""
     if isinstance(cell, bool):

@@ -24,17 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Status", "alike", "examine"]
 
 
-def examine(settings: Settings, registries: Mapping[str, Registry], client: Client) -> Iterator[Finding]:
+def examine(
+    settings: Settings,  # the server's settings
+    registries: Mapping[str, Registry],  # its registries, by app
+    client: Client,  # its store
+) -> Iterator[Finding]:
     """Run all checks.
-
-    Parameters
-    ----------
-    settings
-        The server's settings.
-    registries
-        Its registries, by app.
-    client
-        Its store.
 
     Raises
     ------

@@ -49,16 +49,11 @@ def headers(settings: Settings) -> list[tuple[str, str]]:
     return [*_HEADERS.items(), *([] if "*" in settings.origins else [("Vary", "Origin")])]
 
 
-def register(app: Flask, settings: Settings) -> None:
-    """Register the checks and headers.
-
-    Parameters
-    ----------
-    app
-        The server.
-    settings
-        The allowed origins, and the largest body.
-    """
+def register(
+    app: Flask,  # the server
+    settings: Settings,  # the allowed origins, and the largest body
+) -> None:
+    """Register the checks and headers."""
     app.url_map.merge_slashes = False  # an address is written in one way; other ways are not found
     origins = settings.origins
     any_origin = "*" in origins

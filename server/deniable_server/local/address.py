@@ -13,13 +13,10 @@ _HIGHEST_PORT = 65535
 _BACKLOG = 2048  # as gunicorn has it
 
 
-def listen(bind: str) -> socket.socket:
+def listen(
+    bind: str,  # `HOST:PORT`; port 0 stands for any free port
+) -> socket.socket:
     """Listen on an address. Clients that connect from now on wait for their answer.
-
-    Parameters
-    ----------
-    bind
-        ``HOST:PORT``; port 0 stands for any free port.
 
     Raises
     ------

@@ -19,17 +19,14 @@ _DAY = 86_400
 _UNLIMITED = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
 
 
-def answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answer, ...]]) -> None:
+def answer(
+    # dsn, registry_path: of the app
+    dsn: str,
+    registry_path: str,
+    names: list[str],  # the metrics
+    rows: list[tuple[Answer, ...]],  # the answers to these, one row for each device
+) -> None:
     """Record the answers of some devices, and send them.
-
-    Parameters
-    ----------
-    dsn, registry_path
-        Of the app.
-    names
-        The metrics.
-    rows
-        The answers to these, one row for each device.
 
     Raises
     ------
@@ -51,19 +48,16 @@ def answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answ
         raise ConfigurationError(f"not every report was accepted: {stats}")
 
 
-def answer_daily(dsn: str, registry_path: str, name: str, rows: list[tuple[int, ...]]) -> None:
+def answer_daily(
+    # dsn, registry_path: of the app
+    dsn: str,
+    registry_path: str,
+    name: str,  # the metric
+    rows: list[tuple[int, ...]],  # one row for each device, with an answer for each day
+) -> None:
     """Record the answers that some devices give each day, and send them.
 
     Each device has a client of its own, because it keeps a permanent response. Its clock goes from day to day; today is the last.
-
-    Parameters
-    ----------
-    dsn, registry_path
-        Of the app.
-    name
-        The metric.
-    rows
-        One row for each device, with an answer for each day.
 
     Raises
     ------

@@ -191,17 +191,12 @@ def _minutes(written: str) -> int:
     return 0 if written in _MISSING else int(float(written))
 
 
-def from_csv(path: str, names: Sequence[str], strings: Sequence[str] = ()) -> Population:
+def from_csv(
+    path: str,  # the file
+    names: Sequence[str],  # columns whose values are listed in the registry
+    strings: Sequence[str] = (),  # columns that are recorded as strings, with all their values as candidates
+) -> Population:
     """Load columns of a CSV file with a header line; each row is a device.
-
-    Parameters
-    ----------
-    path
-        The file.
-    names
-        Columns whose values are listed in the registry.
-    strings
-        Columns that are recorded as strings, with all their values as candidates.
 
     Raises
     ------

@@ -124,16 +124,12 @@ class Year:
             partition.commit(_WORKER, [], deltas, int(time.time()))
             yield len(flights) * len(asked)
 
-    def outcome(self, get: Callable[[str], Any], level: float) -> Outcome:
-        """Ask for what the year shows, and put the truth beside it.
-
-        Parameters
-        ----------
-        get
-            Asks the API for a path below the metrics.
-        level
-            Of the intervals; shifts have their own.
-        """
+    def outcome(
+        self,
+        get: Callable[[str], Any],  # asks the API for a path below the metrics
+        level: float,  # of the intervals; shifts have their own
+    ) -> Outcome:
+        """Ask for what the year shows, and put the truth beside it."""
         days = {flight.day for flight in self.moved}
         return Outcome(
             len(days), 3 * len(self.flights), list(self._shifts(get)), self._months(get, level), self._arms(get, level)

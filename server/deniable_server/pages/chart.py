@@ -86,14 +86,10 @@ class Column:
     interval: tuple[float, float]  # upper and lower end of the interval
 
 
-def axis(most: float) -> Axis:
-    """Make an axis from 0 to the first tick not below `most`, in steps of 1, 2 or 5 times a power of ten; at most to 1.
-
-    Parameters
-    ----------
-    most
-        Largest frequency to show.
-    """
+def axis(
+    most: float,  # largest frequency to show
+) -> Axis:
+    """Make an axis from 0 to the first tick not below `most`, in steps of 1, 2 or 5 times a power of ten; at most to 1."""
     most = min(most, 1.0) if most > 0 else 1.0
     exponent = floor(log10(most)) - 1
     step, steps = next(

@@ -52,14 +52,10 @@ class Shown:
     wider: bool  # whether intervals of all differences at once differ from those of one
 
 
-def usual(measured: Measurement) -> tuple[str, str] | None:
-    """Choose two sides: the last period, and the one before that is like it; or two segments of one dimension.
-
-    Parameters
-    ----------
-    measured
-        What there is.
-    """
+def usual(
+    measured: Measurement,  # what there is
+) -> tuple[str, str] | None:
+    """Choose two sides: the last period, and the one before that is like it; or two segments of one dimension."""
     names, length = [each.last for each in measured.periods], measured.period_length
     if len(names) > 1:
         begins, _ = period.bounds(names[-1], length)
@@ -74,16 +70,11 @@ def usual(measured: Measurement) -> tuple[str, str] | None:
     return None
 
 
-def shown(found: Comparison, length: str) -> Shown:
-    """Describe what a page shows of a comparison.
-
-    Parameters
-    ----------
-    found
-        The comparison.
-    length
-        The length of the metric's periods.
-    """
+def shown(
+    found: Comparison,
+    length: str,  # the length of the metric's periods
+) -> Shown:
+    """Describe what a page shows of a comparison."""
     periods = found.kind == "periods"
     names = tuple(moment(side.name, length) if periods else _segment(side.name) for side in (found.a, found.b))
     reach = max((abs(_place(end, found)) for each in found.differences for end in each.simultaneous), default=0.0) or 1.0

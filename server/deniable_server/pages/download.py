@@ -20,14 +20,10 @@ _ENDS = ("low", "high")
 _ALL = ("low of all at once", "high of all at once")
 
 
-def of_values(measured: Measurement) -> str:
-    """Write the estimates of a metric: a line for each value, or for each figure of a number.
-
-    Parameters
-    ----------
-    measured
-        The estimates.
-    """
+def of_values(
+    measured: Measurement,  # the estimates
+) -> str:
+    """Write the estimates of a metric: a line for each value, or for each figure of a number."""
     if measured.number is not None:
         return _written(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
     names = (
@@ -47,13 +43,7 @@ def of_values(measured: Measurement) -> str:
 
 
 def of_series(series: Series) -> str:
-    """Write a metric over time: a line for each period and value.
-
-    Parameters
-    ----------
-    series
-        The series.
-    """
+    """Write a metric over time: a line for each period and value."""
     names = ("period", "state", "closed", "version", "reports", "value", "estimate", *_ENDS, *_ALL, "level")
     return _written(names, _points(series), series.level)
 

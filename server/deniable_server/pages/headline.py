@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 
 
 def headline(measured: Estimates) -> str:
-    """Say what reports say of a metric; nothing where they tell nothing.
-
-    Parameters
-    ----------
-    measured
-        The estimates.
-    """
+    """Say what reports say of a metric; nothing where they tell nothing."""
     if measured.number is not None:
         drawn = number.shown(measured.number)
         return "" if drawn is None else _of_number(drawn.first, positions=not measured.number.unit)

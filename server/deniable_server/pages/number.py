@@ -70,16 +70,11 @@ class Shown:
     unresolved: str  # the shares of the quantiles that have too few reports, as text
 
 
-def shown(number: NumberEstimate, view: str = VIEWS[0]) -> Shown | None:
-    """Describe what a page shows of a number; None without an estimate.
-
-    Parameters
-    ----------
-    number
-        The estimate.
-    view
-        One of `VIEWS`.
-    """
+def shown(
+    number: NumberEstimate,
+    view: str = VIEWS[0],  # one of `VIEWS`
+) -> Shown | None:
+    """Describe what a page shows of a number; None without an estimate."""
     if isnan(number.mean):
         return None
     mean = _figure(number, "Geometric mean" if number.scale == "log" else "Mean", number.mean, number.interval)

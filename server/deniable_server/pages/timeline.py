@@ -158,16 +158,11 @@ def _number_moved(change: Change, series: Series) -> tuple[str, str, str]:
     return number.written(change.first, reach, series.unit), number.written(change.second, reach, series.unit), by
 
 
-def moment(name: str, length: str) -> str:
-    """Write a period in words.
-
-    Parameters
-    ----------
-    name
-        The period.
-    length
-        Its length.
-    """
+def moment(
+    name: str,  # the period
+    length: str,
+) -> str:
+    """Write a period in words."""
     begins, _ = period.bounds(name, length)
     if length == "week":
         return f"week {name[-2:].lstrip('0')} of {name[:4]}"

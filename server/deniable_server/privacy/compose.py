@@ -30,31 +30,15 @@ _AT_THE_START = re.compile(r"^([-+=#]|\d+[.)](?=\s|$))")
 
 
 def compose(
-    facts: Facts,
+    facts: Facts,  # of the registry
     *,
-    made: datetime,
-    software: str,
-    published: Sequence[Published] | None = None,
-    spent: Mapping[str, Mapping[str, int]] | None = None,
-    proved: Sequence[Proved] | None = None,
+    made: datetime,  # when, in UTC
+    software: str,  # version of the software
+    published: Sequence[Published] | None = None,  # of each metric; None if no store was read
+    spent: Mapping[str, Mapping[str, int]] | None = None,  # by analysts, as `Budgets.spent` returns it; None likewise
+    proved: Sequence[Proved] | None = None,  # of each metric; None if no proof was requested
 ) -> str:
-    """Compose a report: one page for the reviewer, then the annex.
-
-    Parameters
-    ----------
-    facts
-        Of the registry.
-    made
-        When, in UTC.
-    software
-        Version of the software.
-    published
-        Of each metric; None if no store was read.
-    spent
-        By analysts, as `Budgets.spent` returns it; None likewise.
-    proved
-        Of each metric; None if no proof was requested.
-    """
+    """Compose a report: one page for the reviewer, then the annex."""
     registry = facts.registry
     return (
         _environment()

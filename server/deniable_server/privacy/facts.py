@@ -87,17 +87,13 @@ class Facts:
         return found
 
 
-def gather(path: Path, *, delta: float = 1e-6, devices: int = 4) -> Facts:
+def gather(
+    path: Path,  # the file
+    *,
+    delta: float = 1e-6,  # the delta of totals
+    devices: int = 4,  # devices of a person or a household, at least 2
+) -> Facts:
     """Read a registry file, and compute all figures.
-
-    Parameters
-    ----------
-    path
-        The file.
-    delta
-        The delta of totals.
-    devices
-        Devices of a person or a household, at least 2.
 
     Raises
     ------

@@ -45,16 +45,11 @@ class Guess:
     sure: float  # for one answer with probability `SURE` before, and any others
 
 
-def posterior(prior: float, epsilon: float) -> float:
-    """Return the largest probability that an answer can reach after reports of this epsilon.
-
-    Parameters
-    ----------
-    prior
-        Its probability before, in (0, 1).
-    epsilon
-        Of all reports together, in nats; infinite without a bound.
-    """
+def posterior(
+    prior: float,  # its probability before, in (0, 1)
+    epsilon: float,  # of all reports together, in nats; infinite without a bound
+) -> float:
+    """Return the largest probability that an answer can reach after reports of this epsilon."""
     return 1 / (1 + (1 - prior) / prior * exp(-epsilon))
 
 

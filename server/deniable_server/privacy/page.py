@@ -17,14 +17,10 @@ _WIDE = 5  # columns, above which a table is printed smaller
 _ALIGNED = {"text-align:right": "number", "text-align:center": "short"}
 
 
-def page(text: str) -> str:
-    """Return a report as HTML.
-
-    Parameters
-    ----------
-    text
-        Markdown as `compose` returns it, with all values escaped.
-    """
+def page(
+    text: str,  # markdown as `compose` returns it, with all values escaped
+) -> str:
+    """Return a report as HTML."""
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = reader.parse(text)
     body = reader.renderer.render(list(_adapted(tokens)), reader.options, {})

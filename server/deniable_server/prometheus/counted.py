@@ -97,18 +97,13 @@ class Vitals:
         for code in (*_FAILURES, "backlog_full", "store_full", "page"):
             self._failures(code)
 
-    def answered(self, visit: Visit, route: str, status: int) -> None:
-        """Count a request.
-
-        Parameters
-        ----------
-        visit
-            The request.
-        route
-            The rule of its address; ``unknown`` if there is none.
-        status
-            Status of the answer.
-        """
+    def answered(
+        self,
+        visit: Visit,  # the request
+        route: str,  # the rule of its address; `unknown` if there is none
+        status: int,  # status of the answer
+    ) -> None:
+        """Count a request."""
         self._seconds(route, f"{status // 100}xx").observe(perf_counter() - visit.began)
         if route == _UPLOAD.path and visit.environ["REQUEST_METHOD"] == "POST":
             self._upload(visit.app, visit.problem or visit.upload.outcome, visit.upload)
@@ -139,19 +134,14 @@ class _Shared(Collector):
         return cast("Iterable[Metric]", MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
 
 
-def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> Callable[[Visit, str, int], None] | None:
+def register(
+    app: Flask,  # the server
+    settings: Settings,  # have the key
+    apps: Mapping[str, App],  # the apps, by name
+) -> Callable[[Visit, str, int], None] | None:
     """Count requests, and serve the counts to holders of the metrics key. Without a key in the settings, do neither.
 
     `deniable_server.http.trace` is registered first: it begins the visit.
-
-    Parameters
-    ----------
-    app
-        The server.
-    settings
-        Have the key.
-    apps
-        The apps, by name.
 
     Returns
     -------

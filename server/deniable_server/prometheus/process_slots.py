@@ -38,14 +38,10 @@ class Slot:
         return self._number
 
 
-def directory(home: Path | None = None) -> Path:
-    """Make a private directory for this start of a server, and remove those of servers that were killed.
-
-    Parameters
-    ----------
-    home
-        Parent folder; by default in memory, if the system has a folder for that.
-    """
+def directory(
+    home: Path | None = None,  # parent folder; by default in memory, if the system has a folder for that
+) -> Path:
+    """Make a private directory for this start of a server, and remove those of servers that were killed."""
     home = home or (_SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(gettempdir()))
     for old in home.glob(f"{_PREFIX}*"):
         if _abandoned(old):

@@ -57,17 +57,14 @@ class PlainRequest(NamedTuple):
     keep: bool  # whether the client wants to use the connection again
 
 
-def read(held: bytes, peer: tuple[str, int] | str, server: tuple[str, int] | str, longest: int) -> PlainRequest | None:
+def read(
+    held: bytes,  # all that arrived: exactly one request
+    # peer, server: addresses of the two ends of the connection; a text if it is a Unix socket
+    peer: tuple[str, int] | str,
+    server: tuple[str, int] | str,
+    longest: int,  # most bytes that a body may have
+) -> PlainRequest | None:
     """Read an upload.
-
-    Parameters
-    ----------
-    held
-        All that arrived: exactly one request.
-    peer, server
-        Addresses of the two ends of the connection; a text if it is a Unix socket.
-    longest
-        Most bytes that a body may have.
 
     Returns
     -------

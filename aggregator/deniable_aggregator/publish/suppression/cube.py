@@ -32,15 +32,12 @@ class Cube:
         return f"Cube({', '.join(self.breakdown.names)}; {len(self.leaves)} leaves)"
 
     @classmethod
-    def of(cls, breakdown: Breakdown, reports: Mapping[str, int]) -> Cube:
+    def of(
+        cls,
+        breakdown: Breakdown,  # the metric's segments
+        reports: Mapping[str, int],  # Raw number of reports of each stratum, by its segment text. Empty strata are left out.
+    ) -> Cube:
         """Return the cube of counted strata.
-
-        Parameters
-        ----------
-        breakdown
-            The metric's segments.
-        reports
-            Raw number of reports of each stratum, by its segment text. Empty strata are left out.
 
         Raises
         ------

@@ -15,20 +15,15 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.suppression.cube import Cube
 
 
-def choose(cube: Cube, least: int, cells: frozenset[str] | None = None) -> dict[Words, bool]:
+def choose(
+    cube: Cube,  # raw numbers of reports
+    least: int,  # fewest reports that anything published may be about
+    cells: frozenset[str] | None = None,  # the cells that may be published; None: all
+) -> dict[Words, bool]:
     """Choose, of the cells with enough reports above a cube's leaves, those to publish; return True for these, False for others.
 
     This goes up from the finest cells. If the rest of a cell is too small, the smallest cell within it that has a rest of its own
     is withheld. The two rests together are large enough.
-
-    Parameters
-    ----------
-    cube
-        Raw numbers of reports.
-    least
-        Fewest reports that anything published may be about.
-    cells
-        The cells that may be published; None: all.
     """
     totals: dict[Words, int] = {}
     above: dict[Words, Words | None] = {}

@@ -97,6 +97,30 @@ def test_every_reference_leads_somewhere():
     assert {"Batch", "Group", "Accepted", "Problem"} <= named
 
 
+def members(schema, place):
+    """Yield the members of a schema and of those inside, each with its place."""
+    if isinstance(schema, dict):
+        for name, member in schema.get("properties", {}).items():
+            yield f"{place}.{name}", member
+        for name, inner in schema.items():
+            inside = inner.items() if name == "properties" else [(name, inner)]
+            for step, each in inside:
+                yield from members(each, f"{place}.{step}")
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from members(each, place)
+
+
+def test_every_member_is_described():
+    """Each member of each schema has a text of a few words: a plain one, for readers of JSON."""
+    texts = {}
+    for name, schema in schemas.components().items():
+        texts |= {place: member.get("description", "") for place, member in members(schema, name)}
+    assert {"Measurement.periods", "Answered.anyOf.interval", "Readiness.parts.additionalProperties.ok"} <= set(texts)
+    assert not [place for place, text in texts.items() if len(text) < 8]
+    assert not [place for place, text in texts.items() if re.search(r"``|\bNone\b|\n|---", text)]
+
+
 def test_good_answers_have_the_shape_they_are_said_to_have(served):
     """What is answered when all is well, with and without reports counted, is what the document describes, and no less."""
     all_metrics, all_live = ([f"/api/v1/{each}/{id_}" for id_ in served.app.highest] for each in ("metrics", "live"))

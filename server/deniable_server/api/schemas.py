@@ -17,9 +17,10 @@ def ref(name: str) -> dict[str, str]:
     return {"$ref": _PREFIX + name}
 
 
-def _object(*, required: bool = True, more: bool = False, **members: Any) -> dict[str, Any]:
-    """Describe an object. All members are required unless stated otherwise."""
-    described: dict[str, Any] = {"type": "object", "properties": members, "additionalProperties": more}
+def _object(*, required: bool = True, more: bool = False, **members: tuple[dict[str, Any], str]) -> dict[str, Any]:
+    """Describe an object by the kind of each member, and what it says. All members are required unless stated otherwise."""
+    properties = {name: kind | {"description": text} for name, (kind, text) in members.items()}
+    described: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": more}
     return described | ({"required": list(members)} if required else {})
 
 
@@ -39,64 +40,114 @@ _MOMENT = {"type": ["string", "null"], "format": "date-time"}
 _SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 _POSITIVE = {"type": "number", "minimum": 0}
 
+_APP = (_TEXT, "Name of the app")
+_TRIAL = (_BOOLEAN, "Whether everything is published at once, however few reports there are")
+
 _ANSWERED: dict[str, Any] = {
-    "trial": _BOOLEAN,
-    "metric": _TEXT,
-    "version": _COUNT,
-    "period": ref("Span"),
-    "cells": _list(_TEXT),
-    "epsilon": _POSITIVE,
-    "spent": _POSITIVE,
-    "left": _POSITIVE,
-    "guarantee": _TEXT,
-    "level": _SHARE,
+    "trial": _TRIAL,
+    "metric": (_TEXT, "Id of the metric"),
+    "version": (_COUNT, "Version of the metric"),
+    "period": (ref("Span"), "The periods that the release covers"),
+    "cells": (_list(_TEXT), "The cells that were asked about"),
+    "epsilon": (_POSITIVE, "What the question costs, in nats"),
+    "spent": (_POSITIVE, "What this answer cost, in nats; 0 if the question was asked before"),
+    "left": (_POSITIVE, "What the key may still spend on the month, in nats"),
+    "guarantee": (_TEXT, "What the noise protects, in words"),
+    "level": (_SHARE, "Probability that the interval, or the margin, holds"),
 }
 
 _ANSWERS = {
     "Problem": _object(
         more=True,
-        type=_TEXT,
-        title=_TEXT,
-        status={"type": "integer", "minimum": 400},
-        code=_TEXT,
-        detail=_TEXT,
-        instance={"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
+        type=(_TEXT, "A URI of the kind of problem"),
+        title=(_TEXT, "What the status means, in a few words"),
+        status=({"type": "integer", "minimum": 400}, "HTTP status"),
+        code=(_TEXT, "Stable code, for programs"),
+        detail=(_TEXT, "The rule, what broke it, and what to do, in words"),
+        instance=(
+            {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
+            "Number of the request, which the server's log has, too",
+        ),
     ),
-    "Rejection": _object(group=_COUNT, code=_TEXT, count=_COUNT, detail=_TEXT),
-    "Accepted": _object(accepted=_COUNT, rejected=_COUNT, duplicate=_BOOLEAN, errors=_list(ref("Rejection"))),
-    "SignedRegistry": _object(format={"const": 1}, registry=_TEXT, signature=_TEXT),
+    "Rejection": _object(
+        group=(_COUNT, "Place of the group in the upload, from 0"),
+        code=(_TEXT, "Stable code, for programs"),
+        count=(_COUNT, "Reports of the group"),
+        detail=(_TEXT, "The rule, and what broke it, in words"),
+    ),
+    "Accepted": _object(
+        accepted=(_COUNT, "Reports that were accepted"),
+        rejected=(_COUNT, "Reports that were refused"),
+        duplicate=(_BOOLEAN, "Whether the upload was accepted before, under the same idempotency key"),
+        errors=(_list(ref("Rejection")), "Why groups were refused"),
+    ),
+    "SignedRegistry": _object(
+        format=({"const": 1}, "Number of the format"),
+        registry=(_TEXT, "The text of metrics.toml"),
+        signature=(_TEXT, "Its signature by Ed25519, in base64"),
+    ),
     "Answered": {
         "anyOf": [
-            _object(**_ANSWERED, count={"type": "integer"}, stderr=_POSITIVE, interval=_list({"type": "integer"})),
-            _object(**_ANSWERED, most=_TEXT, margin=_POSITIVE),
+            _object(
+                **_ANSWERED,
+                count=({"type": "integer"}, "Number of reports with noise; unbiased, so it may be negative"),
+                stderr=(_POSITIVE, "Standard error of the count"),
+                interval=(_list({"type": "integer"}), "Least and greatest number that the cell may have, at the level"),
+            ),
+            _object(
+                **_ANSWERED,
+                most=(_TEXT, "The cell that has most reports, or nearly"),
+                margin=(_POSITIVE, "At most so many reports fewer than the largest it has, at the level"),
+            ),
         ]
     },
     "Budget": _object(
-        app=_TEXT, trial=_BOOLEAN, epsilon=_POSITIVE, per_key=_POSITIVE, months=_list(_object(month=_TEXT, left=_POSITIVE))
+        app=_APP,
+        trial=_TRIAL,
+        epsilon=(_POSITIVE, "What all keys together may spend on the reports of a month, in nats"),
+        per_key=(_POSITIVE, "What one key may spend of it, in nats"),
+        months=(
+            _list(
+                _object(
+                    month=(_TEXT, "The month of the reports"),
+                    left=(_POSITIVE, "What this key may still spend on it, in nats"),
+                )
+            ),
+            "Each month on whose reports any key has spent",
+        ),
     ),
     "Pipeline": _object(
-        app=_TEXT,
-        trial=_BOOLEAN,
-        workers=_COUNT,
-        backlog=_COUNT,
-        pending=_COUNT,
-        lag_seconds=_NUMBER,
-        dead_letters=_COUNT,
-        looked=_MOMENT,
+        app=_APP,
+        trial=_TRIAL,
+        workers=(_COUNT, "Workers that live"),
+        backlog=(_COUNT, "Batches that are not counted yet"),
+        pending=(_COUNT, "Batches that a worker has in hand"),
+        lag_seconds=(
+            _NUMBER,
+            "The longest that any batch waits; null: no worker came, ever or since the store's clock was set back",
+        ),
+        dead_letters=(_COUNT, "Batches that could not be counted"),
+        looked=(_MOMENT, "When a worker last looked for made-up reports; null: never"),
     ),
     "Key": _object(
-        id={"type": "string", "pattern": "^[0-9a-f]{16}$"},
-        role={"enum": [*ROLES]},
-        start=_TEXT,
-        name=_TEXT,
-        created=_DAY,
-        used=_DAY,
+        id=({"type": "string", "pattern": "^[0-9a-f]{16}$"}, "Id of the key"),
+        role=({"enum": [*ROLES]}, "What the key may do"),
+        start=(_TEXT, "First characters of the key, by which people recognise it"),
+        name=(_TEXT, "Label of the key"),
+        created=(_DAY, "Day on which it was made"),
+        used=(_DAY, "Day on which it was last used; null: never"),
     ),
-    "Keys": _object(app=_TEXT, keys=_list(ref("Key"))),
-    "Health": _object(status={"const": "ok"}),
+    "Keys": _object(app=_APP, keys=(_list(ref("Key")), "The app's keys in the store")),
+    "Health": _object(status=({"const": "ok"}, "Always `ok`: the server answers")),
     "Readiness": _object(
-        status={"enum": ["ok", "unavailable"]},
-        parts={"type": "object", "additionalProperties": _object(required=False, more=True, ok=_BOOLEAN)},
+        status=({"enum": ["ok", "unavailable"]}, "Whether all parts are well"),
+        parts=(
+            {
+                "type": "object",
+                "additionalProperties": _object(required=False, more=True, ok=(_BOOLEAN, "Whether the part is well")),
+            },
+            "Each part that the server needs, by name",
+        ),
     ),
 }
 

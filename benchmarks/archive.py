@@ -86,8 +86,7 @@ def measure(folder: Folder, reports: int, name: str, layout: Layout, ones: float
     write = took(lambda: names.append(folder.write(OF, layout, payloads)))
     size = next(each.size for each in folder.find() if each.name == names[0])
     mix = took(lambda: mixture.write(folder, OF, names, counted))
-    path = folder.path(OF, names[0])
-    again = min(took(lambda: recount.count_files(folder.url, folder.number, [path])) for _ in range(3))
+    again = min(took(lambda: recount.count_files(folder.url, folder.number, OF, names[:1])) for _ in range(3))
     print(
         f"{name:<32}{layout.payload_size:>8}{entropy:>8.1f}{size / reports:>8.2f}{reports / write / 1e6:>10.1f}"
         f"{reports / mix / 1e6:>9.1f}{reports / again / 1e6:>12.1f}"
@@ -98,12 +97,12 @@ def measure(folder: Folder, reports: int, name: str, layout: Layout, ones: float
 def executors(folder: Folder, reports: int) -> None:
     """Print how long the same recount takes on processes and on Dask."""
     layout = OUE.layout
-    paths = []
+    names = []
     for seed in range(8):
         payloads = draw(layout, 0.27, reports // 2, seed)
-        paths.append(folder.path(OF, folder.write(OF, layout, payloads, PERIOD)))
-    lots = {OF: [[path] for path in paths]}
-    print(f"\n{4 * reports:,} reports in {len(paths)} files, {layout.payload_size} bytes each, two processes")
+        names.append(folder.write(OF, layout, payloads, PERIOD))
+    lots = {OF: [[name] for name in names]}
+    print(f"\n{4 * reports:,} reports in {len(names)} files, {layout.payload_size} bytes each, two processes")
     times = {}
 
     def run(name: str, executor: Executor) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from errno import ENOSPC
+from errno import EACCES, ENOSPC
 from pathlib import Path
 from stat import S_IMODE
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 
-parquet = pytest.importorskip("pyarrow.parquet")
+pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
 from deniable_aggregator.archive import executor, mixture, recount  # noqa: E402
 from deniable_aggregator.archive.errors import ArchiveError, MissingFileError, RecountDiffersError  # noqa: E402
@@ -46,18 +49,18 @@ def write(folder, payloads, kind=COMMITS, *, stratum=PLUGIN, layout=WIDE):
     return folder.write(stratum, layout, payloads, kind)
 
 
-def lots(folder, stratum, names):
-    return {stratum: list(recount.cut((folder.path(stratum, name), 1) for name in names))}
+def lots(stratum, names):
+    return {stratum: list(recount.cut((name, 1) for name in names))}
 
 
 def test_a_file_has_the_reports_and_tells_what_they_are(folder):
     """Its column and its head say all that a count needs; there is nothing else in it."""
     payloads = reports(1000)
-    path = folder.path(PLUGIN, write(folder, payloads))
-    with folder.read(path) as (head, groups):
+    name = write(folder, payloads)
+    with folder.read(PLUGIN, name) as (head, groups):
         assert head == Head(PLUGIN, WIDE)
         assert tally.count(WIDE, b"".join(groups)) == tally.count(WIDE, payloads)
-    told = parquet.ParquetFile(folder.address(path))
+    told = parquet.ParquetFile(folder.address(folder.path(PLUGIN, name)))
     column = told.metadata.row_group(0).column(0)
     assert told.schema_arrow.names == ["payload"]
     assert (column.compression, column.statistics, column.has_dictionary_page) == ("ZSTD", None, False)
@@ -66,7 +69,7 @@ def test_a_file_has_the_reports_and_tells_what_they_are(folder):
 def test_reports_that_end_in_zeros_are_kept(folder):
     """A payload's last bytes may be zero; so may all of them."""
     payloads = bytes(3) + b"\1\0\0" + b"\0\1\0" + bytes(3)
-    with folder.read(folder.path(PLUGIN, write(folder, payloads))) as (_, groups):
+    with folder.read(PLUGIN, write(folder, payloads)) as (_, groups):
         assert b"".join(groups) == bytes(6) + b"\0\1\0" + b"\1\0\0"
 
 
@@ -114,10 +117,10 @@ def test_only_the_owner_may_read(folder, tmp_path):
 
 def test_what_is_deleted_leaves_no_folder(folder, tmp_path):
     """Empty folders would tell of a metric that was erased."""
-    paths = [folder.path(PLUGIN, write(folder, b"\1\0\0", kind)) for kind in KINDS]
-    folder.delete([*paths, "gone/1-f/commits/x.parquet"])
+    names = [write(folder, b"\1\0\0", kind) for kind in KINDS]
+    folder.delete([*(folder.path(PLUGIN, name) for name in names), "gone/1-f/commits/x.parquet"])
     assert list((tmp_path / "archive" / NOBODY).iterdir()) == []
-    with pytest.raises(MissingFileError), folder.read(paths[0]):
+    with pytest.raises(MissingFileError), folder.read(PLUGIN, names[0]):
         pass
 
 
@@ -127,8 +130,9 @@ def test_an_archive_in_another_place():
     folder = Folder("fsspec+memory://reports", NOBODY)
     payloads = reports(50)
     folder.check()
-    path = folder.path(PLUGIN, write(folder, payloads))
-    with folder.read(path) as (_, groups):
+    name = write(folder, payloads)
+    path = folder.path(PLUGIN, name)
+    with folder.read(PLUGIN, name) as (_, groups):
         assert tally.count(WIDE, b"".join(groups)) == tally.count(WIDE, payloads)
     assert [each.path for each in folder.find()] == [path]
     folder.delete([path])
@@ -195,6 +199,10 @@ def test_files_are_cut_into_lots():
     assert list(recount.cut([("a", 1 << 40), ("b", 1), ("c", 1 << 25), ("d", 1 << 26)])) == [["a"], ["b", "c"], ["d"]]
 
 
+def whole(expected):
+    return recount.Counted(expected, {}, missing=False)
+
+
 def counted(folder, wanted, run):
     done = []
     found = recount.count(folder, wanted, run, lambda: done.append(1))
@@ -209,9 +217,9 @@ def archived(folder):
     names = {
         stratum: [write(folder, reports(300, seed=seed), stratum=stratum) for seed in range(3)] for stratum in (PLUGIN, other)
     }
-    wanted = {stratum: [[folder.path(stratum, name)] for name in some] for stratum, some in names.items()}
+    wanted = {stratum: [[name] for name in some] for stratum, some in names.items()}
     expected = tally.count(WIDE, b"".join(reports(300, seed=seed) for seed in range(3)))
-    return wanted, dict.fromkeys(names, expected)
+    return wanted, dict.fromkeys(names, whole(expected))
 
 
 def test_a_recount_equals_the_tally(folder, archived):
@@ -221,12 +229,121 @@ def test_a_recount_equals_the_tally(folder, archived):
         assert counted(folder, wanted, run) == expected
 
 
-def test_a_missing_file_is_no_recount(folder, archived):
-    """Of a stratum that lost a file nothing is told; of others all."""
+def test_a_missing_file_is_named(folder, archived):
+    """All others are counted."""
     wanted, expected = archived
-    folder.delete(wanted[PLUGIN][1])
+    ((lost,),) = wanted[PLUGIN][1:2]
+    folder.delete([folder.path(PLUGIN, lost)])
+    rest = tally.count(WIDE, reports(300, seed=0) + reports(300, seed=2))
     with ThreadPoolExecutor(1) as run:
-        assert counted(folder, wanted, run) == expected | {PLUGIN: None}
+        found = counted(folder, wanted, run)
+    assert found == expected | {PLUGIN: recount.Counted(rest, {lost: "a file is not there"}, missing=True)}
+
+
+def spoil(folder, name, change):
+    """Change the bytes of a file."""
+    path = Path(folder.address(folder.path(PLUGIN, name)))
+    path.write_bytes(change(path.read_bytes()))
+
+
+def flip(data, bit):
+    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+
+
+def rewritten(change):
+    """Return what writes a file anew with another head, whose checksum is right."""
+
+    def write(data):
+        table = parquet.read_table(io.BytesIO(data))
+        told = json.dumps(json.loads(parquet.ParquetFile(io.BytesIO(data)).metadata.metadata[b"deniable"]) | change)
+        sink = io.BytesIO()
+        with parquet.ParquetWriter(sink, table.schema) as writer:
+            writer.add_key_value_metadata({"deniable": told, "deniable.crc32": str(crc32(told.encode()))})
+            writer.write_table(table)
+        return sink.getvalue()
+
+    return write
+
+
+def plain(column):
+    """Return what writes a Parquet file of somebody else."""
+
+    def write(_):
+        sink = io.BytesIO()
+        parquet.write_table(pa.table(column), sink)
+        return sink.getvalue()
+
+    return write
+
+
+def beheaded(data):
+    return rewritten({})(data).replace(b"deniable.crc32", b"deniable.crc33")
+
+
+SPOILT = {
+    "empty": (lambda _: b"", "it is empty, cut off, or no Parquet file"),
+    "cut off at the footer": (lambda data: data[:-20], "it is empty, cut off, or no Parquet file"),
+    "cut off in the middle": (lambda data: data[: len(data) // 2], "it is empty, cut off, or no Parquet file"),
+    "no Parquet": (lambda _: b"Dear diary," * 100, "it is empty, cut off, or no Parquet file"),
+    "a bit of a page": (lambda data: flip(data, 8 * 200), "it is damaged (OSError)"),
+    "of somebody else": (plain({"payload": [b"abc"]}), "no worker wrote it"),
+    "another format": (rewritten({"format": 2}), "its format is 2, and this version reads 1"),
+    "another metric": (rewritten({"metric": "theme"}), "it has reports of something else"),
+    "another definition": (rewritten({"fingerprint": "e" * 16}), "it has reports of something else"),
+    "another segment": (rewritten({"segment": ""}), "it has reports of something else"),
+    "fewer reports": (rewritten({"reports": 301}), "it has more or fewer reports than were written"),
+    "another width": (rewritten({"width": 20}), "it has other columns"),
+    "another layout": (rewritten({"rows": 32}), "it has reports that no device sends"),
+    "no checksum": (beheaded, "its head is damaged"),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILT)
+def test_a_spoilt_file_is_named_and_said_what_ails_it(folder, kind):
+    """Whatever became of it; the others are counted."""
+    names = [write(folder, reports(300, seed=seed)) for seed in range(3)]
+    change, why = SPOILT[kind]
+    spoil(folder, names[1], change)
+    rest = tally.count(WIDE, reports(300, seed=0) + reports(300, seed=2))
+    for some in (names, names[::-1]):
+        assert recount.count_files(folder.url, folder.number, PLUGIN, some) == recount.Counted(
+            rest, {names[1]: why}, missing=False
+        )
+
+
+def test_a_file_of_a_closed_period_has_no_other(folder):
+    """Only in the file of a commit a late report may be of a period before the one it counts in."""
+    for kind in KINDS:
+        name = write(folder, reports(10), kind)
+        spoil(folder, name, rewritten({"period": "2026-11-20"}))
+        assert bool(recount.count_files(folder.url, folder.number, PLUGIN, [name]).failed) == (kind != COMMITS)
+
+
+def test_a_file_that_may_not_be_read_is_named(folder, monkeypatch):
+    """In the system's words."""
+
+    def forbidden(_):
+        raise PermissionError(EACCES, "id:secret")
+
+    name = write(folder, reports(10))
+    monkeypatch.setattr("deniable_aggregator.archive.folder.file.read", forbidden)
+    found = recount.count_files(folder.url, folder.number, PLUGIN, [name])
+    assert found.failed == {name: f"PermissionError: {os.strerror(EACCES)}"}
+
+
+def test_no_flipped_bit_changes_a_count_unseen(folder):
+    """Wherever it is in the file: it is named, or nothing that counts has changed."""
+    payloads = reports(40)
+    name = write(folder, payloads)
+    path = Path(folder.address(folder.path(PLUGIN, name)))
+    data, expected = path.read_bytes(), tally.count(WIDE, payloads)
+    named = 0
+    for bit in range(8 * len(data)):
+        path.write_bytes(flip(data, bit))
+        found = recount.count_files(folder.url, folder.number, PLUGIN, [name])
+        named += bool(found.failed)
+        assert found.failed or found.tally == expected, bit
+    assert named > 4 * len(data)
 
 
 def die(*_):
@@ -269,11 +386,11 @@ def test_a_mixture_has_all_reports_in_random_files(folder, monkeypatch, size):
     made = mixture.write(folder, PLUGIN, [write(folder, each) for each in some], expected)
     assert len(made) == (1 if size > 500 else 5)
     with ThreadPoolExecutor(1) as run:
-        assert counted(folder, lots(folder, PLUGIN, made), run) == {PLUGIN: expected}
+        assert counted(folder, lots(PLUGIN, made), run) == {PLUGIN: whole(expected)}
     if len(made) > 1:  # each file has some of each commit's reports
         first = {some[0][at : at + 3] for at in range(0, len(some[0]), 3)}
         for name in made:
-            with folder.read(folder.path(PLUGIN, name)) as (_, groups):
+            with folder.read(PLUGIN, name) as (_, groups):
                 there = b"".join(groups)
             assert 20 < len({there[at : at + 3] for at in range(0, len(there), 3)} & first) < 70
 

@@ -129,7 +129,7 @@ def test_what_is_named_is_what_was_counted(real_redis, store_url, tmp_path, monk
     folder = Folder(archive, partition.archived.number())
     names = partition.archived.names(list(LAYOUTS))
     for stratum, layout in LAYOUTS.items():
-        counted = count_files(folder.url, folder.number, [folder.path(stratum, name) for name in names[stratum]])
+        counted = count_files(folder.url, folder.number, stratum, sorted(names[stratum])).tally
         assert counted == store.read(layout, [stratum])
         assert counted.n == sent[stratum]
     assert {each.name for each in folder.find()} > set().union(*names.values())

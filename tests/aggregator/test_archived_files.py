@@ -19,17 +19,19 @@ from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
 from deniable_aggregator.commands.worker import _chores
 from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.faults import present
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, schema, tallies
+from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, health, schema, tallies
+from deniable_aggregator.store.archived import LastRecount
 from deniable_aggregator.store.batch import Group
 
 pytest.importorskip("pyarrow")
 
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.archive.folder import HOURS, Folder
-from deniable_aggregator.archive.recount import count_files
+from deniable_aggregator.archive.recount import Counted, count_files
 from deniable_aggregator.deletion import archived_files
 
 HOUR, DAY = 3600, 86_400
@@ -124,9 +126,11 @@ class Shop:
     def equal(self, stratum=None):
         """Return whether the recount of the noted files equals the tally, and is not empty."""
         stratum = stratum or self.of()
-        paths = [self.folder.path(stratum, name) for name in self.names(stratum)]
         counted = self.store.read(self.layout(stratum.metric), [stratum])
-        return counted.n > 0 and count_files(self.folder.url, self.folder.number, paths) == counted
+        return counted.n > 0 and self.recounted(stratum) == Counted(counted, {}, missing=False)
+
+    def recounted(self, stratum):
+        return count_files(self.folder.url, self.folder.number, stratum, sorted(self.names(stratum)))
 
     def age(self, seconds):
         """Let all files be older."""
@@ -253,26 +257,35 @@ def test_a_commit_that_waited_long_has_new_files(shop, monkeypatch):
     assert shop.equal()
 
 
-def test_while_the_archive_is_away_nothing_is_counted(shop, caplog):
-    """The worker says so and goes on trying; nothing is read in vain, lost, or counted twice."""
+def until(done):
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_while_the_archive_is_away_nothing_is_counted(shop, store_url, caplog, capsys):
+    """The worker lives, says so and goes on trying; nothing is read in vain, lost, or counted twice."""
     shop.send()
     Path(shop.archive.url).write_text("in the way")
     stop = threading.Event()
     worker = Worker([shop.store], WorkerSettings(block_ms=10), archive=shop.archive)
     thread = threading.Thread(target=worker.run, args=[stop])
     thread.start()
-    time.sleep(0.5)
-    assert (worker.counted, shop.store.backlog(), shop.redis.exists(shop.partition.stream)) == (0, 1, 1)
-    assert shop.redis.xinfo_groups(shop.partition.stream) == []
-    assert "the archive cannot be used" in caplog.text
+    until(lambda: caplog.text.count("the archive cannot be used") > 1)
+    state = health.read(shop.store)
+    assert (worker.counted, state.backlog, state.pending, state.workers) == (0, 1, 0, 1)
+    assert state.held_up == present(shop.store) == {"archive": "NotADirectoryError: Not a directory"}
+    assert main(["status", "--redis-url", store_url, "--app", "shop"]) == 0
+    assert capsys.readouterr().out.split()[-1] == "archive"
     Path(shop.archive.url).unlink()
-    deadline = time.monotonic() + 60
-    while not worker.counted and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: worker.counted)
     stop.set()
     thread.join(60)
     assert worker.counted == 20
     assert shop.equal()
+    assert (present(shop.store), health.read(shop.store).held_up) == ({}, {})
+    assert not worker.cut_off
 
 
 def test_an_archive_that_fails_in_a_commit_holds_it_up(shop, monkeypatch, caplog):
@@ -306,6 +319,74 @@ def test_an_archive_that_fails_in_a_commit_holds_it_up(shop, monkeypatch, caplog
     time.sleep(0.02)
     assert shop.count(min_idle_ms=10, claim_every=0.0).counted == 20
     assert shop.equal()
+
+
+def test_an_archive_that_fails_with_a_batch_in_hand_is_a_fault_at_once(shop, monkeypatch):
+    """Until a file can be written again. The worker lives meanwhile, and one without an archive does not take it for well."""
+    stop, write = threading.Event(), Folder.write
+    worker = Worker([shop.store], WorkerSettings(block_ms=10), archive=shop.archive)
+    thread = threading.Thread(target=worker.run, args=[stop], daemon=True)
+    thread.start()
+    shop.send()
+    until(lambda: worker.counted)
+    assert present(shop.store) == {}
+
+    def full(*_arguments, **_options):
+        raise ArchiveError("OSError: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "write", full)
+        shop.redis.delete(shop.partition.workers)
+        patch.setattr(health, "BEAT_SECONDS", 0.0)
+        shop.send()
+        until(lambda: health.read(shop.store).held_up == {"archive": "OSError: No space left on device"})
+        until(lambda: health.read(shop.store).workers == 1)
+        shop.count(archive=False)
+        assert present(shop.store) == {"archive": "OSError: No space left on device"}
+        patch.setattr(Folder, "write", write)
+        until(lambda: worker.counted == 40)
+    until(lambda: present(shop.store) == {})
+    stop.set()
+    thread.join(60)
+    assert shop.equal()
+
+
+def test_a_fault_of_a_worker_that_ended_passes(shop, monkeypatch):
+    """When the next one starts and can write."""
+    stop = threading.Event()
+
+    def full(*_arguments, **_options):
+        stop.set()
+        raise ArchiveError("OSError: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "check", full)
+        Worker([shop.store], archive=shop.archive).run(stop)
+    assert present(shop.store) == {"archive": "OSError: No space left on device"}
+    shop.count()
+    assert present(shop.store) == {}
+
+
+def test_a_store_that_is_away_too_ends_no_wait_for_the_archive(shop, monkeypatch):
+    """The fault is noted when both can be used; until then the batch stays in hand, and is counted once."""
+    shop.send()
+    write, tries = Folder.write, []
+
+    def away(*_):
+        raise redis.ConnectionError
+
+    def failing(self, *arguments, **options):
+        tries.append(1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(shop.store.faults), "put", away)
+            if len(tries) < 3:
+                raise ArchiveError("OSError")
+        return write(self, *arguments, **options)
+
+    monkeypatch.setattr(Folder, "write", failing)
+    assert shop.count().counted == 20
+    assert len(tries) == 3
+    assert present(shop.store) == {}
 
 
 def test_a_batch_is_not_put_aside_because_the_archive_is_away(shop, monkeypatch):
@@ -361,7 +442,7 @@ def test_files_are_mixed(shop):
     assert shop.equal(later)
     assert shop.found() == shop.names() | shop.names(later)
     assert [name.startswith(HOURS) for name in shop.names(later)] == [True]
-    with shop.folder.read(shop.folder.path(shop.of(), mixed)) as (head, groups):
+    with shop.folder.read(shop.of(), mixed) as (head, groups):
         payloads = [bytes([each]) for each in b"".join(groups)]
     assert head.stratum == shop.of()
     assert payloads == sorted(payloads)
@@ -408,9 +489,9 @@ def test_files_that_differ_from_the_tally_stay(shop, monkeypatch, caplog):
         shop.tidy(CLOSED + 1)
         assert [name.startswith(HOURS) for name in shop.names()] == [True]
         assert shop.found() == shop.names() | shop.names(linux)
-        assert shop.store.faults.all() == {b"archive of theme": b"RecountDiffersError"}
+        assert shop.store.faults.all() == {b"mixture of theme": b"RecountDiffersError"}
     assert sorted(tried) == [("", False), ("", True), ("platform=linux", False), ("platform=linux", True)]
-    assert "archive of theme failed (RecountDiffersError)" in caplog.text
+    assert "mixture of theme failed (RecountDiffersError)" in caplog.text
     assert [("/" in name) for name in shop.names(linux)] == [False]
     assert shop.equal(linux)
 
@@ -534,7 +615,7 @@ def test_a_file_that_was_lost_is_a_fault(shop):
     shop.count()
     shop.folder.delete([shop.folder.path(shop.of(), name) for name in shop.names()])
     shop.tidy(CLOSED + 1)
-    assert shop.store.faults.all() == {b"archive of theme": b"MissingFileError"}
+    assert shop.store.faults.all() == {b"mixture of theme": b"a file is not there"}
     assert [["/" in name for name in shop.names(each)] for each in others] == [[False], [False]]
 
 
@@ -676,7 +757,80 @@ def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
     assert capsys.readouterr().out == whole + some.format("the live tally has 80, and differs")
     shop.folder.delete([shop.folder.path(shop.of(), name) for name in shop.names()])
     assert recount(shop, store_url) == 1
-    assert "2026-11-21, segment none: of 1 files some are missing" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "2026-11-21, segment none: of 1 files 1 cannot be counted\n  " in told
+    assert ".parquet: a file is not there\n" in told
+
+
+def test_a_spoilt_file_hides_no_other_stratum(shop, store_url, capsys, monkeypatch):
+    """It is named, with what ails it, and the rest is recounted; what was found is noted, unless only one metric was counted."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    linux = shop.of(segment="platform=linux")
+    for _ in range(3):
+        shop.send(20, shop.of(), linux)
+    shop.count(batch=1)
+    assert LastRecount.of(shop.store) is None
+    assert recount(shop, store_url) == 0
+    assert LastRecount.of(shop.store)[1:] == (2, 0, 0)
+    capsys.readouterr()
+    spoilt, lost, _ = sorted(Path(shop.folder.address(shop.folder.path(shop.of(), name))) for name in shop.names())
+    spoilt.write_bytes(spoilt.read_bytes()[:-9])
+    lost.unlink()
+    assert recount(shop, store_url, "--metric", "theme") == 1
+    assert capsys.readouterr().out == (
+        "theme version 1, 2026-11-21, segment none: of 3 files 2 cannot be counted\n"
+        f"  {spoilt}: it is empty, cut off, or no Parquet file\n"
+        f"  {lost}: a file is not there\n"
+        "theme version 1, 2026-11-21, segment platform=linux: 60 reports in 3 files, equal to the live tally\n"
+    )
+    assert LastRecount.of(shop.store)[1:] == (2, 0, 0)
+    shop.send(20, linux)
+    shop.count(archive=False)
+    assert recount(shop, store_url) == 1
+    assert LastRecount.of(shop.store)[1:] == (2, 1, 1)
+
+
+def test_many_spoilt_files_are_not_all_named(shop, store_url, capsys, monkeypatch):
+    """The first ones, and how many more there are."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    for _ in range(23):
+        shop.send()
+    shop.count(batch=1)
+    for path in Path(shop.archive.url).rglob("*.parquet"):
+        path.write_bytes(b"")
+    assert recount(shop, store_url) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert (len(told), told[-1]) == (22, "  and 3 more")
+    assert told[0].endswith("of 23 files 23 cannot be counted")
+
+
+def test_a_store_that_is_full_does_not_hide_a_recount(shop, store_url, capsys, monkeypatch):
+    """It cannot be noted, and is printed all the same."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    shop.send()
+    shop.count()
+
+    def full(*_):
+        raise redis.OutOfMemoryError
+
+    monkeypatch.setattr(LastRecount, "note", full)
+    assert recount(shop, store_url) == 0
+    said = capsys.readouterr()
+    assert said.out.endswith("equal to the live tally\n")
+    assert "OutOfMemoryError" in said.err
+
+
+def test_a_spoilt_file_is_not_mixed_with_others(shop):
+    """The worker says what ails it, and all files stay."""
+    for _ in range(2):
+        shop.send()
+    shop.count(batch=1)
+    before = shop.names()
+    spoilt = Path(shop.folder.address(shop.folder.path(shop.of(), min(before))))
+    spoilt.write_bytes(b"")
+    shop.tidy(CLOSED + 1)
+    assert present(shop.store) == {"mixture of theme": "it is empty, cut off, or no Parquet file"}
+    assert shop.names() == before == shop.found()
 
 
 def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsys, monkeypatch):
@@ -752,4 +906,4 @@ def test_each_partition_has_its_own_files(shop, store_url, capsys, monkeypatch):
     assert archived_files.erase(shop.store, shop.archive, "theme", 2) == 0
     assert archived_files.erase(shop.store, shop.archive, "theme", None) == 3
     assert recount(shop, store_url, "--metric", "theme") == 1
-    assert capsys.readouterr().out.endswith("of 3 files some are missing\n")
+    assert capsys.readouterr().out.count(": a file is not there\n") == 3

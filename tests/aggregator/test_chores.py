@@ -93,6 +93,6 @@ def test_every_chore_of_the_worker_is_counted_from_the_start(store, registry_fil
     """At /metrics, by its name."""
     archive = Folder(str(tmp_path))
     assert {chore.name for chore in worker._chores([store], str(registry_file), None, archive)} == set(prometheus._CHORES)
-    assert "archive" not in {chore.name for chore in worker._chores([store], str(registry_file), None, None)}
+    assert "mixture" not in {chore.name for chore in worker._chores([store], str(registry_file), None, None)}
     without = [chore.name for chore in worker._chores([store, Store(store._client, "blog")], None, None, archive)]
     assert without == ["compaction", "departures", "departures"]

@@ -222,7 +222,7 @@ def test_health_is_that_of_the_slowest(shop):
     """The wait of any batch counts, and what only one partition knows."""
     worker = Worker([shop])
     for counter in worker.look():
-        counter.join()
+        counter.join(threading.Event())
     for each in shop.partitions:
         health.beat(each, worker.name)
     assert health.read(shop) == health.Health(0, 0, 0.0, 0, 1)

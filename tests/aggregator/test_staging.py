@@ -98,7 +98,7 @@ def test_whoever_dies_between_any_two_pieces_another_goes_on(made, store_url, mo
         made.partitions[0].join()
         doomed = Store(connect(store_url), "shop")
         (counter,) = Worker([doomed], WorkerSettings(batch=3)).look()
-        counter.join()
+        counter.join(threading.Event())
         (partition,) = doomed.partitions
         entries = counter._read(block=False)[partition.stream]
         with monkeypatch.context() as patch:
@@ -129,7 +129,7 @@ def test_an_answer_that_is_lost_loses_no_report(made, store_url, monkeypatch):
         made.partitions[0].join()
         hasty, answers = Store(connect(store_url), "shop"), count(1)
         (counter,) = Worker([hasty], WorkerSettings(batch=3)).look()
-        counter.join()
+        counter.join(threading.Event())
         (partition,) = hasty.partitions
         entries = counter._read(block=False)[partition.stream]
 

@@ -186,7 +186,7 @@ def test_all_that_is_in_hand_is_counted_after_answers_were_lost(store, monkeypat
         send(store, key, Group(ONE, INDEX, bytes([key])))
     lost = set()
     for counter in worker.look():
-        counter.join()
+        counter.join(threading.Event())
         while counter._deliveries.new(2, None):
             pass
         lost.add(counter._deliveries)

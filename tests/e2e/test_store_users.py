@@ -38,6 +38,7 @@ from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect, embedded, schema
+from deniable_aggregator.store.archived import LastRecount
 from deniable_aggregator.store.servers import primaries
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
@@ -236,6 +237,7 @@ ALLOWED = {
         "HINCRBY {shop}:refused:x y 1",
         "EXPIRE {shop}:refused:x 60",
         "INFO persistence",
+        "HMGET {shop}:faults archive counting",
     ],
     "query": [
         "HGETALL {shop}:releases:ui.theme",
@@ -256,6 +258,8 @@ ALLOWED = {
         "HINCRBY {shop}:spent x 1",
         "HGETALL {shop}:spent",
         "GET {shop}:archive",
+        "HGETALL {shop}:recounted",
+        "HMGET {shop}:faults archive counting",
         "TIME",
     ],
     "worker": [
@@ -291,6 +295,7 @@ ALLOWED = {
         "SADD {shop}:metrics ui.theme",
         "SMEMBERS {shop}:metrics",
         "SET {shop}:archive x NX",
+        "HSET {shop}:recounted x 1",
         "SADD {shop}:archived:x y",
         "SISMEMBER {shop}:archived:x y",
         "SREM {shop}:archived:x y",
@@ -347,6 +352,9 @@ REFUSED = {
         "XADD {shop}:dead * reason x",
         "HGETALL {shop}:releases:ui.theme",
         "GET {shop}:release:x",
+        "HGETALL {shop}:faults",
+        "HSET {shop}:faults x y",
+        "HGETALL {shop}:recounted",
         "HGET {shop}:answers:none x",
         "HGETALL {shop}:spent",
         *PAID,
@@ -366,6 +374,8 @@ REFUSED = {
         *PAID,
         "HGET {shop}:seen:1:2 x",
         "HSET {shop}:alarms ui.theme x",
+        "HSET {shop}:faults x y",
+        "HSET {shop}:recounted x 1",
         "HSET {shop}:keys x y",
         "XRANGE {shop}:dead - +",
     ],
@@ -644,6 +654,8 @@ def look_at_the_archive(store, told):
     assert done.returncode == 0, done.stderr
     reports = [int(number.replace(",", "")) for number in re.findall(r": ([\d,]+) reports in \d+ files, equal", done.stdout)]
     assert sum(reports) == 3000
+    with closing(store.client("query")) as query:  # as the doctor does
+        assert LastRecount.of(Store(query, "shop"))[2:] == (0, 0)
 
 
 def look_at_live_numbers(takes, tells, body, sending, managing):

@@ -422,7 +422,7 @@ class Stage:
                 counted = partition.tallies.read(mechanism.layout, [stratum])
                 if mechanism.layout.kind == "index" or (not files and not counted.n):
                     continue
-                if count_files(folder.url, folder.number, [folder.path(stratum, file) for file in files]) != counted:
+                if count_files(folder.url, folder.number, stratum, sorted(files)).tally != counted:
                     run.faults.append(f"{name}: the recount of the archive is not the tally")
 
     def _stratum(self, name: str) -> Stratum:

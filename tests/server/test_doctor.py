@@ -23,11 +23,13 @@ from redis import AuthenticationError, RedisError
 from deniable import cli, mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
+from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect, embedded, health, schema
+from deniable_aggregator.store.archived import LastRecount
 from deniable_aggregator.store.health import Health
 from deniable_server.access.keys import KeyStore
 from deniable_server.doctor import host, pipeline, store
@@ -402,7 +404,35 @@ def test_an_archive_is_told(examined, good):
     status, found = examined(good)
     assert (status, found["archive"]["status"]) == (0, "ok")
     assert found["archive"]["seen"].startswith("randomised reports of bits layouts are kept")
-    assert found["archive"]["seen"].endswith(f"in these folders: {number}")
+    assert found["archive"]["seen"].endswith(f"in these folders: {number}; no recount of all yet")
+
+
+def test_the_last_recount_is_told(examined, good):
+    """When it was, and what it found; what it did not find again is a warning."""
+    shop = Store(good.redis, "shop")
+    shop.partitions[0].archived.begin()
+    LastRecount(1_795_305_600, 1234, 0, 0).note(shop)
+    status, found = examined(good)
+    assert (status, wrong(found)) == (0, {})
+    assert "the last recount of all was on 2026-11-22 00:00 UTC: of 1,234 strata 0 have" in found["archive"]["seen"]
+    LastRecount(1_795_305_600, 1234, 2, 1).note(shop)
+    status, found = examined(good)
+    assert (status, wrong(found)) == (0, {"archive": "warning"})
+    assert "1 have files that cannot be counted, 2 differ" in found["archive"]["seen"]
+
+
+def test_an_archive_that_cannot_be_written_is_a_fault(examined, good):
+    """It says why, and that nothing is counted; no chore is said to fail, and no worker to be dead."""
+    faults = Faults(Store(good.redis, "shop"))
+    with faults.alone(health.ARCHIVE):
+        raise ArchiveError("OSError: No space left on device")
+    status, found = examined(good)
+    assert (status, wrong(found)) == (1, {"archive": "fault"})
+    assert found["archive"]["seen"] == "it cannot be written (OSError: No space left on device)"
+    assert "counts nothing" in found["archive"]["meaning"]
+    with faults.alone(health.ARCHIVE):
+        pass
+    assert examined(good)[0] == 0
 
 
 def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):

@@ -10,7 +10,10 @@ import pytest
 
 from deniable.registry import period
 from deniable_aggregator import decode
+from deniable_aggregator.archive.errors import ArchiveError
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.decode.estimate import plausible
+from deniable_aggregator.store import health
 from deniable_server.access.keys import KeyStore
 
 from .conftest import READ
@@ -151,8 +154,13 @@ def test_health_and_readiness(served):
     assert ready.get_json()["parts"] == {
         "store": {"ok": True},
         "backlog:shop": {"ok": True, "batches": 0, "limit": 50},
-        "worker:shop": {"ok": True, "workers": 0, "lag_seconds": 0.0, "dead_letters": 0},
+        "worker:shop": {"ok": True, "workers": 0, "lag_seconds": 0.0, "dead_letters": 0, "held_up": {}},
     }
+    with Faults(served.store).alone(health.ARCHIVE):
+        raise ArchiveError("OSError: No space left on device")
+    ready = served.http.get("/readyz")  # reports can be taken meanwhile
+    assert (ready.status_code, ready.get_json()["status"]) == (200, "ok")
+    assert ready.get_json()["parts"]["worker:shop"]["held_up"] == {"archive": "OSError: No space left on device"}
 
 
 def test_periods_are_pooled_with_the_error_of_people(serve, registry_file):

@@ -1,13 +1,14 @@
 """The file: Parquet with one column of payloads, and a head that says what reports they are.
 
 Payloads are nearly random, so there are no dictionaries and no statistics. They are sorted, so a file does not tell in which
-order they came.
+order they came. Pages and head have checksums: disks and hands that change a bit are found out.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,14 @@ from pyarrow import parquet
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
+from deniable_aggregator.archive.errors import DamagedFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
 COLUMN = "payload"
-_KEY = "deniable"
+_KEY, _CHECKSUM = "deniable", "deniable.crc32"
 _FORMAT = 1
 _ROWS = 1 << 20  # of a row group: what is decompressed at once
 
@@ -42,20 +44,23 @@ def write(
     """Write reports, sorted."""
     layout = head.layout
     about = {"format": _FORMAT, **head.stratum._asdict(), "rows": layout.rows, "width": layout.width, "kind": layout.kind}
+    about["reports"] = len(payloads) // layout.payload_size
+    head_text = json.dumps(about)
     kind = pa.binary(layout.payload_size)
     schema = pa.schema([pa.field(COLUMN, kind, nullable=False)])
     ordered = np.sort(np.frombuffer(payloads, f"S{layout.payload_size}"))
     column = pa.FixedSizeBinaryArray.from_buffers(kind, len(ordered), [None, pa.py_buffer(ordered)])
     with parquet.ParquetWriter(
-        sink, schema, compression="zstd", use_dictionary=False, write_statistics=False, store_schema=False
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
+        store_schema=False,
+        write_page_checksum=True,
     ) as writer:
-        writer.add_key_value_metadata({_KEY: json.dumps(about)})
+        writer.add_key_value_metadata({_KEY: head_text, _CHECKSUM: str(crc32(head_text.encode()))})
         writer.write_table(pa.table([column], schema), _ROWS)
-
-
-def read_head(source: pa.NativeFile) -> Head:
-    """Read what the reports of a file are."""
-    return _head(parquet.ParquetFile(source))
 
 
 def read(
@@ -69,19 +74,42 @@ def read(
         What the reports are.
     payloads : iterator of bytes
         Whole payloads, one after another, a million or fewer at once.
+
+    Raises
+    ------
+    DamagedFileError
+        If the file is not one that `write` has written; perhaps not before all payloads are read.
     """
-    opened = parquet.ParquetFile(source)
-    head = _head(opened)
-    return head, _payloads(opened, head.layout.payload_size)
+    try:
+        opened = parquet.ParquetFile(source, page_checksum_verification=True)
+    except pa.ArrowInvalid:
+        raise DamagedFileError("it is empty, cut off, or no Parquet file") from None
+    told = _told(opened)
+    head = Head(Stratum(*(told[field] for field in Stratum._fields)), Layout(told["rows"], told["width"], told["kind"]))
+    return head, _payloads(opened, head.layout.payload_size, told["reports"])
 
 
-def _payloads(opened: parquet.ParquetFile, size: int) -> Iterator[bytes]:
+def _payloads(opened: parquet.ParquetFile, size: int, reports: int) -> Iterator[bytes]:
+    if opened.schema_arrow != pa.schema([pa.field(COLUMN, pa.binary(size), nullable=False)]):
+        raise DamagedFileError("it has other columns")
+    read = 0
     for group in opened.iter_batches(_ROWS, columns=[COLUMN]):
         column = group.column(0)
+        read += len(column)
         yield column.buffers()[1].slice(column.offset * size, len(column) * size).to_pybytes()
+    if read != reports:
+        raise DamagedFileError("it has more or fewer reports than were written")
 
 
-def _head(opened: parquet.ParquetFile) -> Head:
-    told = json.loads((opened.metadata.metadata or {})[_KEY.encode()])
-    layout = Layout(told["rows"], told["width"], told["kind"])
-    return Head(Stratum(*(told[field] for field in Stratum._fields)), layout)
+def _told(opened: parquet.ParquetFile) -> dict[str, Any]:
+    """Return what the head says."""
+    about: dict[bytes, bytes] = opened.metadata.metadata or {}
+    head = about.get(_KEY.encode())
+    if head is None:
+        raise DamagedFileError("no worker wrote it")
+    if about.get(_CHECKSUM.encode()) != str(crc32(head)).encode():
+        raise DamagedFileError("its head is damaged")
+    told: dict[str, Any] = json.loads(head)
+    if told["format"] != _FORMAT:
+        raise DamagedFileError(f"its format is {told['format']}, and this version reads {_FORMAT}")
+    return told

@@ -23,9 +23,9 @@ from uuid import uuid4
 
 from pyarrow import ArrowException, fs
 
-from deniable.errors import ConfigurationError, DeniableError
+from deniable.errors import ConfigurationError, DeniableError, PayloadError
 from deniable_aggregator.archive import file
-from deniable_aggregator.archive.errors import ArchiveError, MissingFileError
+from deniable_aggregator.archive.errors import ArchiveError, DamagedFileError, MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,18 +134,36 @@ class Folder:
         return name
 
     @contextmanager
-    def read(self, path: str) -> Iterator[tuple[file.Head, Iterator[bytes]]]:
+    def read(
+        self,
+        # stratum, name: as the store notes it
+        stratum: Stratum,
+        name: str,
+    ) -> Iterator[tuple[file.Head, Iterator[bytes]]]:
         """Open a file; yield what `file.read` returns.
 
         Raises
         ------
         MissingFileError
             If there is no such file.
+        DamagedFileError
+            If it is not what a worker wrote there; perhaps not before all is read.
         ArchiveError
             If it cannot be read.
         """
-        with _told(), self._fs.open_input_file(f"{self._root}/{path}") as source:
-            yield file.read(source)
+        with _told(), self._fs.open_input_file(f"{self._root}/{self.path(stratum, name)}") as source:
+            try:
+                head, payloads = file.read(source)
+                late = name.startswith(COMMITS)  # perhaps: then it tells the devices' period
+                if head.stratum != (stratum._replace(period=head.stratum.period) if late else stratum):
+                    raise DamagedFileError("it has reports of something else")
+                yield head, payloads
+            except PayloadError:
+                raise DamagedFileError("it has reports that no device sends") from None
+            except (ArrowException, OSError) as error:
+                if self._local and not getattr(error, "errno", None):
+                    raise DamagedFileError(f"it is damaged ({type(error).__name__})") from error
+                raise
 
     def find(self, metric: str = "") -> list[Found]:
         """List all files, or those of a metric, in the order of their paths. What no worker wrote is left out.
@@ -241,7 +259,7 @@ def _told() -> Iterator[None]:
     except DeniableError:
         raise
     except FileNotFoundError as error:
-        raise MissingFileError(type(error).__name__) from error
+        raise MissingFileError("a file is not there") from error
     except Exception as error:
         number = getattr(error, "errno", None)  # the error's own text may contain a password
         raise ArchiveError(type(error).__name__ + (f": {os.strerror(number)}" if number else "")) from error

@@ -53,7 +53,7 @@ def write(
     with SpooledTemporaryFile(_BYTES) as joined:
         found = _read(folder, stratum, names, joined)
         if counted is not None and found != counted:
-            raise RecountDiffersError(f"{found.n} reports instead of {counted.n}")
+            raise RecountDiffersError
         kind = HOURS if counted is None else PERIOD
         return [folder.write(stratum, found.layout, part, kind) for part in _parted(joined, found.layout, found.n)]
 
@@ -62,15 +62,15 @@ def _read(folder: Folder, stratum: Stratum, names: Sequence[str], joined: IO[byt
     """Join the payloads of files; return their tally."""
     found: Tally | None = None
     for name in names:
-        with folder.read(folder.path(stratum, name)) as (head, groups):
+        with folder.read(stratum, name) as (head, groups):
             found = found or tally.empty(head.layout)
             if head.layout != found.layout:
-                raise RecountDiffersError(name)
+                raise RecountDiffersError
             for payloads in groups:
                 found = tally.merge(found, tally.count(head.layout, payloads))
                 joined.write(payloads)
     if found is None:
-        raise RecountDiffersError("no files")
+        raise RecountDiffersError
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ConfigurationError
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable.wire.report import Stratum
     from deniable_aggregator.archive.folder import Folder
+    from deniable_aggregator.archive.recount import Counted
     from deniable_aggregator.store import Partition, Store
-    from deniable_aggregator.tally import Tally
 
 _TRIES = 3
+_NAMED = 20  # files of a stratum that cannot be counted
+_EQUAL, _DIFFERS, _FAILS = "equal", "differs", "fails"
 _NONE = "nothing of {} is archived: of an index layout the tally is the archive, and what was counted before is not archived"
 
 
@@ -35,17 +37,17 @@ class _Read(NamedTuple):
 
 
 class _Recount(NamedTuple):
-    """A stratum of a partition, and its recount; None if a file is missing."""
+    """A stratum of a partition, and its recount, with the addresses of files that could not be counted."""
 
     read: _Read
-    counted: Tally | None
+    counted: Counted
 
 
 def recount(parser: argparse.ArgumentParser) -> Run:
     """``deniable recount --redis-url URL --app NAME --archive URL [--metric ID] [--executor NAME] [--files]``.
 
-    Exit status: 0 if every recount equals its live tally; 1 if one differs, or nothing is archived; 2 for a wrong configuration,
-    or an archive that cannot be read; 3 if the store cannot be used.
+    Exit status: 0 if every recount equals its live tally; 1 if one differs, a file cannot be counted, or nothing is archived; 2
+    for a wrong configuration, or an archive that is not there; 3 if the store cannot be used.
     """
     options.add(parser)
     options.add_archive(parser, "where the files are")
@@ -91,8 +93,10 @@ def _run(store: Store, archive: Folder, arguments: argparse.Namespace) -> int:
         for (partition, folder), reads in zip(parts, found, strict=True):
             for stratum, each in _recounts(partition, folder, reads, workers):
                 recounts[stratum].append(each)
-    wrong = [_tell(stratum, some, _left_out(store, stratum)) for stratum, some in sorted(recounts.items())]
-    return int(any(wrong))
+    verdicts = Counter(_tell(stratum, some, _left_out(store, stratum)) for stratum, some in sorted(recounts.items()))
+    if not arguments.metric:
+        _note(store, verdicts)
+    return int(set(verdicts) != {_EQUAL})
 
 
 def _archived(store: Store, partition: Partition, folder: Folder, metric: str) -> Iterator[tuple[Stratum, _Read]]:
@@ -120,24 +124,24 @@ def _recounts(
     for left in reversed(range(_TRIES)):
         again: dict[Stratum, _Read] = {}
         for stratum, counted in _count(folder, found, workers).items():
-            now = _read(partition, stratum) if counted is None and left else found[stratum]
+            now = _read(partition, stratum) if counted.missing and left else found[stratum]
             if now.names and now.names != found[stratum].names:
                 again[stratum] = now
             else:
-                yield stratum, _Recount(found[stratum], counted)
+                failed = {folder.address(folder.path(stratum, name)): why for name, why in counted.failed.items()}
+                yield stratum, _Recount(found[stratum], counted._replace(failed=failed))
         if not again:
             return
         found = again
 
 
-def _count(folder: Folder, found: dict[Stratum, _Read], workers: Executor) -> dict[Stratum, Tally | None]:
+def _count(folder: Folder, found: dict[Stratum, _Read], workers: Executor) -> dict[Stratum, Counted]:
     from deniable_aggregator.archive import recount as files
 
     sizes = {each.path: each.size for metric in {stratum.metric for stratum in found} for each in folder.find(metric)}
     lots: dict[Stratum, list[list[str]]] = {}
     for stratum, read in found.items():
-        paths = [folder.path(stratum, name) for name in read.names]
-        lots[stratum] = list(files.cut((path, sizes.get(path, 0)) for path in paths))
+        lots[stratum] = list(files.cut((name, sizes.get(folder.path(stratum, name), 0)) for name in read.names))
     return files.count(folder, lots, workers, options.progress(sum(map(len, lots.values())), "lots of files"))
 
 
@@ -147,19 +151,36 @@ def _left_out(store: Store, stratum: Stratum) -> list[_Read]:
     return [each for each in reads if each.cells.size and not each.names]
 
 
-def _tell(stratum: Stratum, recounts: list[_Recount], left_out: list[_Read]) -> bool:
-    """Print whether the recounts of a stratum equal the tallies, in each partition; return whether one does not."""
+def _tell(stratum: Stratum, recounts: list[_Recount], left_out: list[_Read]) -> str:
+    """Print whether the recounts of a stratum equal the tallies, in each partition; return this in a word."""
     from deniable_aggregator import tally
 
     files = sum(len(each.read.names) for each in recounts)
     told = f"{stratum.metric} version {stratum.version}, {stratum.period}, segment {stratum.segment or 'none'}"
-    counted = [each.counted for each in recounts if each.counted is not None]
-    if len(counted) < len(recounts):
-        print(f"{told}: of {files:,} files some are missing")
-        return True
+    failed = {address: why for each in recounts for address, why in each.counted.failed.items()}
+    if failed:
+        print(f"{told}: of {files:,} files {len(failed):,} cannot be counted")
+        for address, why in sorted(failed.items())[:_NAMED]:
+            print(f"  {address}: {why}")
+        if len(failed) > _NAMED:
+            print(f"  and {len(failed) - _NAMED:,} more")
+        return _FAILS
+    counted = [each.counted.tally for each in recounts if each.counted.tally is not None]
     live = [tally.from_cells(counted[0].layout, each.cells) for each in (*(each.read for each in recounts), *left_out)]
     verdict = (
         "equal to the live tally" if counted == live else f"the live tally has {sum(each.n for each in live):,}, and differs"
     )
     print(f"{told}: {sum(each.n for each in counted):,} reports in {files:,} files, {verdict}")
-    return counted != live
+    return _EQUAL if counted == live else _DIFFERS
+
+
+def _note(store: Store, verdicts: Counter[str]) -> None:
+    """Note what was found, for the doctor."""
+    from deniable_aggregator.store.archived import LastRecount
+    from deniable_aggregator.store.errors import CommandRefused
+
+    found = LastRecount(int(store.now()), verdicts.total(), verdicts[_DIFFERS], verdicts[_FAILS])
+    try:
+        found.note(store)
+    except CommandRefused as error:
+        print(f"the store does not take what was found ({type(error).__name__}), so doctor does not tell it", file=sys.stderr)

@@ -20,6 +20,7 @@ _COLUMNS = {
     "pending": "in hand",
     "lag": "lag s",
     "dead": "dead letters",
+    "held_up": "held up by",
 }
 
 
@@ -55,4 +56,6 @@ def status(parser: argparse.ArgumentParser) -> Run:
 def _text(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, dict):
+        return ", ".join(value) or "-"
     return f"{value:.1f}" if isinstance(value, float) else str(value)

@@ -150,7 +150,7 @@ def _published(store: Store, registry: Registry, faults: Faults, archive: Folder
         from deniable_aggregator.deletion import archived_files
 
         keeping = archived_files.ArchivedFiles(store, registry, publishing, archive, faults=faults)
-        yield Chore("archive", archived_files.EVERY_SECONDS, keeping.run, faults)
+        yield Chore("mixture", archived_files.EVERY_SECONDS, keeping.run, faults)
 
 
 def _events(stores: list[Store], bind: str | None) -> Events | None:

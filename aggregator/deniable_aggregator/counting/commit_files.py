@@ -15,12 +15,12 @@ from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.pauses import Pauses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Event
 
     from deniable.wire.report import Stratum
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.batch_sums import Joined
-    from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Partition
 
 log = logging.getLogger("deniable.worker")
@@ -35,19 +35,21 @@ class CommitFiles:
     def __init__(
         self,
         archive: Folder | None,  # where they are written; None for nowhere
-        events: Events,  # hears of each try
+        told: Callable[[ArchiveError | None], None],  # hears of each try: why it failed, or None
     ) -> None:
-        self._archive, self._events = archive, events
+        self._archive, self._told = archive, told
 
     def wait(self, stop: Event) -> None:
         """Wait until the archive can be written, or for the stop. Batches that are taken over in vain too often are put aside."""
         pauses = Pauses()
         while self._archive and not stop.is_set():
             try:
-                return self._archive.check()
+                self._archive.check()
             except ArchiveError as error:
                 self._pause(pauses, error, stop)
-        return None
+            else:
+                self._told(None)
+                return
 
     def write(
         self,
@@ -85,9 +87,10 @@ class CommitFiles:
                 if self._pause(pauses, error, stop):
                     raise
             else:
+                self._told(None)
                 return written
 
     def _pause(self, pauses: Pauses, error: ArchiveError, stop: Event) -> bool:
         log.error("the archive cannot be used (%s), so nothing is counted; trying again in %.1f s", error, pauses.next)
-        self._events.turned()
+        self._told(error)
         return pauses.take(stop)

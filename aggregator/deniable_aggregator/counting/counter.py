@@ -18,7 +18,7 @@ from deniable.errors import PayloadError
 from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting import batch_sums
-from deniable_aggregator.counting.commit_files import LIFE_SECONDS
+from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.pauses import Pauses
 from deniable_aggregator.store import batch, health
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from threading import Event
 
+    from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.batch_sums import Joined
-    from deniable_aggregator.counting.commit_files import CommitFiles
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.store.deltas import Deltas
@@ -60,17 +60,18 @@ class Counter:
         partitions: Sequence[Partition],
         worker: str,  # its name among the readers of the streams
         settings: WorkerSettings,
-        files: CommitFiles,
+        archive: Folder | None,
         events: Events,
     ) -> None:
         self._stores = stores
         self._partitions = {partition.stream: partition for partition in partitions}
         self._signs = {partition.stream: health.Signs(partition) for partition in partitions}
         self._deliveries = Deliveries(partitions, worker)
-        self._worker, self._settings, self._files, self._events = worker, settings, files, events
+        self._worker, self._settings, self._events = worker, settings, events
+        self._files = CommitFiles(archive, self._tell_archive)
         self._faults = [Faults(store, events) for store in stores]
         self._reading, self._adding = Room(COUNTING), Room(COMMITS)
-        self._full: bool | None = None  # not known, as another worker may have noted it
+        self._passed: set[str] = set()  # faults; of others nobody knows, as another worker may have noted them
         self._claim_at = self._beat_at = 0.0
         self._pauses = Pauses()  # while the store fails
         self._again = False  # whether batches in hand may have been handed out in an answer that was lost
@@ -79,8 +80,11 @@ class Counter:
         self.cut_off = False
         """Whether the last use of the store or the archive failed. If so at the end, entries may be left in hand."""
 
-    def join(self) -> None:
-        """Join the consumer group of each partition. A store that was emptied is told how many partitions an app has."""
+    def join(self, stop: Event) -> None:
+        """Join the consumer group of each partition, and wait until the archive can be written, or for the stop.
+
+        A store that was emptied is told how many partitions an app has.
+        """
         if self._joined:
             return
         for store in self._stores:
@@ -89,6 +93,7 @@ class Counter:
         for partition in self._partitions.values():
             partition.join()
         self._joined = True
+        self._files.wait(stop)
 
     def turn(
         self,
@@ -98,14 +103,16 @@ class Counter:
     ) -> bool:
         """Read once, count and commit; return whether there may be more to count at once."""
         try:
-            self.join()
+            self.join(stop)
+            if stop.is_set():
+                return False
             next(iter(self._partitions.values())).check_room(self._reading)  # all are on one server
             read = False
             for stream, entries in self._entries(stop, block=block):
                 read = True
                 self._settle(self._partitions[stream], entries, stop)
             self._beat()
-            self._tell(None)
+            self._tell(health.COUNTING)
         except StoreError as error:
             # The store is unavailable or was emptied. Nothing is lost: entries in hand are claimed again later.
             log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, self._pauses.next)
@@ -114,7 +121,7 @@ class Counter:
             self._again = isinstance(error, AWAY) or (self._again and transient(error))
             if isinstance(error, NoRoom):
                 with suppress(StoreError):
-                    self._tell(error)
+                    self._tell(health.COUNTING, error)
                     self._beat()
             self._pauses.take(stop)
             return True
@@ -145,14 +152,27 @@ class Counter:
             self.cut_off = True
             log.warning("could not leave the consumer group (%s)", type(error).__name__)
 
-    def _tell(self, error: NoRoom | None) -> None:
-        """Note the fault that there is no room, or that it has passed."""
-        if error or self._full is not False:
-            for faults in self._faults:
-                with faults.alone("counting"):
-                    if error:
-                        raise error
-        self._full = error is not None
+    def _tell(self, fault: str, error: Exception | None = None) -> None:
+        """Note a fault that holds counting up, or that it has passed."""
+        if error:
+            self._passed.discard(fault)
+        elif fault in self._passed:
+            return
+        for faults in self._faults:
+            with faults.alone(fault):
+                if error:
+                    raise error
+        if not error:
+            self._passed.add(fault)
+
+    def _tell_archive(self, error: ArchiveError | None) -> None:
+        """Note whether the archive can be written. While it cannot, this worker waits, and lives."""
+        with suppress(StoreError):  # it is told again with the next try
+            self._tell(health.ARCHIVE, error)
+            if error:
+                self._beat()
+        if error:
+            self._events.turned()
 
     def _entries(self, stop: Event, *, block: bool) -> Iterator[tuple[str, list[StreamEntry]]]:
         """Read entries of each stream, the next ones when these are counted: first those that were handed out before."""

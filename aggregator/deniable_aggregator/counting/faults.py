@@ -1,7 +1,7 @@
 """Faults: a failure of a chore, or of one metric in it, does not affect the rest, and is recorded until it passes.
 
 Only an unavailable, full or switching store stops everything, because nothing works without it. Other processes read the record:
-the present faults, such as ``publisher of ui.theme@1``, with the type of error.
+the present faults, such as ``publisher of ui.theme@1``, with the kind of error.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.store.errors import CommandRefused, transient
 
@@ -58,12 +59,12 @@ class Faults:
             if transient(error):
                 raise
             self._events.faulted(chore)
-            self._note(name, type(error).__name__)
+            self._note(name, _kind(error))
         else:
             self._passed(name)
 
     def _note(self, name: str, kind: str) -> None:
-        """Record a failure. The text of an error may contain counts, so only its type is logged."""
+        """Record a failure."""
         log.error("%s failed (%s)", name, kind)
         with suppress(CommandRefused):  # that it cannot be noted is no fault of the next metric
             self._store.faults.put({name: kind})
@@ -80,6 +81,11 @@ class Faults:
                 self._noted.discard(name)
 
 
+def _kind(error: Exception) -> str:
+    """Return what is told of an error: only its type, because its text may contain counts. Of the archive, the text if any."""
+    return (isinstance(error, ArchiveError) and str(error)) or type(error).__name__
+
+
 def present(store: Store) -> dict[str, str]:
-    """Return the present faults of an app: the type of error, by chore and what it works on."""
+    """Return the present faults of an app: the kind of error, by chore and what it works on."""
     return {name.decode(): error.decode() for name, error in sorted(store.faults.all().items())}

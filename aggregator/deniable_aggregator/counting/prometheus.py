@@ -24,7 +24,7 @@ STILL_SECONDS = 180.0
 """A worker is not well if a thread that counts has not turned for so long."""
 
 _BIND = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):([0-9]{1,5})")
-_CHORES = ("archive", "compaction", "copies", "departures", "publisher", "retention", "watch")
+_CHORES = ("compaction", "copies", "departures", "mixture", "publisher", "retention", "watch")
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # else each counter has a second series, of its start

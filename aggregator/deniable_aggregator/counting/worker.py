@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from deniable_aggregator.counting import chores as chores_
-from deniable_aggregator.counting.commit_files import CommitFiles
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.pauses import Pauses
@@ -62,7 +61,7 @@ class Worker:
         self._settings = settings or WorkerSettings()
         self._chores = chores
         self._events = events or Events()
-        self._files = CommitFiles(archive, self._events)
+        self._archive = archive
         self._known: dict[str, tuple[Partition, ...]] = {}  # by app
         self._parts: list[_Part] = []
         self._counters: dict[frozenset[str], Counter] = {}  # by their streams
@@ -92,8 +91,6 @@ class Worker:
         burst: bool = False,  # return as soon as the streams are empty and no chore has more to do
     ) -> None:
         """Count until stopped, then leave."""
-        self._files.wait(stop)
-        self._events.ended()
         if burst:
             self._empty(stop)
         else:
@@ -135,7 +132,7 @@ class Worker:
 
     def _counter(self, partitions: Sequence[Partition]) -> Counter:
         stores = [self._stores[app] for app in dict.fromkeys(partition.app for partition in partitions)]
-        return Counter(stores, partitions, self.name, self._settings, self._files, self._events)
+        return Counter(stores, partitions, self.name, self._settings, self._archive, self._events)
 
     def _knows_all(self) -> bool:
         return not self._parts or self._known.keys() == self._stores.keys()

@@ -118,7 +118,7 @@ class ArchivedFiles:
         drained = self._publisher.drained(now)
         erased = Erased(self._store.erased.all())
         for metric in sorted({each for folder in folders for each in folder.files}):
-            with self._faults.alone("archive", metric):
+            with self._faults.alone("mixture", metric):
                 yield from self._mixed(folders, metric, now, drained - self._graces[metric].total_seconds())
             kept = {path for _, former in self._former for path in former.paths}
             for each in folders:
@@ -158,7 +158,7 @@ class ArchivedFiles:
             return  # a part of a commit was read, or it was erased
         if self._differing.get((partition.name, stratum)) == names:
             raise RecountDiffersError
-        with folder.read(folder.path(stratum, names[0])) as (head, _):
+        with folder.read(stratum, names[0]) as (head, _):
             counted = tally.from_cells(head.layout, cells)
         try:
             self._exchange(_Former(partition, folder, stratum, names), counted)

@@ -1,8 +1,11 @@
-"""What the store notes of the archive: which files have the reports that were counted. No other files count."""
+"""What the store notes of the archive: which files have the reports that were counted, and how the last recount went.
+
+No other files count.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import uuid4
 
 from deniable_aggregator.store import schema, tallies
@@ -16,6 +19,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.wire.report import Stratum
+    from deniable_aggregator.store import Store
+
+
+class LastRecount(NamedTuple):
+    """How the last recount of all that an app has in the archive went. It names no metric, so none needs to be erased from it."""
+
+    at: int  # Unix time in seconds
+    strata: int  # how many were counted again
+    differing: int  # how many of them differ from the tally
+    failing: int  # how many of them have files that could not be counted
+
+    def note(self, store: Store) -> None:
+        """Note it in place of the one before."""
+        store.table(schema.RECOUNTED).put(self._asdict())
+
+    @classmethod
+    def of(cls, store: Store) -> LastRecount | None:
+        """Read it; None if there was none."""
+        told = store.table(schema.RECOUNTED).all()
+        return cls(*(int(told[field.encode()]) for field in cls._fields)) if told else None
 
 
 class Archived:

@@ -1,4 +1,4 @@
-"""The state of an app's pipeline: its workers, and how much waits for how long.
+"""The state of an app's pipeline: its workers, how much waits for how long, and what holds counting up.
 
 Times are the store's, so clocks of other machines do not matter. A worker counts as alive as long as it sends signs of life, so
 the store's clock may be set.
@@ -7,7 +7,7 @@ the store's clock may be set.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from deniable_aggregator.store.partition import GROUP
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 5.0
 LIFE_SECONDS = 60
 """Seconds without a beat for which a worker counts as alive."""
+ARCHIVE, COUNTING = "archive", "counting"
+HOLD_UP = (ARCHIVE, COUNTING)
+"""Faults that hold counting up: the archive cannot be written; the store has no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Health:
     dead: int  # batches put aside because they could not be counted
     workers: int  # workers that gave a sign of life within `LIFE_SECONDS`
     known: bool = True  # whether everything accepted before is counted, so that the lag is no less than the wait of any batch
+    # What holds counting up, in some worker: `ARCHIVE`, `COUNTING`, or both, each with the kind of error.
+    held_up: dict[str, str] = field(default_factory=dict)
 
 
 class Signs:
@@ -78,8 +83,8 @@ def stop(partition: Partition, worker: str) -> None:
 
 
 def read(store: Store) -> Health:
-    """Read the state of an app, in one call for each partition, without reading any report."""
-    parts = [_of(partition) for partition in store.partitions]
+    """Read the state of an app, in one call for each partition and one for its faults, without reading any report."""
+    parts, kinds = [_of(partition) for partition in store.partitions], store.faults.some(HOLD_UP)
     lags = [part.lag for part in parts]
     return Health(
         backlog=sum(part.backlog for part in parts),
@@ -88,6 +93,7 @@ def read(store: Store) -> Health:
         dead=sum(part.dead for part in parts),
         workers=min(part.workers for part in parts),  # each of them counts for all partitions
         known=all(part.known for part in parts),
+        held_up={name: kind.decode() for name, kind in zip(HOLD_UP, kinds, strict=True) if kind},
     )
 
 

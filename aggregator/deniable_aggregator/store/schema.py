@@ -78,6 +78,11 @@ COPIES = Key("{app}:copies:*", "which copies there are, with the hour of each", 
 COPIED = Key("{app}:copied", "that sums were copied in this hour", "until the next full hour, or the one after")
 ARCHIVE = Key("{app}:archive", "a random number, the name of its folder in the archive, if there is one", _FOR_GOOD)
 ARCHIVED = Key("{app}:archived:*", "random names of the archive's files, by metric, period and segment", _EXACT)
+RECOUNTED = Key(
+    "{app}:recounted",
+    "when the archive was last counted again, of how many periods and segments, and how many of them differ or cannot be counted",
+    "until the next recount",
+)
 SNAPSHOT = Key(
     "{app}:snapshot:*",
     "of a period that may be published before it closes: its exact sums as they were, which are published next",

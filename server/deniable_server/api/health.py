@@ -80,5 +80,11 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
         return False
     parts[backlog] = {"ok": state.backlog < limit, "batches": state.backlog, "limit": limit}
     # Reports can be taken while nobody counts them, so these are only shown.
-    parts[worker] = {"ok": True, "workers": state.workers, "lag_seconds": state.lag, "dead_letters": state.dead}
+    parts[worker] = {
+        "ok": True,
+        "workers": state.workers,
+        "lag_seconds": state.lag,
+        "dead_letters": state.dead,
+        "held_up": state.held_up,
+    }
     return state.backlog < limit

@@ -10,12 +10,13 @@ from deniable.declared import Declared
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store, health
+from deniable_aggregator.store.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
@@ -46,7 +47,7 @@ def checks(
         found["releases"] = lambda: releases(registry, store)
         found["experiments"] = lambda: experiments(registry, store)
         found["chores"] = lambda: chores(registry.app, faults.present(store))
-        found["archive"] = lambda: archive(registry.app, [each.archived.number() for each in store.partitions])
+        found["archive"] = lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE))
     return found
 
 
@@ -180,17 +181,32 @@ def releases(registry: Registry, store: Store) -> Finding:
 
 def chores(app: str, present: Mapping[str, str]) -> Finding:
     """Check for chores of workers that fail."""
-    if not present:
+    failing = [f"{name} fails ({error})" for name, error in present.items() if name != health.ARCHIVE]  # told by `archive`
+    if not failing:
         return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
-    seen = "; ".join(f"{name} fails ({error})" for name, error in present.items())
+    seen = "; ".join(failing)
     meaning = "what is named is not published, watched or deleted; nothing else is held up"
     return Finding("chores", "fault", seen, meaning, "the worker's log says when; look at that metric in the registry", app)
 
 
-def archive(app: str, numbers: Sequence[str | None]) -> Finding:
-    """Tell whether reports are kept after they are counted."""
-    folders = ", ".join(filter(None, numbers))
+def archive(store: Store, fault: str | None) -> Finding:
+    """Check that reports can be kept, if they are kept after they are counted."""
+    app = store.app
+    if fault:
+        meaning = "the worker that says so counts nothing until it can; reports wait, and are refused when the backlog is full"
+        remedy = "see that the worker's user can write there, and that there is room; the worker goes on by itself"
+        return Finding("archive", "fault", f"it cannot be written ({fault})", meaning, remedy, app)
+    folders = ", ".join(filter(None, (each.archived.number() for each in store.partitions)))
     if not folders:
         return Finding("archive", "ok", "none: a report is kept until it is counted", app=app)
     seen = f"randomised reports of bits layouts are kept, until their exact sums are deleted, in these folders: {folders}"
-    return Finding("archive", "ok", seen, app=app)
+    last = LastRecount.of(store)
+    if last is None:
+        return Finding("archive", "ok", f"{seen}; no recount of all yet", app=app)
+    found = f"of {last.strata:,} strata {last.failing:,} have files that cannot be counted, {last.differing:,} differ"
+    seen += f"; the last recount of all was on {datetime.fromtimestamp(last.at, UTC):%Y-%m-%d %H:%M} UTC: {found}"
+    if not last.failing + last.differing:
+        return Finding("archive", "ok", seen, app=app)
+    meaning = "the archive does not have all reports that were counted; tallies and releases are not affected"
+    remedy = f"`deniable recount --app {app}` names the files; restore them from a backup, or let them go with their period"
+    return Finding("archive", "warning", seen, meaning, remedy, app)

@@ -1,4 +1,4 @@
-"""Gauges read from the store on each request: the backlog, the workers, and alarms."""
+"""Gauges read from the store on each request: the backlog, the workers, what holds counting up, and alarms."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ class Gauges(Collector):
         yield from families
 
     def _state(self) -> list[GaugeMetricFamily]:
-        def family(name: str, about: str) -> GaugeMetricFamily:
-            return GaugeMetricFamily(f"deniable_{name}", about, labels=["app"])
+        def family(name: str, about: str, *labels: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"deniable_{name}", about, labels=["app", *labels])
 
         backlog = family("backlog_batches", "Batches accepted and not counted yet")
         pending = family("pending_batches", "Those of them that a worker has in hand")
         lag = family("lag_seconds", "Longest that any batch may have waited; missing before the first worker")
         dead = family("dead_letters", "Batches that were put aside because they cannot be counted")
         workers = family("workers", "Workers that live")
+        held = family("held_up", "1 if this fault holds counting up, else 0", "fault")
         alarms = family("alarms", "Alarms about made-up reports that stand")
         raised = family("alarm_raised_timestamp_seconds", "Hour in which the latest of them was raised; 0 for none")
         deadline = monotonic() + _SECONDS
@@ -72,6 +73,8 @@ class Gauges(Collector):
             pending.add_metric(labels, state.pending)
             dead.add_metric(labels, state.dead)
             workers.add_metric(labels, state.workers)
+            for fault in health.HOLD_UP:
+                held.add_metric([*labels, fault], fault in state.held_up)
             if state.lag is not None:
                 lag.add_metric(labels, state.lag)
             if self._looks:
@@ -80,4 +83,4 @@ class Gauges(Collector):
                 since = [each.since for found in watcher.alarms(app.store, definitions).values() for each in found]
                 alarms.add_metric(labels, len(since))
                 raised.add_metric(labels, max(since, default=0))
-        return [backlog, pending, lag, dead, workers, *([alarms, raised] if self._looks else [])]
+        return [backlog, pending, lag, dead, workers, held, *([alarms, raised] if self._looks else [])]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms, registry
+from deniable import mechanisms, registry, space
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.expectation import arm, expected
 from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
@@ -296,17 +295,11 @@ def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
 
 def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
     """Report the space of a metric in the store if it is large: a tally for each period and combination of segments."""
-    layout, days = mechanism.layout, loaded.retention
-    cells = layout.rows * layout.width + (layout.rows + layout.width + 1 if layout.kind == "bits" else 0)
-    lists = [len(loaded.segments[name]) for name in metric.segments]
-    segments, groups = prod(lists), prod(each + 1 for each in lists)  # a cell of a release may leave a segment open
-    counted, published = (_periods(metric, kept) for kept in (days.tallies, days.releases))
-    size = 8 * cells * (segments * counted + groups * published)
+    it = space.Space.of(loaded, metric, mechanism.layout)
+    size = space.total([it])
     if size > LARGE_BYTES:
-        sums = f"{segments:,} segments x {counted:,} periods of exact sums, kept for {days.tallies} days"
-        releases = f"{groups:,} x {published:,} of releases, for {days.releases}"
         mend = "use a mechanism with fewer cells, a longer period, fewer segments, or a shorter [retention]"
-        yield f"up to {_bytes(size)} in the store: {cells:,} cells of 8 bytes x ({sums}, + {releases}); {mend}", size
+        yield f"up to {space.written(size)} in the store: {it.made_of()}; {mend}", size
 
 
 def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
@@ -315,17 +308,6 @@ def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
     if needed > max(MANY_REPORTS, _MANY_PARTS * metric.min_reports):
         rule = f"a release waits until {metric.min_reports:,} reports are about each {mechanism.part}: some {needed:,} in all"
         yield f"{rule}, and in each segment: list less, choose a longer period, or lower min_reports", needed
-
-
-def _periods(metric: Metric, days: int) -> int:
-    """Return how many periods are kept: those that closed within some days, and the open ones."""
-    hours = {"hour": 1, "day": 24, "week": 168, "month": 672}[metric.period]
-    return ceil((timedelta(days=days) + duration("grace", metric.grace)) / timedelta(hours=hours)) + 1
-
-
-def _bytes(size: int) -> str:
-    """Write a number of bytes in MiB, or in GiB from 1 GiB on."""
-    return f"{size / 2**30:,.1f} GiB" if size >= 1 << 30 else f"{size / 2**20:,.0f} MiB"
 
 
 @dataclass(frozen=True, slots=True)

@@ -496,11 +496,11 @@ LARGE = 'type = "string"\ncandidates = "words.txt"\nmechanism = "rappor"\nepsilo
         (
             "parameters = { cohorts = 64, bits = 128 }\n",
             "",
-            # 64 x 128 bits, 64 numbers of reports, 129 weights; 30 and 1095 days after 2 of grace, and the open one
-            "up to 287 MiB in the store: 8,385 cells of 8 bytes x (3 segments x 33 periods of exact sums",
+            # 64 x 128 bits, 64 numbers of reports, 129 weights; 30 and 1095 days after 2 of grace, and the first and the last
+            "up to 460 MiB in the store: 169,100 bytes x (4 segments x 34 periods of exact sums",
         ),
         ("parameters = { cohorts = 64, bits = 128 }\n", "[retention]\ntallies = 7\nreleases = 100\n", None),
-        ("parameters = { cohorts = 64, bits = 128 }\nperiod = 'hour'\n", "", "up to 6.7 GiB in the store"),
+        ("parameters = { cohorts = 64, bits = 128 }\nperiod = 'hour'\n", "", "up to 10.7 GiB in the store"),
         ("parameters = { cohorts = 64, bits = 128 }\nperiod = 'month'\n", "", None),
     ],
 )

@@ -16,6 +16,16 @@ from deniable_server.settings import VARIABLES
 REDIS = "redis://someone:canary-password@store.example:6379/0"
 
 
+@pytest.fixture(autouse=True)
+def nobody_answers(monkeypatch):
+    """Let no address be found."""
+
+    def fails(*_arguments, **_options):
+        raise socket.gaierror("nobody is there")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fails)
+
+
 @pytest.fixture
 def environment(registry_file):
     """Describe a server that would start."""
@@ -44,14 +54,14 @@ def run(monkeypatch, capsys):
     return run
 
 
-def test_a_good_environment(run, environment, monkeypatch):
-    """Every setting is shown with where it came from, no secret is, and nobody on the network is asked."""
-    monkeypatch.setattr(socket.socket, "connect", None)
-    monkeypatch.setattr(socket, "getaddrinfo", None)
+def test_a_good_environment(run, environment):
+    """Every setting is shown with where it came from, and no secret is. A store that is away is told, and is no fault."""
     status, said = run(environment, "--json")
     assert status == 0
     found = json.loads(said)
     assert (found["errors"], found["warnings"], found["apps"]) == ([], [], {"shop": 5})
+    assert found["store"].startswith("sums and releases take at most ")
+    assert found["store"].endswith("the store does not answer, so its maxmemory is not known")
     shown = {each["name"]: (each["value"], each["origin"]) for each in found["shown"]}
     assert set(VARIABLES) <= set(shown)
     assert shown["DENIABLE_REDIS_URL"] == ("redis://store.example:6379/0", "environment")

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from deniable.cli import main
+from deniable.space import STRATUM
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting import faults
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.store import health, room
-from deniable_aggregator.store.deltas import STRATUM, growth
+from deniable_aggregator.store.deltas import growth
 from deniable_aggregator.store.errors import NoRoom
 from deniable_server.doctor.store import memory
 from deniable_server.rates import Volume
@@ -183,5 +184,6 @@ def test_batches_are_counted_one_by_one_where_their_sums_together_have_no_room(s
         thread.join()
     assert worker.counted == 6 * len(STRATA)
     strata = shop.store.strata("ui.search")
-    assert shop.store.read(shop.mechanism("ui.search").layout, list(strata)).n == 6 * len(STRATA)
     assert len(strata) == len(STRATA)
+    layout = shop.mechanism("ui.search").layout  # of so many cells that all sums together would take 12 GB here
+    assert all(shop.store.read(layout, [stratum]).n == 6 for stratum in list(strata)[::100])

@@ -11,7 +11,6 @@ from threading import Event, Timer
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable.wire.layout import Layout
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import logs, variables
 
@@ -63,10 +62,9 @@ def worker(parser: argparse.ArgumentParser) -> Run:
     options.add_archive(parser, "keep the reports of bits layouts in files under this path or URL")
 
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator import tally
+        from deniable_aggregator.counting.compilation import Compilation
         from deniable_aggregator.counting.counter import WorkerSettings
         from deniable_aggregator.counting.worker import Worker
-        from deniable_aggregator.tally import set_bits
 
         if not arguments.redis_url:
             raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
@@ -87,13 +85,15 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         chores = list(_chores(stores, arguments.registry, events, archive))
         counter = Worker(stores, settings, chores=chores, archive=archive, events=events)
         stop = _stop_on_signals()
-        for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
-            tally.count(layout, b"\0")  # compile the kernels now, not while reports wait
-        set_bits.count(layout, b"\0")
+        compilation = None if arguments.burst else Compilation()  # a burst counts what waits, and compiles if it is worth it
         if os.isatty(2) and not arguments.burst and _is_in_front():
             names = ", ".join(store.app for store in stores)
             print(f"Counts reports of {names}, and waits for more until Ctrl-C.", file=sys.stderr)
-        counter.run(stop, burst=arguments.burst)
+        try:
+            counter.run(stop, burst=arguments.burst)
+        finally:
+            if compilation:
+                compilation.stop()
         said = f"counted {counter.counted} reports, put aside {counter.buried} batches"
         if log_settings.format == "json":  # readers of the log expect nothing else in it
             log.info("%s", said)

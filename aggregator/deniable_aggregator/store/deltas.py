@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable import space
 from deniable.wire.report import Stratum
 from deniable_aggregator.store import tallies
 from deniable_aggregator.store.staging import Piece
@@ -15,15 +16,11 @@ from deniable_aggregator.store.staging import Piece
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deniable.wire.layout import Layout
-
 _MANY, _SPARSE = 32, 8  # from so many cells on, and one change in so many, adding to all cells is faster
 _NAMED = 6  # cells added in a row that take as long as one named cell
 AT_ONCE = 3 << 15
 """Cells in a row that a script may add at once. The store answers nobody meanwhile, for about 30 ms at most."""
 _PIECE = 1 << 15  # cells of a piece of a larger commit
-STRATUM = 700
-"""Bytes that a new tally takes in the store at most, beside what is added to it."""
 
 
 class Weights(NamedTuple):
@@ -52,14 +49,7 @@ def fit(deltas: Deltas) -> bool:
 
 def growth(deltas: Deltas) -> int:
     """Return how many bytes deltas take in the store at most, as if there was nothing yet to add them to."""
-    return sum(STRATUM + 8 * len(_additions(each).cells) for each in deltas.values())
-
-
-def most_bytes(layout: Layout, reports: int) -> int:
-    """Return how many bytes so many reports of a layout take in a tally at most, and in the weight tally if it has one."""
-    if layout.kind == "index":
-        return 8 * min(reports, layout.rows * layout.width)
-    return STRATUM + 8 * min(reports * (layout.width + 2), (layout.rows + 1) * (layout.width + 1))
+    return sum(space.STRATUM + space.text(8 * len(_additions(each).cells), grows=True) for each in deltas.values())
 
 
 def pieces(deltas: Deltas, hour: int) -> list[Piece]:

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
+from deniable.space import UPLOADS
+from deniable_aggregator.store.servers import primaries
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-UPLOADS = 0.75
-"""Share of the store's memory up to which uploads are accepted."""
+__all__ = ["COMMITS", "COUNTING", "UPLOADS", "Room", "is_full", "left", "most"]
+
 COUNTING = 0.85
 """Share up to which batches are taken to be counted, and sums are copied."""
 COMMITS = 0.95
@@ -86,6 +89,18 @@ def is_full(client: redis.Redis) -> bool:
         If the store cannot be read.
     """
     return left(_memory(client)) <= 0
+
+
+def most(client: redis.Redis) -> int:
+    """Return the limits of all servers of the store together, in bytes; 0 if one has none, or does not show it.
+
+    Raises
+    ------
+    StoreError
+        If the store cannot be read.
+    """
+    each = [int(_memory(server).get("maxmemory", 0)) for server in primaries(client)]
+    return sum(each) if all(each) else 0
 
 
 def _memory(client: redis.Redis) -> dict[str, Any]:

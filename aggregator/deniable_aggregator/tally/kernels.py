@@ -3,18 +3,21 @@
 There is one kernel for each kind of `deniable.wire.layout.Layout`. Payloads lie end to end in one array of bytes, as they arrive.
 They were validated before, so nothing is checked here. Counts are added in place. If numba is installed, the kernels run as
 machine code without the GIL, near the speed of memory. Otherwise numpy gives the same counts; unary ones take 20 to 100 times as
-long. Numba is loaded at the first count.
+long. Numba is loaded at the first count that is faster with it, and compiles then, for seconds, unless its cache has the machine
+code. A process that is to answer meanwhile postpones that, and numpy counts (`deniable_aggregator.counting.compilation`).
 """
 
 from __future__ import annotations
 
 import sys
 from functools import cache
+from threading import Event
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     from numpy.typing import NDArray
@@ -27,8 +30,28 @@ _CHUNK = 1 << 20
 """Bytes that numpy unpacks to bits, or numbers that it widens, at a time."""
 
 
-@cache
+_FEW = 10_000
+"""Indices for which numba is not loaded: numpy takes some 50 us for them."""
+
+_postponed = Event()
+
+
+def postpone() -> None:
+    """Count with numpy until `resume` is called."""
+    _postponed.set()
+
+
+def resume() -> None:
+    """Count with the compiled kernels, if numba is installed."""
+    _postponed.clear()
+
+
 def _compiled() -> ModuleType | None:
+    return None if _postponed.is_set() else _imported()
+
+
+@cache
+def _imported() -> ModuleType | None:
     """Import the compiled kernels at the first count, so that a server that only answers queries does not load numba."""
     if sys.byteorder == "big":  # they read the wire's little-endian numbers as native ones
         return None
@@ -56,7 +79,8 @@ def histogram(
     cells: NDArray[np.int64],  # Reports of each cell number; shape (rows * width,). Added to in place.
 ) -> None:
     """Count the reports of an ``index`` layout."""
-    (_histogram_numpy if _compiled() is None else _histogram_numba)(payloads, size, cells)
+    few = len(payloads) <= _FEW * size and not _imported.cache_info().currsize
+    (_histogram_numpy if few or _compiled() is None else _histogram_numba)(payloads, size, cells)
 
 
 def popcount(
@@ -87,6 +111,16 @@ def popcount(
     """
     count = _popcount_numpy if _compiled() is None else _popcount_numba
     count(payloads, row_size, size, width, cells, reports)
+
+
+def call() -> Iterator[None]:
+    """Call the compiled kernels one after another, with each type of array: whatever is not compiled or loaded yet then is."""
+    payloads, cells = np.zeros(3, np.uint8), np.zeros(8, np.int64)
+    for size, some in ((1, cells), (2, cells), (3, cells), (3, cells[:2])):
+        _histogram_numba(payloads[:size], size, some)
+        yield
+    _popcount_numba(payloads[:1], 0, 1, 8, cells.reshape(1, 8), cells[:1])
+    yield
 
 
 def _frozen(payloads: NDArray[np.uint8]) -> NDArray[np.uint8]:

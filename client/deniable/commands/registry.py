@@ -10,8 +10,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from deniable import space
 from deniable.commands.sheet import sheet
-from deniable.errors import ConfigurationError, RegistryError
+from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.lint import diff, lint
 from deniable.registry import load, parse, published
 from deniable.served_registry.restrictions import restricted
@@ -36,7 +37,9 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     check = actions.add_parser("lint", help="explain each fault of a registry with file, metric, rule and value")
     about = f"or a folder of published registries; default: {_FILE}"
     check.add_argument("files", nargs="*", default=[_FILE], metavar="FILE", help=about)
-    check.set_defaults(run=lambda given: max(_lint(file) for file in given.files))
+    about = "of the store, such as 512mb: warn if the sums of all metrics may not fit"
+    check.add_argument("--maxmemory", metavar="BYTES", help=about)
+    check.set_defaults(run=_lint_all)
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
     compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
     compare.add_argument("proposed", nargs="?", default=_FILE, metavar="PROPOSED", help=_DEFAULT)
@@ -75,17 +78,27 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _lint(path: str) -> int:
-    """Check a file, or each of a folder and then all of them together."""
+def _lint_all(given: argparse.Namespace) -> int:
+    try:
+        maxmemory = space.read(given.maxmemory) if given.maxmemory else None
+    except ParameterError as error:
+        raise ConfigurationError(f"--maxmemory: {error}") from None
+    return max(_lint(file, maxmemory) for file in given.files)
+
+
+def _lint(path: str, maxmemory: int | None = None) -> int:
+    """Check a file, or each of a folder and then all of them together; tell what they take in the store."""
     found = published.files(path)
     if max(_lint_file(str(file)) for file in found):
         return 1
     try:
-        published.load(path)
+        taken = space.spaces(published.load(path))
     except RegistryError as error:
         for fault in error.faults:
             print(f"error: {fault}")
         return 1
+    doubt = space.doubt(taken, maxmemory) if maxmemory else None
+    print(f"{path}: warning: {doubt}" if doubt else f"{path}: {space.told(taken)}")
     return 0
 
 

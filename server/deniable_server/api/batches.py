@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
+from deniable import space
 from deniable.upload_rules import Refused, place
 from deniable.wire import report
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import batch, deltas
+from deniable_aggregator.store import batch
 from deniable_server.service import Collected
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
         if payloads:
             groups.append((of.kind, payloads))
             if of.kind not in app.paid:
-                growth[of.kind] = deltas.STRATUM + deltas.most_bytes(of.layout, len(payloads) // of.size)
+                growth[of.kind] = space.stratum(of.layout, len(payloads) // of.size)
     # Payloads are not empty, so a group has at most this many reports, whatever number it states.
     upload.refused = [
         (group.metric, group.version, rejection.code, min(rejection.count, len(group.payloads)))

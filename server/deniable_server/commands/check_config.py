@@ -16,7 +16,7 @@ _WRONG = 2
 
 
 def check_config(parser: argparse.ArgumentParser) -> Run:
-    """``deniable check-config [--json]``: the settings of a server and a worker in this environment, without using the network.
+    """``deniable check-config [--json]``: the settings of servers and workers in this environment, and if the store has room.
 
     Exit status: 0 if a server would start, 2 if it would not, or if a variable has no effect.
     """
@@ -43,6 +43,8 @@ def _say(found: Inspection) -> None:
     print("* from the environment; the others are the defaults\n")
     for app, metrics in found.apps.items():
         print(f"{app}: {metrics} metrics")
+    if found.store:
+        print(found.store)
     for kind, said in (("error", found.errors), ("warning", found.warnings)):
         for text in said:
             print(f"{kind}: {text}")

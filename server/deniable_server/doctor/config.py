@@ -1,18 +1,21 @@
-"""The settings of a server in this environment, without starting one and without using the network."""
+"""The settings of a server in this environment, without starting one. The store is only asked how much memory it has."""
 
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from deniable import environment as sdk
-from deniable import mechanisms
+from deniable import mechanisms, space
 from deniable.errors import ConfigurationError, DeniableError, RegistryError
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import variables
+from deniable_aggregator.store import Store, room
 from deniable_aggregator.store.embedded import redacted
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.settings import VARIABLES, Keys, Settings
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 PROCESSES = "WEB_CONCURRENCY"
 """Read by gunicorn itself: its number of processes."""
 DEFAULT_PROCESSES = "2"
+_PATIENCE = 2.0  # seconds for each answer of the store
 _SECRET = {f"DENIABLE_{each.name.upper()}" for each in fields(Settings) if not each.repr} | {"DENIABLE_DSN"}
 
 
@@ -41,6 +45,7 @@ class Inspection:
 
     shown: list[Shown] = field(default_factory=list)  # all settings of servers and workers, and those of the SDK that are set
     apps: dict[str, int] = field(default_factory=dict)  # number of served metrics by app
+    store: str = ""  # what their sums take in the store at most
     errors: list[str] = field(default_factory=list)  # what would stop the start, or has no effect
     warnings: list[str] = field(default_factory=list)  # what may not be intended
 
@@ -65,6 +70,8 @@ def inspect(environment: Mapping[str, str] = os.environ) -> Inspection:
         found.errors.append("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
     registries = _registries(found, settings)
     found.apps = {app: len(registry.metrics) for app, registry in registries.items()}
+    if registries and not found.errors:
+        _tried(found, partial(_compare, found, settings, registries))
     _advise(found, settings, set(registries), environment)
     found.shown += _shown(environment)
     return found
@@ -105,6 +112,23 @@ def _registries(found: Inspection, settings: Settings) -> dict[str, Registry]:
 
 def _load(loaded: dict[str, Registry], settings: Settings) -> None:
     loaded |= settings.registries()
+
+
+def _compare(found: Inspection, settings: Settings, registries: Mapping[str, Registry]) -> None:
+    """Compare what sums take at most with the store's memory; without a store that answers, tell what they take."""
+    divided = dict.fromkeys(registries, 1)
+    most, unknown = 0, "the store has no maxmemory, or does not show it"
+    try:
+        with closing(options.opened(settings.redis_url, timeout=_PATIENCE)) as client:
+            most = room.most(client)
+            divided = {app: len(Store(client, app).partitions) for app in registries}
+    except StoreError:
+        unknown = "the store does not answer, so its maxmemory is not known"
+    taken = [each for app, registry in registries.items() for each in space.spaces(registry, divided[app])]
+    found.store = f"{space.told(taken)}; " + (f"maxmemory is {space.written(most)}" if most else unknown)
+    doubt = space.doubt(taken, most) if most else None
+    if doubt:
+        found.warnings.append(doubt)
 
 
 def _advise(found: Inspection, settings: Settings, served: set[str], environment: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PINS = ("requirements.txt", "requirements-build.txt")
+PINS = ("requirements.txt", "requirements-ingest.txt", "requirements-build.txt")
 SERVICES = ("osv", "pypi")
 INSTALL_SECONDS, AUDIT_SECONDS = 120, 15
 NEWEST = 20  # minor version of Python 3 up to which one is looked for
@@ -151,8 +151,9 @@ def main() -> int:
         python = home / "venv" / "bin" / "python"
         # A pip older than 25 leaves the newer field of the licence out of its report.
         install(python, "what looks at them", "pip>=25", "pip-audit")
-        packages = [each for lock in pins for each in try_install(python, lock, home / "report.json")]
-        print(f"pins: {' and '.join(PINS)} can be installed on Python {version[0]}.{version[1]}, the lowest promised one here")
+        installed = [each for lock in pins for each in try_install(python, lock, home / "report.json")]
+        packages = {each["name"]: each for each in installed}.values()
+        print(f"pins: {', '.join(PINS)} can be installed on Python {version[0]}.{version[1]}, the lowest promised one here")
         strange = sorted({f"{each['name']}: {licence(each)}" for each in packages if licence(each) not in LICENCES})
         print(f"licences: {len(packages)} packages, {len(strange)} of a licence that nobody has looked at")
         found = audit(python, pins)

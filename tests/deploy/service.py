@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import requests
-from shipped import DEPLOY, ROOT, compose, environment, stages
+from shipped import DEPLOY, ROOT, command, compose, environment, health, stages
 
 from deniable_aggregator.store import embedded
 from deniable_server.local.stack import free_port
@@ -109,8 +109,7 @@ class Service:
         with ExitStack() as undo:
             self._store(undo)
             for name in ("ingest", "query", "worker"):
-                command = stages()[compose()["services"][name]["build"]["target"]].command
-                self.processes[name] = spawn(undo, self.folder / f"{name}.log", self.translated(command), self.told(name))
+                self.processes[name] = spawn(undo, self.folder / f"{name}.log", self.translated(command(name)), self.told(name))
             self._undo = undo.pop_all()
         return self
 
@@ -132,6 +131,7 @@ class Service:
                 places[each["target"]] = str(self.private.path(declared[each["source"]]))
                 if each["target"].endswith("/metrics.toml"):
                     places[each["target"]] = str(self.registry)
+        places["0.0.0.0:9464"] = f"127.0.0.1:{self.ports['worker']}"
         return [places.get(word, word) for word in words]
 
     def told(self, name: str) -> dict[str, str]:
@@ -142,21 +142,20 @@ class Service:
             found |= environment(self.private.path(file))
         found.pop("PATH")
         found = dict(zip(found, self.translated(list(found.values())), strict=True))
-        found["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
+        if "NUMBA_CACHE_DIR" in found:
+            found["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
         if name in self.ports:
             found["PORT"] = str(self.ports[name])
             found["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{self.ports[name]}"  # and not on every address of this machine
-        if "DENIABLE_METRICS_BIND" in found:
-            found["DENIABLE_METRICS_BIND"] = f"127.0.0.1:{self.ports['worker']}"
         return found
 
     def healthy(self, name: str) -> bool:
-        """Tell what the health check of a service's image says."""
-        *interpreter, code = stages()[compose()["services"][name]["build"]["target"]].health
+        """Tell what the health check of a service says."""
+        *interpreter, code = health(name)
         port = "9464" if name == "worker" else "8080"
         assert f"127.0.0.1:{port}/" in code
-        command = [*interpreter, code.replace(port, str(self.ports[name]))]
-        return subprocess.run(command, env=clean(), capture_output=True, timeout=30, check=False).returncode == 0
+        asked = [*interpreter, code.replace(port, str(self.ports[name]))]
+        return subprocess.run(asked, env=clean(), capture_output=True, timeout=30, check=False).returncode == 0
 
     def operate(self, *arguments: str) -> str:
         """Run a command as the service ``operator``; return what it printed."""

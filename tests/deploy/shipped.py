@@ -25,6 +25,22 @@ def compose():
     return yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
 
 
+def command(name: str) -> list[str]:
+    """Return what a service of compose.yaml runs: what is written there, or its image's."""
+    service = compose()["services"][name]
+    return service.get("command") or stages()[service["build"]["target"]].command
+
+
+def health(name: str) -> list[str]:
+    """Return what tells whether a service of compose.yaml is well: what is written there, or its image's."""
+    service = compose()["services"][name]
+    if "healthcheck" not in service:
+        return stages()[service["build"]["target"]].health
+    kind, *words = service["healthcheck"]["test"]
+    assert kind == "CMD"
+    return words
+
+
 def variables() -> set[str]:
     """Name all variables that something reads."""
     return OTHERS.union(*(point.load() for point in entry_points(group="deniable.variables")))

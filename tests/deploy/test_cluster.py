@@ -319,6 +319,8 @@ def test_kustomize_builds_a_valid_whole(built):
     """Three StatefulSets are there in place of the one, everything is valid and in one name space, images have their names."""
     sets = {each["metadata"]["name"]: each["spec"] for each in built if each["kind"] == "StatefulSet"}
     assert set(sets) == {f"node-{shard}" for shard in SHARDS}
+    assert [each["metadata"]["name"] for each in built if each["kind"] == "CronJob"] == ["operator"]  # copies are of one store
+    assert not [each for each in built if each["kind"] == "PersistentVolumeClaim"]
     for each in built:
         kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
         assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "deniable"

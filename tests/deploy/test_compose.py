@@ -37,7 +37,7 @@ def test_a_service_is_locked_up(name):
     assert service.get("cap_add", []) == (["NET_BIND_SERVICE"] if name == "proxy" else [])
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert {"mem_limit", "pids_limit"} <= set(service)
-    assert service["restart"] == ("no" if name == "operator" else "unless-stopped")
+    assert service["restart"] == ("no" if name in ("operator", "backup", "restore") else "unless-stopped")
 
 
 def test_files_are_there(private):
@@ -50,7 +50,7 @@ def test_files_are_there(private):
             assert private.path(file).is_file(), file
         assert {each["source"] for each in service.get("configs", ())} <= set(whole["configs"]), name
         assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= set(whole["volumes"]), name
-        assert set(service["networks"]) <= set(whole["networks"]), name
+        assert set(service.get("networks", ())) <= set(whole["networks"]), name
         if build := service.get("build"):
             assert (DEPLOY / build["context"]).resolve() == ROOT
             assert (ROOT / build["dockerfile"]).is_file()
@@ -79,11 +79,12 @@ def test_only_servers_are_reached_from_outside():
     """Store and workers are in a network without a way out; servers are published on loopback, the proxy alone to everybody."""
     assert compose()["networks"]["inside"]["internal"]
     for name, service in compose()["services"].items():
-        assert ("outside" in service["networks"]) == (name in ("ingest", "query", "proxy")), name
+        assert ("networks" in service) != (service.get("network_mode") == "none"), name
+        assert ("outside" in service.get("networks", ())) == (name in ("ingest", "query", "proxy")), name
         for port in service.get("ports", ()):
             assert name == "proxy" or port.startswith("127.0.0.1:"), port
             if name != "proxy":
-                assert port.endswith(f":{stages()['server'].last('EXPOSE')}")
+                assert port.endswith(f":{stages()[service['build']['target']].last('EXPOSE')}")
 
 
 def test_processes_have_the_time_they_need_to_end():

@@ -17,9 +17,13 @@ from shipped import DEPLOY, ROOT, stages
 import deniable
 from deniable_server.local.stack import free_port
 
-IMAGES = ("server", "worker")
-EXTRAS = "extra == '(server|aggregator|ingest|common|questions|export|signed)'"
+IMAGES = ("ingest", "full")
 ENTRY = re.compile(r"^([A-Za-z0-9_.-]+)==(\S+)[^\n]*\\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
+
+
+def wanted(extras):
+    """List what the project needs with some extras."""
+    return [each for each in requires("deniable") or () if "extra" not in each or re.search(extras, each)]
 
 
 def test_hadolint_finds_nothing():
@@ -31,7 +35,7 @@ def test_hadolint_finds_nothing():
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_an_image_is_not_root_and_runs_no_shell(name):
-    """The user is a number above those of the system; what runs gets signals itself; both images begin from one pinned base."""
+    """The user is a number above those of the system; what runs gets signals itself; only their packages differ."""
     stage = stages()[name]
     user, _, group = stage.last("USER").partition(":")
     assert int(user) >= 10_000
@@ -39,9 +43,36 @@ def test_an_image_is_not_root_and_runs_no_shell(name):
     assert stage.last("STOPSIGNAL") == "SIGTERM"
     assert all(step.startswith("[") for kind, step in stage.steps if kind in ("CMD", "ENTRYPOINT"))
     assert isinstance(stage.health, list)
-    assert stages()["build"].base == stages()["runtime"].base == "${PYTHON}"
-    assert re.search(r"^ARG PYTHON=python:\d+\.\d+\.\d+-slim-\w+$", (DEPLOY / "Dockerfile").read_text("utf-8"), re.MULTILINE)
-    assert stage.base == "runtime"
+    assert stage.base == "server"
+
+
+def test_what_others_make_is_pinned_to_the_byte():
+    """Our images begin from one base, and each image of somebody else has a version for people and a digest for machines."""
+    text = (DEPLOY / "Dockerfile").read_text("utf-8")
+    assert {each.base for each in stages().values()} - set(stages()) == {"${PYTHON}"}
+    assert re.search(r"^ARG PYTHON=python:\d+\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    files = [each for each in DEPLOY.rglob("*.yaml") if "private" not in each.parts]
+    named = {image for each in files for image in re.findall(r"^ *(?:- )?image: (\S+)$", each.read_text("utf-8"), re.MULTILINE)}
+    foreign = {each for each in named if not each.startswith("deniable-")}
+    assert {each.partition(":")[0] for each in foreign} == {"valkey/valkey", "caddy"}
+    assert all(re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+@sha256:[0-9a-f]{64}", each) for each in foreign)
+    assert len(foreign) == 2
+
+
+def test_what_takes_reports_has_its_packages_alone():
+    """The lock file of the image that faces the internet is part of the other one's, and has nothing that counts or decodes."""
+    texts = [(DEPLOY / f"requirements{each}.txt").read_text("utf-8") for each in ("", "-ingest")]
+    everything, few = ({found[0] for found in ENTRY.finditer(text)} for text in texts)
+    assert few < everything
+    names = {each.partition("==")[0] for each in few}
+    assert not names & {"cryptography", "llvmlite", "markdown-it-py", "numba", "opendp", "pyarrow", "scipy"}
+    steps = {name: " ".join(text for _, text in stages()[f"{name}-packages"].steps) for name in IMAGES}
+    assert {name: re.findall(r"-r deploy/(requirements(?:-ingest)?\.txt)", text) for name, text in steps.items()} == {
+        "ingest": ["requirements-ingest.txt"],
+        "full": ["requirements.txt"],
+    }
+    for name in IMAGES:
+        assert ("COPY", f"--from={name}-packages /opt/deniable /opt/deniable") in stages()[name].steps
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -71,19 +102,20 @@ def test_no_secret_gets_into_an_image():
 
 
 @pytest.mark.parametrize(
-    ("lock", "wanted"),
+    ("lock", "needed"),
     [
-        ("requirements.txt", [each for each in requires("deniable") or () if "extra" not in each or re.search(EXTRAS, each)]),
+        ("requirements-ingest.txt", wanted(r"extra == '(ingest|common)'")),
+        ("requirements.txt", wanted(r"extra == '(server|aggregator|ingest|common|questions|export|signed)'")),
         ("requirements-build.txt", tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]),
     ],
 )
-def test_what_is_installed_is_pinned(lock, wanted):
+def test_what_is_installed_is_pinned(lock, needed):
     """Each dependency stands in the lock file in a version that the project takes, and everything in it has its hashes."""
     text = (DEPLOY / lock).read_text("utf-8")
     pinned = dict(ENTRY.findall(text))
     assert len(pinned) == sum(line[0].isalnum() for line in text.splitlines())
-    assert wanted
-    for each in map(Requirement, wanted):
+    assert needed
+    for each in map(Requirement, needed):
         if each.name == "deniable":
             continue
         assert each.specifier.contains(pinned[each.name]), each
@@ -91,13 +123,12 @@ def test_what_is_installed_is_pinned(lock, wanted):
 
 def test_a_worker_needs_one_place_to_write(composed):
     """A worker keeps its kernels where NUMBA_CACHE_DIR says, and starts from there, with its packages read-only and no home."""
-    assert stages()["worker"].environment["NUMBA_CACHE_DIR"].startswith("/tmp/")
+    assert stages()["full"].environment["NUMBA_CACHE_DIR"].startswith("/tmp/")
     assert eventually(lambda: composed.workers() == 1), composed.log("worker")
     cache = Path(composed.told("worker")["NUMBA_CACHE_DIR"])
     kept = sorted(cache.rglob("*.nbc"))
     assert kept
     told = composed.told("worker") | {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
-    del told["DENIABLE_METRICS_BIND"]
     command = read_only(["deniable", "worker", "--burst"])
     if command is None:
         pytest.skip("no mounts of one's own here")
@@ -109,7 +140,7 @@ def test_a_worker_needs_one_place_to_write(composed):
 def test_a_server_that_cannot_start_says_why_and_ends(composed):
     """With a setting that is no good the server's command ends at once with status 2, which systemd does not try again."""
     told = composed.told("ingest") | {"DENIABLE_DURABILITY": "sometimes", "GUNICORN_CMD_ARGS": f"--bind 127.0.0.1:{free_port()}"}
-    command = composed.translated(stages()["server"].command)
+    command = composed.translated(stages()["ingest"].command)
     done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "DENIABLE_DURABILITY" in done.stderr

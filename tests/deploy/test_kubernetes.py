@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from functools import cache
@@ -15,9 +16,15 @@ from service import eventually
 from shipped import DEPLOY, compose, environment, stages, variables
 
 import deniable
+from deniable_server import create_app
+from deniable_server.settings import Settings
 
+KEY = "mk_test_12345678"
 OLDEST = "1.29"
-PODS = ("ingest", "query", "worker", "store")
+SERVICES = ("ingest", "query", "worker", "store")
+JOBS = ("operator", "backup", "restore")
+PODS = (*SERVICES, *JOBS)
+INSIDE = ("/metrics", "/healthz", "/readyz")
 
 
 def documents(path):
@@ -48,7 +55,8 @@ def of_kind(*kinds):
 @cache
 def pods():
     """Return the templates of pods, by name."""
-    return {name: each["spec"]["template"] for name, each in of_kind("Deployment", "StatefulSet").items()}
+    services = {name: each["spec"]["template"] for name, each in of_kind("Deployment", "StatefulSet").items()}
+    return services | {name: each["spec"]["jobTemplate"]["spec"]["template"] for name, each in of_kind("CronJob").items()}
 
 
 def spec(name):
@@ -77,7 +85,7 @@ def test_kustomize_builds_them():
     for each in made:
         kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
         assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "deniable"
-    assert "image: registry.example/deniable-server:" in built.stdout
+    assert all(f"image: registry.example/deniable-{each}:" in built.stdout for each in ("ingest", "full"))
 
 
 def test_everything_is_gathered():
@@ -101,8 +109,8 @@ def test_a_pod_is_restricted(name):
         "capabilities": {"drop": ["ALL"]},
     }
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
-    assert not any("hostPort" in port for port in only["ports"])
-    assert all(set(volume) & {"configMap", "secret", "emptyDir"} for volume in pod.get("volumes", ()))
+    assert not any("hostPort" in port for port in only.get("ports", ()))
+    assert all(set(volume) & {"configMap", "secret", "emptyDir", "persistentVolumeClaim"} for volume in pod.get("volumes", ()))
     assert pod["automountServiceAccountToken"] is False
     assert resources()["ServiceAccount", pod["serviceAccountName"]]["automountServiceAccountToken"] is False
     assert pod["enableServiceLinks"] is False
@@ -117,7 +125,7 @@ def test_labels_match(name):
     kinds = ("Deployment", "StatefulSet", "PodDisruptionBudget", "Service")
     found = [each["spec"]["selector"] for kind in kinds for service, each in of_kind(kind).items() if service == name]
     selectors = [each.get("matchLabels", each) for each in found]
-    assert len(selectors) == {"store": 2, "worker": 2}.get(name, 3)
+    assert len(selectors) == {"ingest": 3, "query": 3, "worker": 2, "store": 2}.get(name, 0)
     for selector in selectors:
         assert selector.items() <= labels.items()
         assert not any(selector.items() <= pods()[other]["metadata"]["labels"].items() for other in PODS if other != name)
@@ -126,14 +134,20 @@ def test_labels_match(name):
 def test_images_are_those_of_the_other_deployments():
     """Images are those that the Dockerfile makes, in this version, and the store's that compose.yaml has."""
     given = {each["name"]: each for each in kustomization()["images"]}
-    for name in ("ingest", "query", "worker"):
+    for name in ("ingest", "query", "worker", "operator"):
         target = compose()["services"][name]["build"]["target"]
         assert container(name)["image"] == f"deniable-{target}"
+        if name != "operator":
+            assert container(name).get("command") == compose()["services"][name].get("command")
         assert given[container(name)["image"]]["newTag"] == deniable.__version__
         assert int(stages()[target].last("USER").split(":")[0]) == spec(name)["securityContext"]["runAsUser"]
-    assert container("store")["image"] == compose()["services"]["store"]["image"]
-    assert container("store")["command"] == compose()["services"]["store"]["command"]
-    assert str(spec("store")["securityContext"]["runAsUser"]) == compose()["services"]["store"]["user"].split(":")[0]
+    for name in ("store", "backup", "restore"):
+        service = compose()["services"][name]
+        assert container(name)["image"] == service["image"]
+        assert [word.replace("/backups", "/data") for word in container(name)["command"]] == [
+            word.replace("/backups", "/data") for word in service["command"]
+        ]
+        assert str(spec(name)["securityContext"]["runAsUser"]) == service["user"].split(":")[0]
 
 
 def test_configuration_is_there(private):
@@ -145,7 +159,11 @@ def test_configuration_is_there(private):
     examples = {
         each["metadata"]["name"]: set(each["stringData"]) for each in documents(DEPLOY / "kubernetes" / "secrets.example.yaml")
     }
-    for name in ("ingest", "query", "worker"):
+    drawn = environment(private.path("private/backup.env"))
+    assert examples["backup"] == set(drawn)
+    assert container("backup")["envFrom"] == [{"secretRef": {"name": "backup"}}]
+    assert not {"envFrom", "env"} & set(container("restore"))
+    for name in ("ingest", "query", "worker", "operator"):
         drawn = environment(private.path(f"private/{name}.env"))
         assert examples[name] == set(drawn) <= variables()
         assert container(name)["envFrom"] == [{"configMapRef": {"name": "settings"}}, {"secretRef": {"name": name}}]
@@ -153,12 +171,18 @@ def test_configuration_is_there(private):
         mounts = {mount["name"]: mount["mountPath"] for mount in container(name)["volumeMounts"]}
         registry = environment(DEPLOY / "deniable.env")["DENIABLE_REGISTRY"]
         assert registry == f"{mounts['registry']}/{maps['registry']['files'][0]}"
-        assert stages()["worker"].environment["NUMBA_CACHE_DIR"].startswith(mounts["tmp"])
+        assert stages()["full"].environment["NUMBA_CACHE_DIR"].startswith(mounts["tmp"])
     assert examples["store"] == {"users.acl", "probe"}
     for pod in PODS:
         for volume in spec(pod)["volumes"]:
             assert volume.get("configMap", {"name": "store"})["name"] in maps
             assert volume.get("secret", {"secretName": "store"})["secretName"] in examples
+            claim = volume.get("persistentVolumeClaim", {"claimName": "backups"})["claimName"]
+            assert claim in of_kind("PersistentVolumeClaim") or claim == "data-store-0"  # of the store's claim template
+    for name in ("backup", "restore"):
+        (script,) = (mount for mount in container(name)["volumeMounts"] if mount["name"] == "configuration")
+        assert script["subPath"] in maps["store"]["files"]
+        assert container(name)["command"][:2] == ["sh", script["mountPath"]]
 
 
 def test_the_example_holds_no_secret():
@@ -179,7 +203,7 @@ def test_probes_are_answered(composed, name):
     only = container(name)
     ports = {port["name"]: port["containerPort"] for port in only["ports"]}
     target = compose()["services"][name]["build"]["target"]
-    assert [str(port) for port in ports.values()] == [stages()[target].last("EXPOSE")]
+    assert list(ports.values()) == [9464 if name == "worker" else int(stages()[target].last("EXPOSE"))]
     probes = [only[probe]["httpGet"] for probe in ("startupProbe", "readinessProbe", "livenessProbe") if probe in only]
     assert len(probes) == (2 if name == "worker" else 3)
     for probe in probes:
@@ -197,7 +221,7 @@ def test_a_full_backlog_takes_no_pod_away():
 def test_services_lead_to_pods():
     """A service's port is one that its pods have."""
     for name, service in of_kind("Service").items():
-        named = {port["name"] for port in container(name)["ports"]}
+        named = {port["name"] for port in container(name)["ports"]}  # each has the name of its pods
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
     users = environment(DEPLOY / "deniable.env")
     assert users["DENIABLE_TRUSTED_PROXIES"] == "1"
@@ -218,7 +242,7 @@ def test_pods_have_the_time_they_need_to_end():
 
 
 def test_scalers_have_something_to_scale(composed):
-    """Each autoscaler names a deployment that leaves its number open, and workers are scaled by a number that servers tell."""
+    """Each autoscaler names a deployment that leaves its number open, and workers are scaled by what waits in all apps."""
     scalers = of_kind("HorizontalPodAutoscaler")
     assert set(scalers) == {"ingest", "worker"}
     for name, scaler in scalers.items():
@@ -226,11 +250,66 @@ def test_scalers_have_something_to_scale(composed):
         assert target["name"] == name
         assert "replicas" not in resources()[target["kind"], name]["spec"]
     (metric,) = scalers["worker"]["spec"]["metrics"]
-    ((label, value),) = metric["external"]["metric"]["selector"]["matchLabels"].items()
+    assert set(metric["external"]["metric"]) == {"name"}
     key = composed.private.path("private/deniable-metrics-key").read_text()
     assert eventually(lambda: composed.healthy("query"))
     told = requests.get(f"{composed.url('query')}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=5).text
-    assert f'{metric["external"]["metric"]["name"]}{{{label}="{value}"}}' in told
+    assert f'{metric["external"]["metric"]["name"]}{{app="shop"}}' in told
+
+
+def test_an_operator_acts_when_somebody_asks(private, composed):
+    """Nothing of an operator runs by itself but the copies; a pod for commands waits, with its user's password, for a while."""
+    suspended = {name for name, each in of_kind("CronJob").items() if each["spec"].get("suspend")}
+    assert suspended == {"operator", "restore"}
+    job = of_kind("CronJob")["operator"]["spec"]["jobTemplate"]["spec"]
+    assert container("operator")["command"] == ["sleep", str(job["activeDeadlineSeconds"])]
+    assert job["ttlSecondsAfterFinished"] == 0  # neither the pod nor what it was told stays
+    url = environment(private.path("private/operator.env"))["DENIABLE_REDIS_URL"]
+    assert url.startswith("redis://operator:")
+    (line,) = re.findall(r"exec job/operator -- deniable (keys .*)", (DEPLOY / "README.md").read_text("utf-8"))
+    assert composed.operate(*line.split()).startswith("pk_")
+
+
+def test_the_readme_names_what_is_there():
+    """Every object that a command of deploy/README.md names exists, with its containers."""
+    text = (DEPLOY / "README.md").read_text("utf-8")
+    kinds = {"cronjob": "CronJob", "deployment": "Deployment", "statefulset": "StatefulSet"}
+    named = re.findall(r"\b(cronjob|deployment|statefulset)/([a-z]+)", text)
+    assert len(set(named)) >= 6
+    assert {(kinds[kind], name) for kind, name in named} <= set(resources())
+    images = re.findall(r"set image deployment/(\w+) (\w+)=registry\.example/deniable-(\w+):", text)
+    assert {name for name, _, _ in images} == {"worker", "query", "ingest"}
+    for name, only, image in images:
+        assert container(name)["name"] == only
+        assert container(name)["image"] == f"deniable-{image}"
+    assert [name for name, _, _ in images] == ["worker", "query", "ingest"]  # and back in the other order
+    assert re.findall(r"rollout undo deployment/(\w+)", text) == ["ingest", "query", "worker"]
+
+
+def test_the_ingress_hands_on_what_is_for_the_internet():
+    """Each address of a server is reached at the server that has it, but for those of the inside, which are not reached."""
+    (ingress,) = of_kind("Ingress").values()
+    ((rule,),) = ([each["http"] for each in ingress["spec"]["rules"]],)
+    for serves in ("ingest", "query"):
+        told = Settings(redis_url="redis://127.0.0.1:9/0", registry=str(DEPLOY / "metrics.toml"), serves=serves, metrics_key=KEY)
+        for path in {re.sub("<[^>]*>", "x", str(each)) for each in create_app(told).url_map.iter_rules()}:
+            found = [each for each in rule["paths"] if covers(each, path)]
+            if path in INSIDE or (path.startswith("/static") and serves == "ingest"):
+                assert path not in INSIDE or not found
+                continue
+            assert {each["backend"]["service"]["name"] for each in found} == {serves}, path
+    services = of_kind("Service")
+    for each in rule["paths"]:
+        target = each["backend"]["service"]
+        assert target["port"]["name"] in {port["name"] for port in services[target["name"]]["spec"]["ports"]}
+    assert not [each for each in rule["paths"] if each["pathType"] == "Prefix" and each["path"] == "/"]
+
+
+def covers(rule, path):
+    """Tell whether a path of an Ingress covers an address."""
+    if rule["pathType"] == "Exact":
+        return path == rule["path"]
+    return path == rule["path"] or path.startswith(rule["path"].rstrip("/") + "/")
 
 
 # Who may talk to whom
@@ -269,10 +348,10 @@ def passes(direction, pod, peer, space, port):
 
 def test_nobody_talks_to_anybody_but_as_needed():
     """Servers and workers reach the store, the Ingress servers, Prometheus all but the store; there is no other way in or out."""
-    ports = {"ingest": 8080, "query": 8080, "worker": 9464, "store": 6379}
+    ports = {"ingest": 8080, "query": 8080, "worker": 9464, "store": 6379} | dict.fromkeys(JOBS, 8080)
     for one, other in product(PODS, PODS):
         open_ = passes("Egress", one, other, "deniable", ports[other]) and passes("Ingress", other, one, "deniable", ports[other])
-        assert open_ == (other == "store" and one != "store"), (one, other)
+        assert open_ == (other == "store" and one not in ("store", "restore")), (one, other)
     for pod, (space, who) in product(
         PODS, [("ingress-nginx", "controller"), ("monitoring", "prometheus"), ("elsewhere", "ingest")]
     ):

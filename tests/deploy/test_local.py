@@ -60,7 +60,7 @@ def test_the_procfile_runs(composed, tmp_path):
 def test_passwords_are_for_their_process_alone(private):
     """Each user has a file that only its owner reads, the store's has hashes and what its probe asks with; nothing is shown."""
     files = {path.name: path for path in private.folder.iterdir()}
-    users = {"ingest", "query", "server", "worker", "operator"}
+    users = {"ingest", "query", "server", "worker", "operator", "backup"}
     assert set(files) == {"users.acl", "probe", "deniable-metrics-key", *(f"{user}.env" for user in users)}
     for name, path in files.items():
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == (0o044 if name in {"users.acl", "probe"} else 0)
@@ -85,7 +85,7 @@ def test_passwords_are_never_overwritten(private):
     assert {path: path.read_text() for path in private.folder.iterdir()} == before
 
 
-@pytest.mark.parametrize("user", ["ingest", "query", "server", "worker", "operator"])
+@pytest.mark.parametrize("user", ["ingest", "query", "server", "worker", "operator", "backup"])
 def test_the_store_takes_the_passwords(composed, user):
     """Each drawn address opens the store that runs with the drawn users, and another password does not."""
     url = environment(composed.private.path(f"private/{user}.env"))["DENIABLE_REDIS_URL"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from contextlib import ExitStack
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -127,3 +128,37 @@ def test_the_proxy_keeps_nothing_of_who_asked(tmp_path):
     assert "serving initial configuration" in log
     for trace in (CANARY, "203.0.113.7", "remote_ip", "user-agent", "User-Agent"):
         assert trace not in log
+
+
+def test_what_stays_inside_is_reached_in_no_spelling(composed, tmp_path):
+    """However an address of the inside is written, the real servers behind the proxy do not answer it."""
+    spellings = set()
+    for path in ("/metrics", "/readyz", "/healthz"):
+        spellings |= {f"{path}/", f"/{path}", f"/.{path}", f"/v1/..{path}", f"/v1/%2e%2e{path}", f"/v1{path}", f"/v1/{path}"}
+        spellings |= {
+            path.upper(),
+            f"/%{ord(path[1]):x}{path[2:]}",
+            f"{path}?x",
+            f"{path};x",
+            f"{path}%00",
+            f"{path}%2f",
+            f"/%2f{path}",
+        }
+        spellings |= {f"{path}#x", f"\\{path}", f"/x/..{path}", f"/api/v1/..%2f..{path}"}
+    key = composed.private.path("private/deniable-metrics-key").read_text()
+    for name in ("ingest", "query"):
+        assert eventually(lambda name=name: composed.healthy(name))
+    with ExitStack() as undo:
+        url = proxied(undo, tmp_path, composed.ports["ingest"], composed.ports["query"])
+        for path in sorted(spellings | {f"{url}{path}" for path in spellings}):
+            connection = HTTPConnection(url.removeprefix("http://"), timeout=10)
+            connection.putrequest("GET", path, skip_host=True)
+            connection.putheader("Host", url.removeprefix("http://"))
+            connection.putheader("Authorization", f"Bearer {key}")
+            connection.endheaders()
+            answer = connection.getresponse()
+            told = answer.read()
+            connection.close()
+            assert answer.status != 200, path
+            assert b"deniable_" not in told, path
+            assert b'"parts"' not in told, path

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from functools import cache
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -67,6 +67,15 @@ def closure(extra):
             one for one in listed if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in ("", *each.extras))
         ]
     return found
+
+
+def present(name):
+    """Tell whether a distribution is installed here; some are for other versions of Python."""
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def foreign(extra):
@@ -140,6 +149,13 @@ def test_an_extra_brings_what_its_commands_import(extra):
     code = IMPORT.format(foreign=foreign(extra), modules=modules)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_ingest_is_small():
+    """All packages of a server that faces the internet are at most 100 MB, with their bytecode."""
+    files = [file for each in closure("ingest") if present(each) for file in distribution(each).files or ()]
+    assert len(files) > 1000
+    assert sum(Path(file.locate()).stat().st_size for file in files if Path(file.locate()).is_file()) <= 100e6
 
 
 def test_what_is_left_out_is_left_out():

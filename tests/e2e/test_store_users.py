@@ -507,7 +507,11 @@ def test_nobody_else_gets_in(guarded):
         with pytest.raises((redis.AuthenticationError, redis.ResponseError)):
             client.ping()
         client.close()
-    assert set(guarded.passwords) == {*USERS, "probe"}
+    assert set(guarded.passwords) == {*USERS, "probe", "backup"}
+
+
+EVERY = {command for user in USERS for command in ALLOWED[user]} | {"TIME", "INFO", "EVAL 'return 1' 0", "SELECT 1", *NEVER}
+"""What any process does, and what none may."""
 
 
 def test_the_probe_asks_and_does_no_more(guarded):
@@ -515,14 +519,19 @@ def test_the_probe_asks_and_does_no_more(guarded):
     with guarded.client("probe") as client:
         assert client.ping()
         assert client.execute_command("ROLE")[0] == b"master"
-        every = {command for user in USERS for command in ALLOWED[user]} | {
-            "TIME",
-            "INFO",
-            "EVAL 'return 1' 0",
-            "SELECT 1",
-            *NEVER,
-        }
-        assert [command for command in every if not refused(client, *command.split())] == []
+        assert [command for command in EVERY if not refused(client, *command.split())] == []
+
+
+def test_who_copies_the_store_does_no_more(guarded):
+    """One user may have a copy of all; it can neither ask for a part nor change anything."""
+    with guarded.client("backup") as client:
+        assert client.ping()
+        assert client.execute_command("REPLCONF", "rdb-only", "1") == b"OK"
+        assert [command for command in [*EVERY, "ROLE"] if not refused(client, *command.split())] == []
+    for user in (*USERS, "probe"):
+        with guarded.client(user) as client:
+            assert refused(client, "SYNC")
+            assert refused(client, "PSYNC", "?", "-1")
 
 
 def test_the_file_shipped_lets_nobody_in(tmp_path):

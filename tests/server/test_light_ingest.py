@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("llvmlite", "markdown_it", "matplotlib", "numba", "opendp", "rich", "scipy")
+HEAVY = ("cryptography", "llvmlite", "markdown_it", "matplotlib", "numba", "opendp", "pyarrow", "rich", "scipy")
 
 TAKE = """
 import json, sys
@@ -67,7 +67,7 @@ def test_uploads_pass_without_what_counts_and_decodes(served, store_url, registr
 
 def test_the_heavy_modules_are_those_of_no_ingest():
     """What is blocked above is installed here: the test would pass for nothing where it is not."""
-    for name in ("numba", "scipy", "opendp"):
+    for name in ("cryptography", "numba", "opendp", "pyarrow", "scipy"):
         assert any(Path(place, name).is_dir() for place in sys.path), name
 
 

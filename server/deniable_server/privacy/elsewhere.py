@@ -32,7 +32,11 @@ SERVERS = (
         "no address, key, header or content at any level; at level info one line for each request, with its time",
         "as the operator's system keeps them",
     ),
-    Kept("backups", "whatever the operator copies of the above", "not known to this software"),
+    Kept(
+        "backups",
+        "whatever the operator copies of the above",
+        "as the operator keeps them; a week, with what is shipped (deploy/backup.sh)",
+    ),
 )
 """On servers, outside the store."""
 

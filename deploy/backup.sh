@@ -1,0 +1,19 @@
+#!/bin/sh
+# Copy the store into a file of a folder, as the user `backup`, and remove copies older than KEEP_DAYS. A copy has all that the store has,
+# also what the store forgets within the hour: the folder lies on an encrypted volume.
+#   sh backup.sh /backups
+set -eu
+umask 077
+case $DENIABLE_REDIS_URL in
+  redis://*) ;;
+  *) echo "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0; got ${DENIABLE_REDIS_URL%%:*}://" >&2; exit 2 ;;
+esac
+told=${DENIABLE_REDIS_URL#redis://}
+login=${told%@*} place=${told##*@}
+place=${place%%/*}
+REDISCLI_AUTH=${login#*:}
+export REDISCLI_AUTH
+file=$1/$(date -u +%Y-%m-%dT%H%M%SZ).rdb
+valkey-cli --no-auth-warning --user "${login%%:*}" -h "${place%:*}" -p "${place##*:}" --rdb "$file.part"
+mv "$file.part" "$file"
+find "$1" -name '*.rdb*' -mtime "+${KEEP_DAYS:-7}" -delete

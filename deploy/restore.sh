@@ -1,0 +1,21 @@
+#!/bin/sh
+# Have a store begin from a copy that backup.sh made. It is stopped meanwhile. What it had is put aside, in appendonlydir.replaced.
+#   sh restore.sh /backups /data      the newest copy; or a file in place of the folder of copies
+set -eu
+umask 077
+copy=$1
+[ ! -d "$copy" ] || copy=$(find "$1" -name '*.rdb' | sort | tail -n 1)
+case $(head -c 5 "$copy" 2>/dev/null) in
+  REDIS | VALKE) ;;
+  *) echo "restore.sh takes a copy that backup.sh made; got ${copy:-none in $1}" >&2; exit 2 ;;
+esac
+if [ -e "$2/appendonlydir.replaced" ]; then
+  echo "$2/appendonlydir.replaced is there from an earlier restore: remove it first, if the store is well without it" >&2
+  exit 2
+fi
+mkdir "$2/appendonlydir.new"
+cp "$copy" "$2/appendonlydir.new/appendonly.aof.1.base.rdb"
+echo 'file appendonly.aof.1.base.rdb seq 1 type b' > "$2/appendonlydir.new/appendonly.aof.manifest"
+[ ! -e "$2/appendonlydir" ] || mv "$2/appendonlydir" "$2/appendonlydir.replaced"
+mv "$2/appendonlydir.new" "$2/appendonlydir"
+echo "the store begins from $copy"

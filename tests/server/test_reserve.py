@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+import tracemalloc
 from itertools import product
 from threading import Event, Thread
 
@@ -14,10 +15,14 @@ import pytest
 from deniable.cli import main
 from deniable.space import STRATUM
 from deniable.wire.report import Stratum
+from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.counting import faults
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.measure.live import measure
+from deniable_aggregator.publish.counted import unpublished
 from deniable_aggregator.publish.hourly import Hourly
+from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import health, room
 from deniable_aggregator.store.deltas import growth
 from deniable_aggregator.store.errors import NoRoom
@@ -137,6 +142,26 @@ def test_sums_that_fill_the_store(shop, upload, capsys):
         thread.join()
     shop.store._room._known.clear()
     assert upload(3).status_code == 202
+
+
+def test_sums_of_many_groups_are_read_one_at_a_time(shop, upload):
+    """By the publisher, the watch and an administrator: all at once would take gigabytes, and end the worker."""
+    assert upload(0).status_code == 202
+    Worker([shop.store]).run(Event(), burst=True)
+    shop.turn_the_hour()
+    metric = shop.app.highest["ui.search"]
+    sum_ = 8 * metric.layout.rows * (metric.layout.width + 1)
+    assert sum_ * len(STRATA) > 4 << 30
+    tracemalloc.start()
+    try:
+        Publisher(shop.store, shop.app.registry).publish(time.time() + 40 * 86400)
+        Watch(shop.store, shop.app.registry).run()
+        live = measure(shop.app, metric)
+        assert (live.n, len(live.counts)) == (len(STRATA), len(STRATA))
+        assert unpublished(shop.store, metric) == 0
+        assert tracemalloc.get_traced_memory()[1] < 20 * sum_ + (100 << 20)
+    finally:
+        tracemalloc.stop()
 
 
 def test_sums_are_not_copied_where_there_is_no_room(shop):

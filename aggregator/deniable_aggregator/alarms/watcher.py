@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.registry.period import end
-from deniable_aggregator import tally
 from deniable_aggregator.alarms import checks, volume
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.store import schema, tallies
@@ -225,16 +224,17 @@ class Watch:
         """Test a period as a whole, and each of its segments if there are several and they have enough reports."""
         layout = question.layout
         least = max(_LEAST_REPORTS, question.metric.min_reports)  # readers of alarms learn of no smaller group
-        parts = {stratum: self._store.read(layout, [stratum]) for stratum in strata}
+        parts = dict(zip(strata, self._store.each(layout, strata), strict=True))
         groups = [("", list(strata)), *((stratum.segment, [stratum]) for stratum in strata if len(strata) > 1)]
         for segment, members in groups:
-            counted = tally.merge(*(parts[stratum] for stratum in members))
+            n = sum(parts[stratum].n for stratum in members)
             before, then = kept.tested.get(f"{period}|{segment}", (0, 0))
-            grown = counted.n >= _GROWTH * before if then == hour else counted.n > before
-            if grown and counted.n >= least:
+            grown = n >= _GROWTH * before if then == hour else n > before
+            if grown and n >= least:
                 weights = self._store.read_weights(layout, members) if layout.kind == "bits" else None
+                counted = tallies.total(layout, (parts[stratum] for stratum in members))
                 findings = checks.examine(question.mechanism, counted, weights)
-                yield _Unit(question.definition, kept, period, segment, counted.n, findings)
+                yield _Unit(question.definition, kept, period, segment, n, findings)
 
     def _raise(self, units: Sequence[_Unit], hour: int) -> list[Alarm]:
         raised = []

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from deniable_aggregator import tally
 from deniable_aggregator.alarms import checks, watcher
 from deniable_aggregator.counting import faults
 from deniable_aggregator.measure.estimates import LEVEL, described, estimated
@@ -21,6 +20,7 @@ from deniable_aggregator.measure.refusal import check_period
 from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.store import refused_reports
+from deniable_aggregator.store.tallies import total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,9 +133,9 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
         check_period(declared.metric, period)
     source = _source(app)
     strata = [stratum for some in counted.strata(source, declared.definition).values() for stratum in some]
-    tallies = dict(zip(strata, source.each(declared.layout, strata), strict=True))
-    chosen = {stratum: each for stratum, each in tallies.items() if period in (None, stratum.period)}
-    merged = tally.merge(tally.empty(declared.layout), *chosen.values())
+    sums = dict(zip(strata, source.each(declared.layout, strata), strict=True))
+    chosen = {stratum: each for stratum, each in sums.items() if period in (None, stratum.period)}
+    merged = total(declared.layout, chosen.values())
     periods = Counter[str]()
     for stratum, each in chosen.items():
         periods[stratum.period] += each.n
@@ -148,7 +148,7 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
         level=level,
         period=period,
         periods=sorted({stratum.period for stratum in strata}),
-        counts=[StratumCount(at.period, at.segment or None, each.n) for at, each in tallies.items()],
+        counts=[StratumCount(at.period, at.segment or None, each.n) for at, each in sums.items()],
         alarms=_alarms(app, [declared]),
     )
 

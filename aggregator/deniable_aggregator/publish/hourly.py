@@ -7,12 +7,13 @@ periods.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from deniable_aggregator import tally
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import refused_reports, schema, tallies
 from deniable_aggregator.store.room import COUNTING, Room
+from deniable_aggregator.store.tallies import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,21 +47,21 @@ class Hourly:
         """Return every stratum of a metric that has a copy or is sealed, each with 0."""
         return {tallies.stratum(name): 0 for partition in self._store.partitions for name in _noted(partition, metric)}
 
-    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
+    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
         """Read the copies of some strata of one layout, or the sums of sealed ones; empty if there is none."""
         parts = [self._of_partition(partition, layout, strata) for partition in self._store.partitions]
-        return [tally.merge(*some) for some in zip(*parts, strict=True)]
+        return [reduce(Stored.plus, some) for some in zip(*parts, strict=True)]
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the copies of some strata of one layout."""
-        return tally.merge(tally.empty(layout), *self.each(layout, strata))
+        return tallies.total(layout, self.each(layout, strata))
 
     def refused(self) -> dict[tuple[str, int], dict[str, int]]:
         """Return the numbers of refused reports, as of `refused_reports.read`."""
         return refused_reports.read(self._store, [self._store.table(schema.REFUSALS)])
 
     @staticmethod
-    def _of_partition(partition: Partition, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
+    def _of_partition(partition: Partition, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
         noted = {name: hour for metric in {each.metric for each in strata} for name, hour in _noted(partition, metric).items()}
         names = [tallies.name(stratum) for stratum in strata]
         keys = [

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable_aggregator import tally
 from deniable_aggregator.publish import suppression
 from deniable_aggregator.publish.suppression.cube import Cube
-from deniable_aggregator.store.tallies import name, written
+from deniable_aggregator.store.tallies import name, total, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,16 +23,17 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.breakdown import Breakdown
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.tallies import Stored
     from deniable_aggregator.tally import Tally
 
 _GROWTH = 4  # two snapshots differ by at least one report for this many published ones
 
 
 class Released(NamedTuple):
-    """A release with its tally."""
+    """A release, and its tally as the store keeps it."""
 
     note: Release
-    tally: Tally
+    content: bytes
 
 
 class Step(NamedTuple):
@@ -84,54 +84,54 @@ class Period:
         """Return what is published of it as a whole."""
         return self.store.releases.read(self.version.layout, [self.whole])
 
-    def leaves(self, before: Mapping[str, Tally]) -> dict[str, Tally]:
-        """Return what was counted of each finest cell, added to earlier tallies."""
+    def leaves(self, before: Mapping[str, Stored]) -> dict[str, Stored]:
+        """Return what was counted of each finest cell, added to earlier sums."""
         leaves = dict(before)
         for stratum, each in zip(self.strata, self.store.each(self.version.layout, self.strata), strict=True):
             leaf = self.version.breakdown.filed(stratum.segment)
-            leaves[leaf] = tally.merge(leaves[leaf], each) if leaf in leaves else each
+            leaves[leaf] = leaves[leaf].plus(each) if leaf in leaves else each
         return leaves
 
-    def by_cells(self, leaves: Mapping[str, Tally], note: Release, least: int) -> Step | None:
+    def by_cells(self, leaves: Mapping[str, Stored], note: Release, least: int) -> Step | None:
         """Release what was counted, as a whole and by segments, unless an estimate would rest on fewer reports than `least`."""
         breakdown = self.version.breakdown
         cube = Cube.of(breakdown, {leaf: each.n for leaf, each in leaves.items()})
-        tallies = [leaves[breakdown.text(leaf)] for leaf in cube.leaves]
+        sums = [leaves[breakdown.text(leaf)] for leaf in cube.leaves]
         # One report is no part of most estimates of a set. If one is enough, they are told as far as they go.
         cells = suppression.publishable([cube] if least <= 1 else self._cubes(leaves), least)
         if note.number > 1:  # published cells stay, even if min_reports was raised meanwhile
             cells |= {""}
-        nothing = tally.empty(self.version.layout)
         found: dict[Stratum, Released] = {}
         for cell in sorted(cells):
-            counted = tally.merge(nothing, *(tallies[each] for each in cube.members(cell)))
-            found[self.whole._replace(segment=cell)] = Released(replace(note, n=counted.n), counted)
+            counted = total(self.version.layout, (sums[each] for each in cube.members(cell)))
+            found[self.whole._replace(segment=cell)] = Released(replace(note, n=counted.n), written(counted.cells))
         return Step(found) if found else None
 
-    def _cubes(self, leaves: Mapping[str, Tally]) -> list[Cube]:
+    def _cubes(self, leaves: Mapping[str, Stored]) -> list[Cube]:
         """Return the cube of each part of the reports that estimates rest on."""
-        parts = {leaf: self.rests_on(each).tolist() for leaf, each in leaves.items()}
+        whole = not self.version.declared.mechanism.part
+        parts = {leaf: [each.n] if whole else self.rests_on(each.tally()).tolist() for leaf, each in leaves.items()}
         return [
             Cube.of(self.version.breakdown, dict(zip(parts, of_one, strict=True))) for of_one in zip(*parts.values(), strict=True)
         ]
 
-    def last(self, leaves: Mapping[str, Tally], note: Release, least: int) -> Step | None:
+    def last(self, leaves: Mapping[str, Stored], note: Release, least: int) -> Step | None:
         """Release what was counted, by cells, as the last step. If the store lost some of it, nothing is added.
 
         Otherwise the last step would show what was lost, or too few reports: releases may be on another server than the sums.
         """
         if self.known:
             snapshot, published = self.store.snapshots.read(self.version.layout, [self.whole]), self.published()
-            counted = tally.merge(tally.empty(self.version.layout), *leaves.values())
+            counted = total(self.version.layout, leaves.values())
             before = np.maximum(self.rests_on(published), self.rests_on(snapshot))
             if np.any(self.rests_on(counted) < before):
-                return Step({self.whole: Released(replace(note, n=self.known.n), published)})
+                return Step({self.whole: Released(replace(note, n=self.known.n), written(published.cells))})
         return self.by_cells(leaves, note, least)
 
     def all_of_it(self, note: Release) -> Step | None:
         """Release everything counted, as in a trial; nothing if nothing came since the last release."""
         step = self.by_cells(self.leaves({}), note, 1)
-        return None if step and self.known and step.cells[self.whole].tally == self.published() else step
+        return None if step and self.known and step.cells[self.whole].content == written(self.published().cells) else step
 
     def early(self, note: Release) -> Step | None:
         """Release the snapshot if enough reports came after it, and take the next one. Without a snapshot take the first one."""
@@ -143,7 +143,7 @@ class Period:
         if came.n - last.n < published.n // _GROWTH or not self._enough(last, came, least):
             return None
         if there:
-            return Step({self.whole: Released(replace(note, n=snapshot.n), snapshot)}, came)
+            return Step({self.whole: Released(replace(note, n=snapshot.n), written(snapshot.cells))}, came)
         if self.settled():
             self.store.staging.replace(self.store.snapshots.key(name(self.whole)), written(came.cells))
         return None

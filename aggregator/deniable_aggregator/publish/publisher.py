@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
-    from deniable_aggregator.tally import Tally
+    from deniable_aggregator.store.tallies import Stored
 
 log = logging.getLogger("deniable.publisher")
 
@@ -116,7 +116,7 @@ class Publisher:
         least = 1 if self._trial else metric.min_reports
         summary = release.summary(self._store, definition)
         last = summary.closed
-        leaves: dict[str, Tally] = {}  # of closed periods that wait
+        leaves: dict[str, Stored] = {}  # of closed periods that wait
         waiting: list[Stratum] = []
         for each in self._periods(version, last, commits):
             whole, step = each.whole, None
@@ -184,7 +184,7 @@ class Publisher:
         shelf = self._store.releases
         kept = [self._store.snapshots.key(name(whole)), self._audit.key, self._store.published.key]
         state = [name(whole), known.note() if known else ""]
-        staged = [written(cell.tally.cells) for cell in step.cells.values()]
+        staged = [cell.content for cell in step.cells.values()]
         fields: list[str | int] = []
         for (stratum, cell), content in zip(step.cells.items(), staged, strict=True):
             fields += [len(content), name(stratum), cell.note.note()]

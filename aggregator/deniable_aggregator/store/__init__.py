@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 
 import redis
 
-from deniable_aggregator import tally
 from deniable_aggregator.store import about, partition, schema, tallies
 from deniable_aggregator.store.change import Change
 from deniable_aggregator.store.deltas import Weights
@@ -22,7 +21,7 @@ from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.servers import connect, place, primary
 from deniable_aggregator.store.staging import Staging
 from deniable_aggregator.store.table import Table
-from deniable_aggregator.store.tallies import Shelf
+from deniable_aggregator.store.tallies import Shelf, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -220,14 +219,14 @@ class Store:
                 found[stratum] = max(updated, found.get(stratum, 0))
         return found
 
-    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
+    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
         """Read the tallies of some strata of one layout; empty if there is none. Each partition is read at one moment."""
         parts = [each.tallies.each(layout, strata) for each in self.partitions]
-        return parts[0] if len(parts) == 1 else [tally.merge(*some) for some in zip(*parts, strict=True)]
+        return [reduce(Stored.plus, some) for some in zip(*parts, strict=True)]
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""
-        return tally.merge(tally.empty(layout), *self.each(layout, strata))
+        return tallies.total(layout, self.each(layout, strata))
 
     def read_weights(self, layout: Layout, strata: Sequence[Stratum]) -> NDArray[np.int64]:
         """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros if there are none."""

@@ -7,7 +7,7 @@ There are two shelves: counted tallies, to which every commit adds, and publishe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator import tally as tallies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import redis
     from numpy.typing import NDArray
@@ -28,6 +28,31 @@ if TYPE_CHECKING:
 _SEPARATOR = "|"
 _HEAD = 5  # bytes
 _ADDITION = np.dtype([("cell", ">u4"), ("delta", ">i4")])
+
+
+class Stored(NamedTuple):
+    """A sum of tallies as the store keeps them: few bytes where few cells are not 0.
+
+    One small upload can begin sums of thousands of segments, each of millions of cells. So who reads many makes elements for all
+    cells of one at a time.
+    """
+
+    layout: Layout
+    parts: tuple[bytes, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        first = self.layout.rows * self.layout.width if self.layout.kind == "bits" else 0  # behind it are the reports of rows
+        return sum(int(deltas[places >= first].sum()) for places, deltas in map(_changes, self.parts))
+
+    def tally(self) -> Tally:
+        """Return the sum, with an element for each cell."""
+        return total(self.layout, [self])
+
+    def plus(self, other: Stored) -> Stored:
+        """Add another sum."""
+        return Stored(self.layout, self.parts + other.parts)
 
 
 class Shelf:
@@ -45,32 +70,67 @@ class Shelf:
         """Return the key of a stratum's tally."""
         return self._kind.of(self._app, name)
 
-    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
+    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
         """Read the tallies of some strata of one layout, all at one moment; empty if there is none."""
-        return self.some([layout] * len(strata), strata)
+        return self.of_keys([layout] * len(strata), [self.key(name(stratum)) for stratum in strata])
 
     def some(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Tally]:
         """Read the tallies of some strata, each with its layout, all at one moment."""
-        return self.of_keys(layouts, [self.key(name(stratum)) for stratum in strata])
+        return [stored.tally() for stored in self.of_keys(layouts, [self.key(name(stratum)) for stratum in strata])]
 
-    def of_keys(self, layouts: Sequence[Layout], keys: Sequence[str]) -> list[Tally]:
+    def of_keys(self, layouts: Sequence[Layout], keys: Sequence[str]) -> list[Stored]:
         """Read tallies by their keys, which may be of several kinds, each with its layout, all at one moment."""
         values = cast("list[bytes | None]", self._client.mget(keys)) if keys else []
-        return [tallies.from_cells(layout, cells(value or b"")) for layout, value in zip(layouts, values, strict=True)]
+        return [Stored(layout, (value,) if value else ()) for layout, value in zip(layouts, values, strict=True)]
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""
-        return tallies.merge(tallies.empty(layout), *self.each(layout, strata))
+        return total(layout, self.each(layout, strata))
+
+
+def total(layout: Layout, some: Iterable[Stored]) -> Tally:
+    """Add sums of one layout.
+
+    Raises
+    ------
+    ParameterError
+        If one has more cells than the layout.
+    """
+    added = np.zeros(tallies.most_cells(layout), np.int64)
+    for value in (part for stored in some for part in stored.parts):
+        tallies.check_cells(layout, _length(value))
+        if _is_list(value):
+            np.add.at(added, *_changes(value))
+        else:
+            added[: _length(value)] += np.frombuffer(value, ">i8")
+    return tallies.from_cells(layout, added)
 
 
 def cells(value: bytes) -> NDArray[np.int64]:
     """Decode the cells of a stored tally: (number of cells,)."""
-    if len(value) % 8 != _HEAD:
+    if not _is_list(value):
         return np.frombuffer(value, ">i8").astype(np.int64)
-    additions = np.frombuffer(value, _ADDITION, offset=_HEAD)
-    found = np.zeros(int.from_bytes(value[1:_HEAD]), np.int64)
-    np.add.at(found, additions["cell"], additions["delta"])
+    found = np.zeros(_length(value), np.int64)
+    np.add.at(found, *_changes(value))
     return found
+
+
+def _is_list(value: bytes) -> bool:
+    return len(value) % 8 == _HEAD
+
+
+def _length(value: bytes) -> int:
+    """Return how many cells a stored tally has."""
+    return int.from_bytes(value[1:_HEAD]) if _is_list(value) else len(value) // 8
+
+
+def _changes(value: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return cells of a stored tally and what is added to each; a cell may be there several times."""
+    if _is_list(value):
+        found = np.frombuffer(value, _ADDITION, offset=_HEAD)
+        return found["cell"].astype(np.int64), found["delta"].astype(np.int64)
+    dense = np.frombuffer(value, ">i8").astype(np.int64)
+    return np.arange(len(dense)), dense
 
 
 def written(cells: NDArray[np.int64]) -> bytes:

@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.wire.layout import Layout
 
-__all__ = ["Tally", "count", "count_few", "empty", "from_cells", "merge", "sift", "valid", "valid_bytes"]
+__all__ = [
+    "Tally",
+    "check_cells",
+    "count",
+    "count_few",
+    "empty",
+    "from_cells",
+    "merge",
+    "most_cells",
+    "sift",
+    "valid",
+    "valid_bytes",
+]
 
 _BYTES = bytes(range(256))
 _PLENTY = 64  # cells for each report, or for each bit of one, from which on those that are 0 are left out
@@ -107,14 +119,31 @@ def from_cells(layout: Layout, cells: NDArray[np.int64]) -> Tally:
     ParameterError
         If there are more cells than the layout has.
     """
-    size = layout.rows * layout.width
-    most = size if layout.kind == "index" else size + layout.rows
-    if len(cells) > most:
-        raise ParameterError(f"a tally of this layout has at most {most} cells", len(cells))
-    padded = np.zeros(most, np.int64)
-    padded[: len(cells)] = cells
+    size, most = layout.rows * layout.width, most_cells(layout)
+    check_cells(layout, len(cells))
+    padded = cells
+    if len(cells) < most:
+        padded = np.zeros(most, np.int64)
+        padded[: len(cells)] = cells
     counts = padded[:size].reshape(layout.rows, layout.width)
     return Tally(layout, counts, counts.sum(axis=1) if layout.kind == "index" else padded[size:])
+
+
+def most_cells(layout: Layout) -> int:
+    """Return the length of the vector of a tally."""
+    return layout.rows * layout.width + (layout.rows if layout.kind == "bits" else 0)
+
+
+def check_cells(layout: Layout, number: int) -> None:
+    """Refuse more cells than a layout has.
+
+    Raises
+    ------
+    ParameterError
+        If there are more.
+    """
+    if number > most_cells(layout):
+        raise ParameterError(f"a tally of this layout has at most {most_cells(layout)} cells", number)
 
 
 @lru_cache(1024)

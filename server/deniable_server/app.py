@@ -90,13 +90,13 @@ def create_app(
     audit_trail.register(flask, apps.values())
     for part in _parts(settings.serves, settings.about):
         flask.register_blueprint(part.blueprint)
-    if settings.serves != "query":
-        flask.extensions["deniable.door"] = Door(known, answered)
     if settings.trusted_proxies:
         # Only these two headers: hosts, ports and prefixes are not used.
         flask.wsgi_app = ProxyFix(  # type: ignore[method-assign]
             flask.wsgi_app, x_for=settings.trusted_proxies, x_proto=settings.trusted_proxies, x_host=0
         )
+    if settings.serves != "query":
+        flask.extensions["deniable.door"] = Door(known, answered, flask.wsgi_app)
     return flask
 
 

@@ -140,3 +140,15 @@ def test_many_threads_send_the_same(client):
         thread.join()
     assert (answers.count("appended"), answers.count("duplicate")) == (60, 180)
     assert sorted(entries(store)) == sorted(f"batch {key}".encode() for key in keys)
+
+
+def test_an_app_that_was_divided_again_fails_alone(client):
+    """The store was emptied, and the app has another number of partitions since; others are appended."""
+    shop, cafe = Store(client, "shop"), Store(client, "cafe")
+    together.append([(shop, upload("a")), (cafe, upload("a"))])
+    client.flushall()
+    Store(client, "shop").divide(4)
+    answers = together.append([(shop, upload("b")), (cafe, upload("b")), (shop, upload("c"))])
+    assert isinstance(answers[0], redis.RedisError)
+    assert isinstance(answers[1], Appended)
+    assert outcomes(together.append([(shop, upload("b")), (shop, upload("c"))])) in (["appended"] * 2, ["appended", "duplicate"])

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
+import logging
+import math
 import re
+import time
 from dataclasses import replace
 from io import BytesIO
 from random import Random
 
 import pytest
+import redis
 from prometheus_client.parser import text_string_to_metric_families
-from werkzeug.test import EnvironBuilder, run_wsgi_app
+from werkzeug.test import EnvironBuilder
 
+from deniable_aggregator.process import logs
 from deniable_aggregator.store import refused_reports
+from deniable_aggregator.store.room import Room
+from deniable_server.access.key_ring import FRESH_SECONDS
+from deniable_server.access.keys import KeyStore
 from deniable_server.api import uploads
+from deniable_server.http.visit import Visit
 from deniable_server.rates import Volume
 
 INGEST, METRICS = "pk_test_12345678", "mk_test_12345678"
@@ -46,8 +56,7 @@ class Way:
             self.answered_directly += 1
             status, headers, body = answer.status, answer.headers, answer.body
         else:
-            chunks, status, headers = run_wsgi_app(self.served.flask, environ)
-            body = b"".join(chunks)
+            status, headers, body = by_flask(self.served.flask, environ)
         number = dict(headers)["X-Request-ID"]
         rest = [(name, value) for name, value in headers if name not in ("X-Request-ID", "Retry-After", "Content-Length")]
         assert dict(headers)["Content-Length"] == str(len(body))
@@ -71,6 +80,15 @@ class Way:
         }
         # Uploads that arrive together pay for the same new sums; the first of those that follow one another pays alone.
         return entries, remembered, refused, [each for each in requests if not each[0].endswith(b":bytes")], counts
+
+
+def by_flask(app, environ):
+    """Let Flask answer, as a server does; `werkzeug.test` would copy the environment."""
+    begun = []
+    answer = app(environ, lambda *start: begun.extend(start[:2]))
+    body = b"".join(answer)
+    answer.close()
+    return *begun, body
 
 
 def environ(body, headers):
@@ -202,16 +220,118 @@ def test_both_ways_refuse_alike_where_there_is_no_room(served, settings):
     assert direct.left()[0] == by_flask.left()[0] == []
 
 
-def test_a_failure_counts_once(served, settings, monkeypatch):
-    """After a bug when the store has answered, Flask answers all that arrived together: each counts once."""
+@pytest.fixture
+def way(served, settings):
+    """Serve directly, when all is known that the store need not be asked for: one upload was answered."""
     way = Way(type(served)(replace(settings, metrics_key=METRICS)), direct=True)
-    body = json.dumps({"format": 1, "groups": some_groups(served)}).encode()
+    way.send(good(way, "first"))
+    yield way
+    way.served.store._client.close()
+
+
+def good(way, *keys):
+    body = json.dumps({"format": 1, "groups": some_groups(way.served)}).encode()
     usual = {"Authorization": f"Bearer {INGEST}", "Content-Type": "application/json"}
-    good = [(body, usual | {"Idempotency-Key": f"upload-{number}"}) for number in range(3)]
+    return [(body, usual | {"Idempotency-Key": key}) for key in keys]
+
+
+def test_a_failure_counts_once(way, monkeypatch):
+    """After a bug when the store has answered, Flask answers all that arrived together: each counts once."""
+    requests = good(way, "a", "b", "c")
     monkeypatch.setattr(uploads, "_note_paid", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        way.send(good)
+        way.send(requests)
     monkeypatch.undo()
-    answers = Way(way.served, direct=False).send(good)
+    answers = Way(way.served, direct=False).send(requests)
     assert [json.loads(body)["accepted"] for *_, body in answers] == [12] * 3
-    assert len(way.left()[0]) == 3
+    assert len(way.left()[0]) == 1 + 3
+
+
+def test_a_store_that_hangs_is_waited_for_once(way, monkeypatch):
+    """Not once for each upload: one thread answers them all. Each gets the error that Flask makes of it."""
+    asked = []
+
+    def take(*_):
+        asked.append(1)
+        raise redis.TimeoutError("Timeout reading from socket")
+
+    monkeypatch.setattr(Room, "take", take)
+    assert way.door.answer([environ(*each) for each in good(way, *"abcdefgh")]) == [None] * 8
+    assert len(asked) == 1
+    assert {status for status, *_ in way.send(good(way, *"abc"))} == {"503 SERVICE UNAVAILABLE"}
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("unknown", ["a key", "partitions", "the day's key of sources", "nothing"])
+def test_nothing_is_asked_to_prepare_an_upload(way, unknown, monkeypatch):
+    """Where the store would have to be asked first, Flask does so."""
+    known, requests = way.served.service, good(way, "x")
+    if unknown == "a key":
+        key, _ = KeyStore(way.served.store).create("ingest", "")
+        requests[0][1]["Authorization"] = f"Bearer {key}"
+        way.send(requests)
+        assert uploads.prepare(known, Visit(environ(*requests[0])))
+        known.ring._clock = lambda: time.monotonic() + FRESH_SECONDS
+    elif unknown == "partitions":
+        known.apps["shop"].store._checked = -math.inf
+    elif unknown == "the day's key of sources":
+        known.limits._sources._day = "2020-01-01"
+    for kind in (redis.Connection, redis.UnixDomainSocketConnection):
+        monkeypatch.setattr(kind, "send_packed_command", lambda *_, **__: pytest.fail("the store was asked"))
+    prepared = uploads.prepare(known, Visit(environ(*requests[0])))
+    monkeypatch.undo()
+    assert (prepared is None) == (unknown != "nothing")
+
+
+def test_what_costs_much_to_refuse_is_checked_by_flask(way):
+    """A body that is large, and one of which a part is refused, do not hold up the others."""
+    groups = some_groups(way.served)
+    bad = [groups[0] | {"metric": f"nobodys-{number}"} for number in range(3)]
+    for some in (groups + bad, [groups[0]] * 600):
+        ((_, headers),) = good(way, f"{len(some)}")
+        assert way.door.answer([environ(json.dumps({"format": 1, "groups": some}).encode(), headers)]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("more", "status"), [({"max_backlog": 1}, "503"), ({"rate_limit_key": "1/minute"}, "429"), ({}, "202")], ids=str
+)
+def test_no_upload_stays_in_memory(served, settings, more, status):
+    """Whatever becomes of it, nothing holds it when it is answered: no error, no cycle."""
+    served.store._client.flushall()
+    way = Way(type(served)(replace(settings, metrics_key=METRICS, **more)), direct=True)
+    way.send(good(way, "first"))
+    way.send(good(way, *"uvw"))
+    gc.collect()
+    before = visits()
+    assert {status[:3] for status, *_ in way.send(good(way, *"abc"))} == {status}
+    assert visits() == before
+
+
+def visits():
+    """Count the visits in memory. Tests run without the collector of garbage, so a cycle is still there."""
+    return sum(isinstance(each, Visit) for each in gc.get_objects())
+
+
+def test_a_refusal_is_logged_with_its_app(served, settings, caplog):
+    """Whether it was decided before Flask was asked or not."""
+    caplog.set_level("INFO", "deniable.request")
+    for direct in (True, False):
+        served.store._client.flushall()
+        way = Way(type(served)(replace(settings, max_backlog=1)), direct=direct)
+        way.send(good(way, "first"))
+        handler = Seen()
+        logging.getLogger("deniable.request").addHandler(handler)
+        way.send(good(way, "a"))
+        logging.getLogger("deniable.request").removeHandler(handler)
+        assert handler.seen == [{"app": "shop", "code": "backlog_full"}]
+
+
+class Seen(logging.Handler):
+    """Keeps what a line of the log would say."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def emit(self, _record):
+        self.seen.append({name: logs.current().get(name) for name in ("app", "code")})

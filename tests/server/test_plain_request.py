@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deniable_server import gunicorn_conf
-from deniable_server.serving.plain_request import BEGINNING, read
+from deniable_server.serving.plain_request import BEGINNING, Limits, read
 
 PEER, SERVER = ("198.51.100.7", 4711), ("127.0.0.1", 8080)
-MOST = 1000
+MOST = Limits(1000, gunicorn_conf.limit_request_fields, gunicorn_conf.limit_request_field_size)
 USUAL = {"Host": "telemetry.example.org", "Content-Type": "application/json", "Idempotency-Key": "k", "Content-Length": "2"}
 
 
@@ -62,6 +62,8 @@ def test_a_plain_upload_is_read():
     assert same(request(USUAL | {"Connection": "Close"}))
     assert same(request(USUAL | {"Host": "127.0.0.1:8080"}))
     assert same(request(USUAL | {"Content-Length": "0"}, b""))
+    line = "Idempotency-Key: "
+    assert same(request(USUAL | {"Idempotency-Key": "k" * (MOST.header - len(line) - 2)}))
     assert same(request({name.lower(): value for name, value in USUAL.items()}))
 
 
@@ -94,6 +96,7 @@ def test_a_plain_upload_is_read():
         pytest.param(request(USUAL | {"Idempotency-Key": "k\x00"}), id="a zero byte"),
         pytest.param(request(USUAL | {"Idempotency-Key": "é"}), id="a letter beyond ASCII"),
         pytest.param(request(USUAL | {"Idempotency-Key": "k" * 5000}), id="a long line"),
+        pytest.param(request(USUAL | {"Idempotency-Key": "k" * (MOST.header - 18)}), id="a line that is longer by one byte"),
         pytest.param(request({f"X-{number}": "x" for number in range(30)} | USUAL), id="many headers"),
         pytest.param(request(USUAL | {"Host": ""}), id="an empty host"),
         pytest.param(request(USUAL | {"Host": "a..b"}), id="no host"),
@@ -130,3 +133,9 @@ def test_whatever_is_read_is_read_alike(more, body, cut):
     for place, bytes_ in cut:
         held = held[:place] + bytes_ + held[place + len(bytes_) :]
     same(held)
+
+
+def test_a_client_without_a_name_is_left_to_gunicorn():
+    """On a Unix socket that Linux names by bytes, nobody is told apart."""
+    assert read(request(USUAL), b"\x00abstract", "/run/server.sock", MOST) is None
+    assert read(request(USUAL), "", "/run/server.sock", MOST).environ["SERVER_NAME"] == "telemetry.example.org"

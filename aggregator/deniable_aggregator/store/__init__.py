@@ -102,6 +102,11 @@ class Store:
         self._fix(known[0].fix(number or len(known)))
         return len(self._partitions)
 
+    @property
+    def knows_partitions(self) -> bool:
+        """Whether the partition of an upload is known without asking the store."""
+        return self._fixed and time.monotonic() < self._checked + _SECONDS
+
     def partition(
         self,
         key: str,  # the upload's idempotency key
@@ -123,10 +128,9 @@ class Store:
 
     def _due(self) -> bool:
         """Return whether the number is to be read: it is not fixed, or a minute has passed, in which a store may be emptied."""
-        now = time.monotonic()
-        if self._fixed and now < self._checked + _SECONDS:
+        if self.knows_partitions:
             return False
-        self._checked = now
+        self._checked = time.monotonic()
         return True
 
     def _opened(self, number: int) -> tuple[Partition, ...]:

@@ -185,7 +185,7 @@ def _ask_and_wait(replicas: Watched, connection: Any, commands: Sequence[_Comman
     every = _ask(connection, [*commands, ("WAIT", needed, patience), *([LOOK] if fewer else [])])
     answers, waited = every[: len(commands)], every[len(commands) :]
     if any(isinstance(answer, redis.ResponseError) for answer in waited):
-        _good(every)
+        _good([*(answer for answer in answers if isinstance(answer, _LOST)), *waited])
     have, *told = waited
     if have >= needed and not fewer:
         return answers

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from deniable_aggregator.store.errors import AWAY
+from deniable_aggregator.store.errors import Redivided, transient
 from deniable_aggregator.store.partition import Appended, appended
 from deniable_aggregator.store.script import Call
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.partition import Partition, Upload
+    from deniable_aggregator.store.partition import Upload
 
 
 def append(batches: Sequence[tuple[Store, Upload]]) -> list[Appended | redis.RedisError]:
@@ -32,25 +32,28 @@ def append(batches: Sequence[tuple[Store, Upload]]) -> list[Appended | redis.Red
     """
     if len(batches) == 1:
         return [_alone(*batches[0])]
-    begun = [_begun(store, upload) for store, upload in batches]
+    begun: list[Call | Appended | redis.RedisError] = []
+    failed: redis.RedisError | None = None  # an error of the server: each other upload would wait for the same
+    for store, upload in batches:
+        begun.append(_again(failed) if failed else _begun(store, upload))
+        failed = failed or _of_server(begun[-1])
     calls = [answer for answer in begun if isinstance(answer, Call)]
-    answers = iter(_partition(*batches[begun.index(calls[0])]).append_together(calls) if calls else ())
-    outcomes = [_outcome(next(answers) if isinstance(answer, Call) else answer) for answer in begun]
-    away: redis.RedisError | None = None
+    first = batches[begun.index(calls[0])] if calls else None
+    answers = iter(first[0].partition(first[1].key).append_together(calls) if first else ())
+    outcomes = [_outcome(next(answers)) if isinstance(answer, Call) else answer for answer in begun]
+    failed = None
     for index, (store, upload) in enumerate(batches):
         if outcomes[index] is None:
-            outcomes[index] = away or _alone(store, upload)
-            away = away or _if_away(outcomes[index])
+            outcomes[index] = _again(failed) if failed else _alone(store, upload)
+            failed = failed or _of_server(outcomes[index])
     return [outcome for outcome in outcomes if outcome is not None]
-
-
-def _partition(store: Store, upload: Upload) -> Partition:
-    return store.partition(upload.key)
 
 
 def _begun(store: Store, upload: Upload) -> Call | Appended | redis.RedisError:
     try:
-        return _partition(store, upload).begin_append(upload) or Appended("no room")
+        return store.partition(upload.key).begin_append(upload) or Appended("no room")
+    except redis.OutOfMemoryError:
+        return Appended("no room")
     except redis.RedisError as error:
         return error
 
@@ -63,14 +66,19 @@ def _alone(store: Store, upload: Upload) -> Appended | redis.RedisError:
 
 
 def _outcome(answer: Any) -> Appended | redis.RedisError | None:
-    """Read what became of an upload; None if another try by itself may succeed."""
+    """Read what a call answered; None if another try by itself may succeed."""
     if isinstance(answer, redis.OutOfMemoryError):
         return Appended("no room")
     if isinstance(answer, (redis.ConnectionError, redis.exceptions.NoScriptError)):
         return None
-    return answer if isinstance(answer, (Appended, redis.RedisError)) else appended(answer)
+    return answer if isinstance(answer, redis.RedisError) else appended(answer)
 
 
-def _if_away(outcome: Appended | redis.RedisError | None) -> redis.RedisError | None:
-    """Return an error after which no other upload is tried by itself, as each would wait as long."""
-    return outcome if isinstance(outcome, AWAY) else None
+def _of_server(answer: Call | Appended | redis.RedisError | None) -> redis.RedisError | None:
+    """Return an error that is one of the server, and not of an app."""
+    return answer if isinstance(answer, redis.RedisError) and not isinstance(answer, Redivided) and transient(answer) else None
+
+
+def _again(error: redis.RedisError) -> redis.RedisError:
+    """Return the same error for another upload: each is raised in a thread of its own."""
+    return type(error)(*error.args)

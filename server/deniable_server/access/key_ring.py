@@ -61,6 +61,17 @@ class Ring:
                 return key
         return None
 
+    def fresh(self, text: str, role: str) -> Key | None:
+        """Return the key of a request, if all that is to be known and noted of it is known and noted without the store."""
+        digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
+        id_ = id_of(digest)
+        read = self._read.get(id_)
+        keys = self._given.get(id_) or (read.keys if read and self._clock() - read.at < FRESH_SECONDS else ())
+        for key in keys:
+            if compare_digest(key.digest, digest) and key.opens(role) and key.app in self._stores and self._is_noted(key):
+                return key
+        return None
+
     def holds(self, app: str, id_: str, role: str) -> bool:
         """Return whether a key that was found before is still valid, for the sessions that it opened.
 
@@ -73,17 +84,18 @@ class Ring:
 
     def note(self, key: Key) -> None:
         """Record that a key was used today: once a day for each process. An error here does not fail the request."""
-        if key.created is None:
+        if self._is_noted(key):
             return
         today = datetime.now(UTC).date()
-        if self._noted.get(key.id) == today:
-            return
         try:
             self._stores[key.app].note(key.id, today)
         except StoreError as error:
             log.warning("a key's day of use could not be kept (%s)", type(error).__name__)
         else:
             self._noted[key.id] = today
+
+    def _is_noted(self, key: Key) -> bool:
+        return key.created is None or self._noted.get(key.id) == datetime.now(UTC).date()
 
     def _with(self, id_: str, *, anew: bool) -> tuple[Key, ...]:
         """Return the keys with an id: those of the environment, and those of the store as they were at most two seconds ago."""

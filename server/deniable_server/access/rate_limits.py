@@ -80,6 +80,11 @@ class Limits:
                 return []
         return limits
 
+    @property
+    def know_sources(self) -> bool:
+        """Whether sources of requests can be numbered without asking the store."""
+        return self._sources.known
+
     def any_used_up(self, limits: Sequence[Limit]) -> bool:
         """Return whether one of some limits is known to be used up."""
         return any(map(self._ms, limits))

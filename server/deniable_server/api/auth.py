@@ -85,15 +85,15 @@ def identify(
         key = known.ring.find(text, *roles, anew=True)
     if key is None:
         raise Problem(401, "unknown_key", why_unknown(text, role))
-    note(known, here, key)
+    note(here, key)
+    known.ring.note(key)
     return key
 
 
-def note(known: Service, here: Visit, key: Key) -> None:
+def note(here: Visit, key: Key) -> None:
     """Note whose key a request has."""
     logs.note(app=key.app)
     here.app, here.actor = key.app, f"key:{key.id}"
-    known.ring.note(key)
 
 
 def _counted(role: str) -> tuple[App, Key]:

@@ -7,7 +7,8 @@ header for header.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import msgspec
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -24,6 +25,7 @@ from deniable_server.http.visit import Visit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from deniable_aggregator.store.partition import Appended
     from deniable_server.api.uploads import Prepared
     from deniable_server.service import Service
 
@@ -41,9 +43,15 @@ class Answer(NamedTuple):
 class Door:
     """Answers plain uploads."""
 
-    def __init__(self, known: Service, answered: Callable[[Visit, str, int], None] | None) -> None:
+    def __init__(
+        self,
+        known: Service,
+        answered: Callable[[Visit, str, int], None] | None,  # counts requests
+        app: Any,  # by WSGI, the app beside which it answers
+    ) -> None:
+        self.app = app
         self._known = known
-        self._answered = answered  # counts requests
+        self._answered = answered
         self._headers = gate.headers(known.settings)
         self.together = is_one(known.client)  # a server of a cluster that is slow must not hold up uploads of others
         proxies = known.settings.trusted_proxies
@@ -87,15 +95,19 @@ class Door:
             logs.end()
         return upload
 
-    def _settle(self, visit: Visit, upload: Prepared, outcome: Any) -> Answer | None:
+    def _settle(self, visit: Visit, upload: Prepared, outcome: Appended | StoreError) -> Answer | None:
+        if isinstance(outcome, StoreError):
+            visit.hand_on(partial(_fail, outcome))
+            return None
+        settle = partial(uploads.settle, self._known, visit, upload, outcome)
+        if outcome.outcome not in ("appended", "duplicate"):
+            visit.hand_on(settle)
+            return None
         logs.begin(request=visit.number, route=PATH, app=visit.app)
         try:
-            if isinstance(outcome, StoreError):
-                raise outcome
-            body = msgspec.json.encode(uploads.settle(self._known, visit, upload, outcome))
-        except (Refused, StoreError) as error:
-            visit.refusal = error
-            visit.hand_on()
+            body = msgspec.json.encode(settle())
+        except Refused:  # its key was used for another upload
+            visit.hand_on(settle)
             return None
         else:
             if self._answered:
@@ -105,3 +117,10 @@ class Door:
             logs.end()
         shape = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         return Answer([*shape, *self._headers, (trace.HEADER, visit.number)], body)
+
+
+def _fail(error: StoreError) -> NoReturn:
+    try:
+        raise error
+    finally:
+        del error  # it would keep this frame, and this frame it

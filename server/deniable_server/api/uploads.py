@@ -17,6 +17,7 @@ from werkzeug.wsgi import get_content_length, get_input_stream
 
 from deniable import upload_rules
 from deniable.upload_rules import Refused
+from deniable_aggregator.process import logs
 from deniable_aggregator.store import refused_reports
 from deniable_aggregator.store.errors import StoreError, StoreFull
 from deniable_aggregator.store.partition import Upload
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("deniable.server")
 
 _MOST_PAID = 100_000
+_SMALL = 1 << 16  # bytes of a body that is checked within a millisecond
 _OVERHEAD = 64  # bytes of an upload beside its entry: the record of its key, and its place in the stream
 _DIGEST_BYTES = 8
 
@@ -69,12 +71,14 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
     StoreError
         If the store cannot be used. If the upload is sent again with its key, it is counted only once.
     """
-    if visit.refusal:
-        raise visit.refusal
+    if visit.decided:
+        logs.note(app=visit.app)
+        answer: dict[str, Any] = visit.decision()()
+        return answer
     of = identify(known, visit, "ingest")
     app, limits = known.apps[of.app], known.limits.due(_limits(known, visit, of))
     try:
-        key, body = _key(visit), _body(visit, known.settings)
+        key, body = _key(visit), _body(visit, known.settings.max_inflated_bytes)
     except Refused:
         known.limits.take(limits)  # it counts, even if it is malformed
         raise
@@ -92,7 +96,7 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
 
 
 def prepare(known: Service, visit: Visit) -> Prepared | None:
-    """Prepare an upload as `take` does, but decide nothing and count nothing.
+    """Prepare an upload as `take` does, but decide nothing, count nothing, do not ask the store, and take little time.
 
     Returns
     -------
@@ -105,15 +109,19 @@ def prepare(known: Service, visit: Visit) -> Prepared | None:
         The same.
     """
     visit.role = "ingest"
-    of = known.ring.find(bearer(visit, "the app's ingest key"), "ingest")
-    if of is None:
+    of = known.ring.fresh(bearer(visit, "the app's ingest key"), "ingest")
+    if of is None or not known.apps[of.app].store.knows_partitions or not known.limits.know_sources:
         return None
-    note(known, visit, of)
+    note(visit, of)
     app, limits = known.apps[of.app], _limits(known, visit, of)
     if known.limits.any_used_up(limits):
         return None
-    key, body = _key(visit), _body(visit, known.settings)
+    key, body = _key(visit), _body(visit, min(known.settings.max_inflated_bytes, _SMALL))
+    if len(body) > _SMALL:
+        return None
     checked = batches.check(app, known.settings, body, visit.upload)
+    if visit.upload.refused:
+        return None
     return Prepared(app, key, body, checked, limits, _volumes(known, visit, app, key, checked))
 
 
@@ -201,11 +209,11 @@ def _key(visit: Visit) -> str:
     return key
 
 
-def _body(visit: Visit, limits: Settings) -> bytes:
+def _body(visit: Visit, most: int) -> bytes:
     """Read the body within its limits, before and after decompression."""
     environ = visit.environ
     if get_content_length(environ) is None:
         raise Refused(411, "length_required", "an upload says its length in Content-Length")
     wire = get_input_stream(environ).read()
     encoding = environ.get("HTTP_CONTENT_ENCODING", "identity")
-    return upload_rules.inflated(wire, environ.get("CONTENT_TYPE", ""), encoding, limits.max_inflated_bytes)
+    return upload_rules.inflated(wire, environ.get("CONTENT_TYPE", ""), encoding, most)

@@ -13,7 +13,7 @@ from uuid import uuid4
 from flask import g
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _NAME = "deniable.visit"  # in the WSGI environment
 
@@ -40,7 +40,7 @@ class Visit:
     actor: str | None = None  # in the audit log
     holder: str = ""  # id of the key with which the visitor of a page signed in
     problem: str = ""  # its code
-    refusal: Exception | None = None  # decided before Flask was asked
+    decided: Callable[[], Any] | None = None  # what is left to do, if the store was asked before Flask; it answers or raises
     asked: dict[str, Any] = field(default_factory=dict)  # parameters of a query that are not in its address
     details: dict[str, Any] = field(default_factory=dict)  # of a query, as the audit log has them
     upload: Upload = field(default_factory=Upload)
@@ -48,13 +48,19 @@ class Visit:
     @classmethod
     def of(cls, environ: dict[str, Any]) -> Visit:
         """Return the visit of a request. It has begun, if the request was looked at before Flask was asked."""
-        begun: Visit | None = environ.get(_NAME)
+        begun: Visit | None = environ.pop(_NAME, None)
         return begun or cls(environ)
 
-    def hand_on(self) -> dict[str, Any]:
-        """Return the request's environment, with which Flask continues this visit."""
+    def decision(self) -> Callable[[], Any]:
+        """Return what is left to do, once. Nothing keeps it here: it may hold an error, and that the frames it passes."""
+        assert self.decided  # noqa: S101 - who asks has looked
+        decided, self.decided = self.decided, None
+        return decided
+
+    def hand_on(self, decided: Callable[[], Any]) -> None:
+        """Let Flask continue this visit, with the same environment."""
+        self.decided = decided
         self.environ[_NAME] = self
-        return self.environ
 
 
 def visit() -> Visit:

@@ -6,6 +6,7 @@ next ones collect. So groups grow with the load, and nobody waits for a timer. I
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from gunicorn.http.wsgi import SERVER
 from gunicorn.util import http_date
 
 from deniable_server.serving import plain_request
+from deniable_server.serving.plain_request import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +43,8 @@ class Direct:
         self._lock = Lock()
         self._ready: list[Any] = []
         self._busy = False
-        self._second, self._date = 0, ""
+        self._date = (0, "")  # a second, and how it is written
+        self._limits = Limits(worker.most(), worker.cfg.limit_request_fields, worker.cfg.limit_request_field_size)
 
     def add(self, conn: Any) -> None:
         """Answer the request of a connection soon. The worker continues with the connection afterwards."""
@@ -65,34 +68,50 @@ class Direct:
             self._answer(conns)
 
     def _answer(self, conns: Sequence[Any]) -> None:
-        """Answer what is plain and good. Give the rest to threads that may wait."""
-        worker, most = self._worker, self._worker.most()
-        requests = [plain_request.read(bytes(conn.arrival.held), conn.client, conn.server, most) for conn in conns]
-        plain = [(conn, request) for conn, request in zip(conns, requests, strict=True) if request]
+        """Answer what is plain and good. Give the rest to threads that may wait. No connection is forgotten, whatever fails."""
+        rest = list(conns)
+        try:
+            self._answer_some(rest)
+        except Exception as error:  # noqa: BLE001 - the next uploads need this thread
+            self._worker.log.error("uploads were not answered: %s", type(error).__name__)  # noqa: TRY400 - it may quote a client
+        if rest:
+            self._worker.method_queue.defer(self._worker.settle_all, [(conn, close(conn)) for conn in rest])
+
+    def _answer_some(self, rest: list[Any]) -> None:
+        """Answer connections, and take from the list each that somebody else continues with."""
+        worker = self._worker
+        plain: list[tuple[Any, PlainRequest]] = []
+        for conn in list(rest):
+            request = plain_request.read(bytes(conn.arrival.held), conn.client, conn.server, self._limits)
+            if request:
+                plain.append((conn, request))
+            else:
+                worker.submit(worker.tpool, worker.answer, conn)
+                rest.remove(conn)
         try:
             answers = self._door.answer([request.environ for _, request in plain])
         except Exception as error:  # noqa: BLE001 - every client gets an answer
             # Flask repeats what was done, as the store knows the uploads; or it fails, too, and logs why.
             worker.log.error("uploads are answered one by one after %s", type(error).__name__)  # noqa: TRY400 - it may quote a client
-            answers, plain = [], []
-        direct = {id(conn) for conn, _ in plain}
-        for conn in conns:
-            if id(conn) not in direct:
+            for conn, _ in plain:
                 worker.submit(worker.tpool, worker.answer, conn)
-        kept: list[tuple[Any, bool]] = []
+                rest.remove(conn)
+            return
+        done: list[tuple[Any, bool]] = []
         for (conn, request), answer in zip(plain, answers, strict=True):
             if answer is None:
                 worker.submit(worker.tpool, self._by_flask, conn, request)
-                continue
-            keep = self._keep(request)
-            message = self._written(answer.status, answer.headers, keep=keep) + answer.body
-            sent = _send(conn, message)
-            if sent == len(message):
-                kept.append((conn, self._ended(conn, keep=keep)))
             else:
-                worker.submit(worker.tpool, self._finish, conn, message[sent:], keep)
-        if kept:
-            worker.method_queue.defer(worker.settle_all, kept)
+                keep = self._keep(request)
+                message = self._written(answer.status, answer.headers, keep=keep) + answer.body
+                sent = _send(conn, message)
+                if sent == len(message):
+                    done.append((conn, self._ended(conn, keep=keep)))
+                else:
+                    worker.submit(worker.tpool, self._finish, conn, message[sent:], keep)
+            rest.remove(conn)
+        if done:
+            worker.method_queue.defer(worker.settle_all, done)
 
     def _by_flask(self, conn: Any, request: PlainRequest) -> bool:
         """Let Flask answer a request; return whether the connection is kept."""
@@ -137,13 +156,13 @@ class Direct:
 
     def _written(self, status: str, headers: Sequence[tuple[str, str]], *, keep: bool) -> bytes:
         """Write the head of an answer as gunicorn does."""
-        second = int(time.time())
-        if second != self._second:
-            self._second, self._date = second, http_date()
+        second, date = self._date
+        if second != int(time.time()):
+            self._date = second, date = int(time.time()), http_date()
         lines = [
             f"HTTP/1.1 {status}",
             f"Server: {SERVER}",
-            f"Date: {self._date}",
+            f"Date: {date}",
             f"Connection: {'keep-alive' if keep else 'close'}",
             *(f"{name}: {value}" for name, value in headers),
         ]
@@ -151,9 +170,14 @@ class Direct:
 
 
 def usable(cfg: Any) -> bool:
-    """Return whether gunicorn's settings leave requests to us: nothing that it would log, count or read of them is asked for."""
+    """Return whether gunicorn's settings leave requests to us: nothing is asked for that only gunicorn does with each of them."""
     logs = (cfg.accesslog, cfg.logconfig, cfg.logconfig_dict, cfg.logconfig_json, cfg.syslog, cfg.statsd_host)
-    return not any(logs) and cfg.proxy_protocol in (False, "off")
+    hooks = (
+        cfg.pre_request.__module__ in ("gunicorn.config", "deniable_server.gunicorn_conf")
+        and cfg.post_request is cfg.settings["post_request"].default
+    )
+    protocols = {cfg.proxy_protocol, cfg.http2_cleartext} <= {False, "off"}
+    return hooks and protocols and not any(logs) and "SCRIPT_NAME" not in os.environ
 
 
 def _send(conn: Any, message: bytes) -> int:

@@ -14,8 +14,6 @@ PATH: Final = "/v1/reports"
 BEGINNING: Final = f"POST {PATH} HTTP/1.1\r\n".encode()
 
 _END = b"\r\n\r\n"
-_MOST_HEADERS = 32  # as in gunicorn_conf
-_LONGEST = 4096
 _LINES = re.compile(rb"(?:[A-Za-z][A-Za-z0-9-]*:[\t\x20-\x7e]*\r\n)+")
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*(:[0-9]{{1,5}})?", re.IGNORECASE)
@@ -50,37 +48,40 @@ _SHARED = {
 }
 
 
+class Limits(NamedTuple):
+    """How large a request may be; a larger one is refused by gunicorn or by Flask."""
+
+    body: int  # bytes
+    headers: int
+    header: int  # bytes of one, with its end of line
+
+
 class PlainRequest(NamedTuple):
     """A complete upload."""
 
+    # Whether it came by https is not in it: uploads do not ask.
     environ: dict[str, Any]  # as of WSGI
     keep: bool  # whether the client wants to use the connection again
 
 
 def read(
     held: bytes,  # all that arrived: exactly one request
-    # peer, server: addresses of the two ends of the connection; a text if it is a Unix socket
-    peer: tuple[str, int] | str,
-    server: tuple[str, int] | str,
-    longest: int,  # most bytes that a body may have
+    peer: tuple[str, int] | str | bytes,  # the client's address; a text or bytes if it is a Unix socket
+    server: tuple[str, int] | str,  # the server's, likewise
+    limits: Limits,
 ) -> PlainRequest | None:
-    """Read an upload.
-
-    Returns
-    -------
-    PlainRequest or None
-        None if gunicorn must read it.
-    """
+    """Read an upload. None if gunicorn must read it."""
     end = held.find(_END)
     if end < 0 or not held.startswith(BEGINNING) or not _LINES.fullmatch(held, len(BEGINNING), end + 2):
         return None
     lines = held[len(BEGINNING) : end].decode("ascii").split("\r\n")
     headers = {name.lower(): value.strip(" \t") for name, _, value in (line.partition(":") for line in lines)}
-    if not len(headers) == len(lines) <= _MOST_HEADERS or max(map(len, lines)) > _LONGEST or not _ODD.isdisjoint(headers):
+    if not len(headers) == len(lines) <= limits.headers or max(map(len, lines)) + 2 > limits.header or isinstance(peer, bytes):
         return None
     body, length, host = held[end + len(_END) :], headers.pop("content-length", ""), headers.get("host", "")
     connection = headers.get("connection", "keep-alive").lower()
-    if length != str(len(body)) or len(body) > longest or connection not in ("keep-alive", "close") or not _HOST.fullmatch(host):
+    whole = length == str(len(body)) and len(body) <= limits.body
+    if not whole or not _ODD.isdisjoint(headers) or connection not in ("keep-alive", "close") or not _HOST.fullmatch(host):
         return None
     # A Unix socket has no name, so the request's is used, as gunicorn does.
     name, port = (host.partition(":")[0], host.partition(":")[2] or 80) if isinstance(server, str) else server[:2]

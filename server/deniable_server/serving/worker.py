@@ -139,7 +139,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         """Load the app, and its door for plain uploads."""
         super().load_wsgi()
         door = getattr(self.wsgi, "extensions", {}).get("deniable.door")
-        if door and usable(self.cfg):
+        if door and door.app == self.wsgi.wsgi_app and usable(self.cfg):  # nobody else stands before the app
             self.direct = Direct(self, door)
 
     def enqueue_req(self, conn: Any) -> None:

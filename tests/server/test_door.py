@@ -283,6 +283,18 @@ def test_nothing_is_asked_to_prepare_an_upload(way, unknown, monkeypatch):
     assert (prepared is None) == (unknown != "nothing")
 
 
+@pytest.mark.parametrize(
+    ("address", "more"), [("127.0.0.1", {}), (ELSEWHERE, {"rate_limit_source": "off", "stored_limit_source": "off"})], ids=str
+)
+def test_who_has_no_source_is_answered_directly(served, settings, address, more):
+    """This machine's own tools, a proxy that is not trusted, and everybody where nothing is limited by source."""
+    way = Way(type(served)(replace(settings, **more)), direct=True)
+    way.send(good(way, "first"))
+    ((body, headers),) = good(way, "x")
+    (answer,) = way.door.answer([environ(body, headers) | {"REMOTE_ADDR": address}])
+    assert answer.status == "202 ACCEPTED"
+
+
 def test_what_costs_much_to_refuse_is_checked_by_flask(way):
     """A body that is large, and one of which a part is refused, do not hold up the others."""
     groups = some_groups(way.served)

@@ -36,10 +36,9 @@ class Sources:
         self._day = ""
         self._secret = b""
 
-    @property
-    def known(self) -> bool:
-        """Whether the key of this day was read."""
-        return self._day == datetime.now(UTC).date().isoformat()
+    def know(self, address: str | None) -> bool:
+        """Return whether an address has no number, or the key of this day was read."""
+        return _place(address) is None or self._day == datetime.now(UTC).date().isoformat()
 
     def number(self, address: str | None) -> str | None:
         """Return the number of an address on this day, or None if there is no source.

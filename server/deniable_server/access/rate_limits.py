@@ -80,10 +80,9 @@ class Limits:
                 return []
         return limits
 
-    @property
-    def know_sources(self) -> bool:
-        """Whether sources of requests can be numbered without asking the store."""
-        return self._sources.known
+    def know_source(self, visit: Visit) -> bool:
+        """Return whether the source of a request is numbered without asking the store, or is not asked for."""
+        return not (self._source or self._stored) or self._sources.know(visit.environ.get("REMOTE_ADDR"))
 
     def any_used_up(self, limits: Sequence[Limit]) -> bool:
         """Return whether one of some limits is known to be used up."""

@@ -110,7 +110,7 @@ def prepare(known: Service, visit: Visit) -> Prepared | None:
     """
     visit.role = "ingest"
     of = known.ring.fresh(bearer(visit, "the app's ingest key"), "ingest")
-    if of is None or not known.apps[of.app].store.knows_partitions or not known.limits.know_sources:
+    if of is None or not known.apps[of.app].store.knows_partitions or not known.limits.know_source(visit):
         return None
     note(visit, of)
     app, limits = known.apps[of.app], _limits(known, visit, of)

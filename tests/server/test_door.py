@@ -82,6 +82,20 @@ class Way:
         return entries, remembered, refused, [each for each in requests if not each[0].endswith(b":bytes")], counts
 
 
+@pytest.fixture
+def start(served):
+    """Start servers, and close what they have opened at the end."""
+    ways = []
+
+    def make(settings, *, direct):
+        ways.append(Way(type(served)(settings), direct=direct))
+        return ways[-1]
+
+    yield make
+    for way in ways:
+        way.served.store._client.close()
+
+
 def by_flask(app, environ):
     """Let Flask answer, as a server does; `werkzeug.test` would copy the environment."""
     begun = []
@@ -155,12 +169,12 @@ def some_uploads(served):
     return requests
 
 
-def both(served, settings, prepare=lambda _: None):
+def both(start, served, settings, prepare=lambda _: None):
     """Send the same uploads both ways, each to a server that was just started on an empty store; return the two ways."""
     requests, seen, ways = some_uploads(served), [], []
     for direct in (True, False):
         served.store._client.flushall()
-        way = Way(type(served)(settings), direct=direct)
+        way = start(settings, direct=direct)
         prepare(way.served)
         sizes, answers, rest = Random("sizes"), [], list(requests)
         while rest:
@@ -179,54 +193,53 @@ def both(served, settings, prepare=lambda _: None):
 @pytest.mark.parametrize(
     "more", [{}, {"trusted_proxies": 1}, {"cors_origins": "https://example.org"}], ids=["usual", "proxy", "origins"]
 )
-def test_both_ways_answer_alike(served, settings, more):
+def test_both_ways_answer_alike(start, served, settings, more):
     """Good, repeated, compressed, half good and refused uploads."""
     watched = replace(settings, metrics_key=METRICS, max_backlog=10_000, **more)
-    direct, by_flask = both(served, watched)
+    direct, by_flask = both(start, served, watched)
     assert direct.left() == by_flask.left()
     assert direct.answered_directly > UPLOADS / 2
     assert by_flask.answered_directly == 0
 
 
-def test_both_ways_limit_alike(served, settings):
+def test_both_ways_limit_alike(start, served, settings):
     """A source above its limit, and a full backlog."""
     more = {"rate_limit_source": "60/minute", "rate_limit_key": "100/minute", "trusted_proxies": 0}
-    direct, by_flask = both(served, replace(settings, metrics_key=METRICS, **more))
+    direct, by_flask = both(start, served, replace(settings, metrics_key=METRICS, **more))
     assert direct.left()[0] == by_flask.left()[0]
     assert len(direct.left()[0]) <= 50
 
 
-def test_both_ways_count_what_is_stored_alike(served, settings):
+def test_both_ways_count_what_is_stored_alike(start, served, settings):
     """Refused where an address takes too much of the store; what is refused is not stored."""
 
     def limit(another):
         another.post({"format": 1, "groups": some_groups(another)})  # from here: it pays for the sums
         another.service.limits._stored = Volume(20_000, 3600)
 
-    direct, by_flask = both(served, replace(settings, metrics_key=METRICS, max_backlog=10_000), limit)
+    direct, by_flask = both(start, served, replace(settings, metrics_key=METRICS, max_backlog=10_000), limit)
     assert [way.left()[0] for way in (direct, by_flask)] == [by_flask.left()[0]] * 2
     assert sum(map(len, by_flask.left()[0])) < 20_000 + 2000
 
 
-def test_both_ways_refuse_alike_where_there_is_no_room(served, settings):
+def test_both_ways_refuse_alike_where_there_is_no_room(start, served, settings):
     """A store that is full."""
 
     def fill(another):
         client = another.store._client
         client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.2))
 
-    direct, by_flask = both(served, replace(settings, metrics_key=METRICS), fill)
+    direct, by_flask = both(start, served, replace(settings, metrics_key=METRICS), fill)
     served.store._client.config_set("maxmemory", 0)
     assert direct.left()[0] == by_flask.left()[0] == []
 
 
 @pytest.fixture
-def way(served, settings):
+def way(start, settings):
     """Serve directly, when all is known that the store need not be asked for: one upload was answered."""
-    way = Way(type(served)(replace(settings, metrics_key=METRICS)), direct=True)
+    way = start(replace(settings, metrics_key=METRICS), direct=True)
     way.send(good(way, "first"))
-    yield way
-    way.served.store._client.close()
+    return way
 
 
 def good(way, *keys):
@@ -286,9 +299,9 @@ def test_nothing_is_asked_to_prepare_an_upload(way, unknown, monkeypatch):
 @pytest.mark.parametrize(
     ("address", "more"), [("127.0.0.1", {}), (ELSEWHERE, {"rate_limit_source": "off", "stored_limit_source": "off"})], ids=str
 )
-def test_who_has_no_source_is_answered_directly(served, settings, address, more):
-    """This machine's own tools, a proxy that is not trusted, and everybody where nothing is limited by source."""
-    way = Way(type(served)(replace(settings, **more)), direct=True)
+def test_who_has_no_source_is_answered_directly(start, settings, address, more):
+    """The machine's own tools, a proxy that is not trusted, and everybody where nothing is limited by source."""
+    way = start(replace(settings, **more), direct=True)
     way.send(good(way, "first"))
     ((body, headers),) = good(way, "x")
     (answer,) = way.door.answer([environ(body, headers) | {"REMOTE_ADDR": address}])
@@ -307,10 +320,10 @@ def test_what_costs_much_to_refuse_is_checked_by_flask(way):
 @pytest.mark.parametrize(
     ("more", "status"), [({"max_backlog": 1}, "503"), ({"rate_limit_key": "1/minute"}, "429"), ({}, "202")], ids=str
 )
-def test_no_upload_stays_in_memory(served, settings, more, status):
+def test_no_upload_stays_in_memory(start, served, settings, more, status):
     """Whatever becomes of it, nothing holds it when it is answered: no error, no cycle."""
     served.store._client.flushall()
-    way = Way(type(served)(replace(settings, metrics_key=METRICS, **more)), direct=True)
+    way = start(replace(settings, metrics_key=METRICS, **more), direct=True)
     way.send(good(way, "first"))
     way.send(good(way, *"uvw"))
     gc.collect()
@@ -324,12 +337,12 @@ def visits():
     return sum(isinstance(each, Visit) for each in gc.get_objects())
 
 
-def test_a_refusal_is_logged_with_its_app(served, settings, caplog):
+def test_a_refusal_is_logged_with_its_app(start, served, settings, caplog):
     """Whether it was decided before Flask was asked or not."""
     caplog.set_level("INFO", "deniable.request")
     for direct in (True, False):
         served.store._client.flushall()
-        way = Way(type(served)(replace(settings, max_backlog=1)), direct=direct)
+        way = start(replace(settings, max_backlog=1), direct=direct)
         way.send(good(way, "first"))
         handler = Seen()
         logging.getLogger("deniable.request").addHandler(handler)

@@ -140,7 +140,10 @@ _ANSWERS = {
     "Keys": _object(app=_APP, keys=(_list(ref("Key")), "The app's keys in the store")),
     "Health": _object(status=({"const": "ok"}, "Always `ok`: the server answers")),
     "Readiness": _object(
-        status=({"enum": ["ok", "unavailable"]}, "Whether all parts are well"),
+        status=(
+            {"enum": ["ok", "degraded", "unavailable"]},
+            "Whether all parts are well; `degraded`: reports of some apps can be taken",
+        ),
         parts=(
             {
                 "type": "object",

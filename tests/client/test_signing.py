@@ -144,10 +144,14 @@ def test_a_number_of_days(run, key, wrong):  # noqa: ARG001 - it makes the key
         (SOUND.replace("epsilon = 1", "epsilon = 99"), "error: metrics.toml:8: a: epsilon is a number of nats"),
         (
             SOUND.replace("revision = 3\n", ""),
-            "error: metrics.toml:1: the revision is at least 3, and raised with every publication",
+            "error: metrics.toml:1: the revision is a whole number above 0",
         ),
-        (SOUND.replace("epsilon = 1", "epsilon = 0.5"), "error: metrics.toml:8: a: epsilon is as in the app: 1; got '0.5'"),
-        (SOUND.replace("2999-01-01", "2999-01-02"), "error: metrics.toml:9: a: expires is 2999-01-01 or before"),
+        (
+            SOUND.replace("revision = 3", "revision = 2"),
+            "error: metrics.toml:3: the revision is at least 3, that of the registry in the app",
+        ),
+        (SOUND.replace("epsilon = 1", "epsilon = 0.5"), "error: metrics.toml:8: a: epsilon is as devices keep it: 1; got '0.5'"),
+        (SOUND.replace("2999-01-01", "2999-01-02"), "error: metrics.toml:9: a: expires is as devices keep it: 2999-01-01"),
         (SOUND.replace("metrics.a", "metrics.b"), "error: metrics.toml:5: b: a metric is one of those in the app"),
     ],
 )

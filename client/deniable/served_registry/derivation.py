@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from fractions import Fraction
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from deniable.errors import Fault, RegistryError
+from deniable.errors import Fault, RegistryError, ServedRegistryError
 from deniable.served_registry.restrictions import Restriction
 
 if TYPE_CHECKING:
@@ -14,11 +13,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric, Registry
 
-_Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
-_Broken = tuple[str, object]  # rule, value
-
-_WITH_RULES = ("revision", "metrics", "sample", "expires")
-"""Fields that may differ. Each has its own rule."""
 _SHOWN = 60  # characters of a value
 
 
@@ -31,42 +25,30 @@ def derived(
     Raises
     ------
     RegistryError
-        If they differ in more than a restriction can say. Devices would not learn of it. The error has all such differences.
+        If none does: devices would not learn of the rest. The error has all that they would keep as it is.
     """
-    faults = [Fault(turned_down.file, *rest) for rest in _faults(bundled, turned_down)]
+    try:
+        restriction = Restriction.read(Restriction.of(turned_down).write())  # as devices read it
+        used = restriction.applied(bundled)
+    except ServedRegistryError as error:
+        raise RegistryError([replace(fault, file=turned_down.file) for fault in error.faults]) from None
+    faults = [*_differences(turned_down.file, "-", used, turned_down)]
+    for id_, metric in turned_down.metrics.items():
+        if id_ in used.metrics:
+            faults += _differences(turned_down.file, id_, used.metrics[id_], metric)
+        else:
+            faults.append(Fault(turned_down.file, id_, "a metric is one of those in the app", id_))
     if faults:
         raise RegistryError(faults)
-    return Restriction.read(Restriction.of(turned_down).write())  # as devices read it
+    return restriction
 
 
-def _faults(bundled: Registry, turned_down: Registry) -> Iterator[_Rest]:
-    least = max(bundled.revision, 1)
-    if turned_down.revision < least:
-        yield "-", f"the revision is at least {least}, and raised with every publication", turned_down.revision or None
-    for rule, value in _differences(bundled, turned_down):
-        yield "-", rule, value
-    for id_, metric in turned_down.metrics.items():
-        if id_ not in bundled.metrics:
-            yield id_, "a metric is one of those in the app", id_
-            continue
-        for rule, value in _metric_faults(bundled.metrics[id_], metric):
-            yield id_, rule, value
-
-
-def _metric_faults(old: Metric, new: Metric) -> Iterator[_Broken]:
-    yield from _differences(old, new)
-    if Fraction(new.sample) > Fraction(old.sample):
-        yield f"sample is at most {old.sample}", new.sample
-    if old.expires is not None and (new.expires is None or new.expires > old.expires):
-        yield f"expires is {old.expires} or before", str(new.expires)
-
-
-def _differences(ours: Registry | Metric, theirs: Registry | Metric) -> Iterator[_Broken]:
-    for field in fields(ours):
-        if field.compare and field.name not in _WITH_RULES:
-            mine, other = getattr(ours, field.name), getattr(theirs, field.name)
-            if mine != other:
-                yield f"{field.name} is as in the app: {_short(mine)}", _short(other)
+def _differences(file: str, id_: str, used: Registry | Metric, wanted: Registry | Metric) -> Iterator[Fault]:
+    for field in fields(used):
+        if field.compare and field.name != "metrics":
+            ours, theirs = getattr(used, field.name), getattr(wanted, field.name)
+            if ours != theirs:
+                yield Fault(file, id_, f"{field.name} is as devices keep it: {_short(ours)}", _short(theirs))
 
 
 def _short(value: object) -> str:

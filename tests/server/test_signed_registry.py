@@ -165,6 +165,32 @@ def test_what_devices_are_told_is_in_the_audit_log(signed, revised, real_redis):
     assert last["revision"] == 7
 
 
+def test_a_server_without_it_logs_nothing_anew(signed, start, settings, revised, real_redis):
+    """Servers of one app take turns, and one for queries hands out nothing: its registry is the same."""
+    signed()
+    before = real_redis.llen("{shop}:audit")
+    start(replace(settings, registry=str(revised), serves="query"))
+    signed()
+    assert real_redis.llen("{shop}:audit") == before
+
+
+def test_of_a_folder_the_newest_registry_is_what_devices_are_told(signed, revised, tmp_path):
+    """What it leaves out is off in every app, and reports of it are taken while they come."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    text = revised.read_text("utf-8")
+    (folder / "0001.toml").write_text(text, "utf-8")
+    head, mark, rest = text.rpartition("[metrics.")
+    newest = folder / "0002.toml"
+    newest.write_text(head.replace("revision = 7", "revision = 8"), "utf-8")
+    served = signed(said(newest), folder)
+    left_out = rest.partition("]")[0].strip('"')
+    assert mark
+    assert left_out in served.app.highest
+    told = Restriction.read(Envelope.read(get(served).data).text)
+    assert set(told.metrics) == set(load(revised).metrics) - {left_out}
+
+
 def test_files_that_are_none_stop_the_start(start, settings, revised, tmp_path):
     """The message names the variable and the file."""
     wrong = tmp_path / "wrong.json"

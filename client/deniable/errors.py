@@ -3,7 +3,7 @@
 DeniableError
 ├── ParameterError        a parameter breaks a rule (also a ValueError)
 ├── RegistryError         a metrics.toml has faults; has the list of them (also a ValueError)
-│   └── ServedRegistryError   one from a server is not signed, is outdated, or asks for more than the app allows
+│   └── ServedRegistryError   one from a server is not signed, is outdated, or is written in another form
 ├── PayloadError          bytes that no device could have sent (also a ValueError)
 ├── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
 └── StateError            the state of a device is missing, damaged or cannot be written
@@ -137,7 +137,7 @@ class RegistryError(DeniableError, ValueError):
 
 
 class ServedRegistryError(RegistryError):
-    """A registry from a server must not be used: it is not signed, is outdated, or changes more than it may."""
+    """A registry from a server must not be used: it is not signed, is outdated, or is written in another form."""
 
 
 def without_locals(error: BaseException) -> BaseException:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_type_hints
 from deniable import registry
 from deniable.errors import ConfigurationError
 from deniable.registry import published
+from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable_aggregator.process import logs
@@ -72,7 +73,7 @@ class Settings:
     redis_url: str = ""  # as `deniable_aggregator.store.connect` takes it
     # Path of metrics.toml, or of the folder of published registries; several, one for each app, are joined by `:`.
     registry: str = ""
-    # Path of its signed copy for devices, from `deniable registry sign`; several are joined in the same way. Empty for none.
+    # Path of what devices are told of it, from `deniable registry sign`; several are joined in the same way. Empty for none.
     signed_registry: str = ""
     # `ingest`: uploads and signed registries; `query`: the query API and the dashboard; `all`. Two separate servers can use store
     # users with fewer permissions.
@@ -222,16 +223,16 @@ class Settings:
 
     def envelopes(
         self,
-        registries: Mapping[str, Registry],  # By app. The signed registry must be the one that reports are checked against.
+        registries: Mapping[str, Registry],  # By app. What is signed must be what they say.
     ) -> dict[str, Envelope]:
         """Read the signed registry of each app that has one. Devices check the signature.
 
         Raises
         ------
         ConfigurationError
-            If a file cannot be read, contains another registry than the one served, or is for no app of this server.
+            If a file cannot be read, says something else than the registry of its app, or is for no app of this server.
         RegistryError
-            With all errors of a file.
+            If devices would refuse it for its form.
         """
         found: dict[str, Envelope] = {}
         for path in filter(None, self.signed_registry.split(os.pathsep)):
@@ -243,15 +244,13 @@ class Settings:
                 raise ConfigurationError(
                     f"DENIABLE_SIGNED_REGISTRY names files that `deniable registry sign` made; {path} is none"
                 )
-            signed = registry.parse(envelope.text, path)
+            signed = Restriction.read(envelope.text)
             if signed.app in found:
                 raise ConfigurationError(f"DENIABLE_SIGNED_REGISTRY names one file for each app; {signed.app} has two")
-            if not signed.revision:
-                raise ConfigurationError(f"a registry that is handed to devices has a revision; {path} has none")
             served = registries.get(signed.app)
-            if served is None or registry.load(served.file) != signed:
+            if served is None or Restriction.of(registry.load(served.file)) != signed:
                 raise ConfigurationError(
-                    f"{path} holds another registry than this server's for {signed.app}: sign its metrics.toml again"
+                    f"{path} says something else than this server's registry for {signed.app}: sign its metrics.toml again"
                 )
             found[signed.app] = envelope
         return found

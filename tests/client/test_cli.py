@@ -80,7 +80,13 @@ def test_lint_of_faults(run, file):
 
 @pytest.mark.parametrize(
     "command",
-    [("lint",), ("show",), ("diff", "metrics.toml"), ("publish", "folder"), ("sign", "--key", "key.pem")],
+    [
+        ("lint",),
+        ("show",),
+        ("diff", "metrics.toml"),
+        ("publish", "folder"),
+        ("sign", "--against", "metrics.toml", "--key", "key.pem"),
+    ],
 )
 def test_the_registry_of_this_folder_needs_no_name(run, file, tmp_path, monkeypatch, command):
     """Each action reads metrics.toml where no file is named; where there is none it says how to get one."""
@@ -103,7 +109,7 @@ def test_the_signed_registry_of_this_folder_needs_no_name(run, file, tmp_path, m
     monkeypatch.chdir(tmp_path)
     file(f"revision = 1\n{SOUND}")
     key = run("registry", "keygen", "--out", "key.pem")[1].strip()
-    assert run("registry", "sign", "--key", "key.pem")[0] == 0
+    assert run("registry", "sign", "--against", "metrics.toml", "--key", "key.pem")[0] == 0
     status, out, _ = run("registry", "verify", "--public-key", key, "--against", "metrics.toml")
     assert (status, out[:20]) == (0, "metrics.signed.json:")
 

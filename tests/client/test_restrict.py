@@ -1,18 +1,21 @@
-"""What a served registry may change: each of its three changes is used, and every other change is refused."""
+"""What a served registry says: what it is derived from, in which form it is read, and that it only turns off and down."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields, replace
 from datetime import date
+from fractions import Fraction
 
 import pytest
 
-from deniable.errors import ServedRegistryError
+from deniable.errors import RegistryError, ServedRegistryError
 from deniable.limits.caps import Caps
 from deniable.prepared import prepare
 from deniable.registry import Metric, Registry, parse
-from deniable.served_registry.restrictions import restricted
+from deniable.served_registry.derivation import derived
+from deniable.served_registry.restrictions import Restriction
 
 BUNDLED = """
 format = 1
@@ -134,6 +137,11 @@ def test_what_only_turns_down_is_used(name):
     assert restricted(OURS, ALLOWED[name]) == ALLOWED[name]
 
 
+def restricted(bundled, turned_down):
+    """Do what an operator and then a device do."""
+    return Restriction.read(derived(bundled, turned_down).write()).applied(bundled)
+
+
 @pytest.mark.parametrize("id_", OURS.metrics)
 def test_every_metric_may_be_left_out(id_):
     """The others stay as they are."""
@@ -159,46 +167,46 @@ def test_what_is_used_is_made_of_the_apps_own():
 REFUSED = [
     ([('app = "shop"', 'app = "shop2"')], "app is as in the app: shop; got 'shop2'"),
     ([("revision = 6", "revision = 4")], "the revision is at least 5"),
-    ([("revision = 6\n", "")], "the revision is at least 5, .*; got 0"),
+    ([("revision = 6\n", "")], "the revision is a whole number above 0"),
     # The budget, in either direction
-    ([("window = 30", "window = 29.9")], "budget is as in the app: Budget"),
-    ([("window = 30", "window = 0.0000116")], "budget is as in the app"),
-    ([("window = 30", "window = 31")], "budget is as in the app"),
-    ([("per_window = 32", "per_window = 32.1")], "budget is as in the app"),
-    ([("per_window = 32", "per_window = 31")], "budget is as in the app"),
-    ([("lifetime = 320", "lifetime = 321")], "budget is as in the app"),
-    ([("lifetime = 320", "lifetime = 32")], "budget is as in the app"),
-    ([("lifetime = 320", "lifetime = 319")], "budget is as in the app"),
-    ([(BUDGET, "")], "budget is as in the app: .*; got 'None'"),
+    ([("window = 30", "window = 29.9")], "budget is as devices keep it: Budget"),
+    ([("window = 30", "window = 0.0000116")], "budget is as devices keep it"),
+    ([("window = 30", "window = 31")], "budget is as devices keep it"),
+    ([("per_window = 32", "per_window = 32.1")], "budget is as devices keep it"),
+    ([("per_window = 32", "per_window = 31")], "budget is as devices keep it"),
+    ([("lifetime = 320", "lifetime = 321")], "budget is as devices keep it"),
+    ([("lifetime = 320", "lifetime = 32")], "budget is as devices keep it"),
+    ([("lifetime = 320", "lifetime = 319")], "budget is as devices keep it"),
+    ([(BUDGET, "")], "budget is as devices keep it: .*; got 'None'"),
     # Segments, and what the server does with reports
-    ([('["linux", "macos", "windows"]', '["linux", "macos"]')], "segments is as in the app"),
-    ([('["linux", "macos", "windows"]', '["macos", "linux", "windows"]')], "segments is as in the app"),
-    ([('"windows"]', '"windows", "plan9"]')], "segments is as in the app"),
-    ([('unused = ["a", "b"]', 'unused = ["b"]')], "segments is as in the app"),
-    ([("[metrics.theme]", '[generalize.platform]\nlinux = "unix"\nmacos = "unix"\n[metrics.theme]')], "generalize is as in"),
-    ([("revision = 6", "revision = 6\nretention = { tallies = 1, releases = 1 }")], "retention is as in the app"),
-    ([("revision = 6", "revision = 6\nretention = { releases = 36500 }")], "retention is as in the app"),
+    ([('["linux", "macos", "windows"]', '["linux", "macos"]')], "segments is as devices keep it"),
+    ([('["linux", "macos", "windows"]', '["macos", "linux", "windows"]')], "segments is as devices keep it"),
+    ([('"windows"]', '"windows", "plan9"]')], "segments is as devices keep it"),
+    ([('unused = ["a", "b"]', 'unused = ["b"]')], "segments is as devices keep it"),
+    ([("[metrics.theme]", '[generalize.platform]\nlinux = "unix"\nmacos = "unix"\n[metrics.theme]')], "generalize is as devices"),
+    ([("revision = 6", "revision = 6\nretention = { tallies = 1, releases = 1 }")], "retention is as devices keep it"),
+    ([("revision = 6", "revision = 6\nretention = { releases = 36500 }")], "retention is as devices keep it"),
     (
         [("[metrics.theme]", '[experiments]\nplatform = { base = "linux", planned = 0.1 }\n[metrics.theme]')],
-        "experiments is as in the app",
+        "experiments is as devices keep it",
     ),
-    ([("revision = 6", "revision = 6\nanalysts = { epsilon = 0 }")], "analysts is as in the app"),
-    ([("revision = 6", "revision = 6\nanalysts = { epsilon = 20 }")], "analysts is as in the app"),
-    ([("revision = 6", "revision = 6\npublication = { min_reports = 7 }")], "publication is as in the app"),
+    ([("revision = 6", "revision = 6\nanalysts = { epsilon = 0 }")], "analysts is as devices keep it"),
+    ([("revision = 6", "revision = 6\nanalysts = { epsilon = 20 }")], "analysts is as devices keep it"),
+    ([("revision = 6", "revision = 6\npublication = { min_reports = 7 }")], "publication is as devices keep it"),
     # What an answer means
-    ([('"categorical"', '"ordinal"')], "theme: type is as in the app: categorical; got 'ordinal'"),
-    ([('["light", "dark", "system"]', '["dark", "light", "system"]')], "theme: values is as in the app: .'light'"),
+    ([('"categorical"', '"ordinal"')], "theme: type is as devices keep it: categorical; got 'ordinal'"),
+    ([('["light", "dark", "system"]', '["dark", "light", "system"]')], "theme: values is as devices keep it: .'light'"),
     ([('["light", "dark", "system"]', '["light", "dark", "system", "x"]')], "theme: values is"),
     ([('["light", "dark", "system"]', '["dark", "system"]')], "theme: values is"),
     ([('none = "system"', 'none = "dark"')], "theme: none is"),
-    ([('none = "system"', 'none = "system"\nother = "system"')], "theme: other is as in the app: None; got 'system'"),
-    ([('period = "week"', 'period = "week"\nper_period = 2')], "theme: per_period is as in the app: 1; got '2'"),
+    ([('none = "system"', 'none = "system"\nother = "system"')], "theme: other is as devices keep it: None; got 'system'"),
+    ([('period = "week"', 'period = "week"\nper_period = 2')], "theme: per_period is as devices keep it: 1; got '2'"),
     (
         [("epsilon_permanent = 3", "epsilon_permanent = 3\nanswers_per_window = 1")],
-        "kept: answers_per_window is as in the app: 2",
+        "kept: answers_per_window is as devices keep it: 2",
     ),
-    ([('none = "system"', "")], "theme: none is as in the app: system; got 'None'"),
-    ([('period = "week"', 'period = "hour"')], "theme: period is as in the app: week; got 'hour'"),
+    ([('none = "system"', "")], "theme: none is as devices keep it: system; got 'None'"),
+    ([('period = "week"', 'period = "hour"')], "theme: period is as devices keep it: week; got 'hour'"),
     ([('period = "week"', 'period = "month"')], "theme: period is"),
     ([('segments = ["platform"]', 'segments = ["platform", "unused"]')], "theme: segments is"),
     ([('segments = ["platform"]', "segments = []")], "theme: segments is"),
@@ -208,29 +216,29 @@ REFUSED = [
     ([('"pages.txt"', '"other.txt"')], "page: candidates is"),
     ([('b = ["z", "w"]', 'b = ["w", "z"]')], "both: values is .*\n.*both: factors is"),
     ([('{ a = ["x", "y"], b = ["z", "w"] }', '{ b = ["z", "w"], a = ["x", "y"] }')], "both: values is .*\n.*both: factors is"),
-    ([("range = [1, 100]", "range = [1, 100]\nwhole = true")], "wait: step is as in the app: None; got '1'"),
-    ([("range = [1, 100]", "range = [1, 1000]")], "wait: range is as in the app: .'1', '100'.; got"),
-    ([('unit = "ms"', 'unit = "s"')], "wait: unit is as in the app: ms; got 's'"),
-    ([('scale = "log"\n', "")], "wait: scale is as in the app: log; got 'linear'"),
-    ([('estimate = "mean"', 'estimate = "distribution"')], "wait: estimate is as in the app: mean; got 'distribution'"),
-    ([("joint = true\n", "")], "used: joint is as in the app: True; got 'False'"),
+    ([("range = [1, 100]", "range = [1, 100]\nwhole = true")], "wait: step is as devices keep it: None; got '1'"),
+    ([("range = [1, 100]", "range = [1, 1000]")], "wait: range is as devices keep it: .'1', '100'.; got"),
+    ([('unit = "ms"', 'unit = "s"')], "wait: unit is as devices keep it: ms; got 's'"),
+    ([('scale = "log"\n', "")], "wait: scale is as devices keep it: log; got 'linear'"),
+    ([('estimate = "mean"', 'estimate = "distribution"')], "wait: estimate is as devices keep it: mean; got 'distribution'"),
+    ([("joint = true\n", "")], "used: joint is as devices keep it: True; got 'False'"),
     # What it costs, in either direction
-    ([("epsilon = 1\n", "epsilon = 1.0001\n")], "theme: epsilon is as in the app: 1; got '1.0001'"),
+    ([("epsilon = 1\n", "epsilon = 1.0001\n")], "theme: epsilon is as devices keep it: 1; got '1.0001'"),
     ([("epsilon = 1\n", "epsilon = 0.9999\n")], "theme: epsilon is"),
     ([("epsilon = 1\nepsilon_permanent", "epsilon = 1.5\nepsilon_permanent")], "kept: epsilon is"),
-    ([("epsilon_permanent = 3", "epsilon_permanent = 3.1")], "kept: epsilon_permanent is as in the app: 3; got '3.1'"),
+    ([("epsilon_permanent = 3", "epsilon_permanent = 3.1")], "kept: epsilon_permanent is as devices keep it: 3; got '3.1'"),
     ([("epsilon_permanent = 3", "epsilon_permanent = 2.9999")], "kept: epsilon_permanent is"),
-    ([("epsilon_permanent = 3", "")], "kept: epsilon_permanent is as in the app: 3; got 'None'"),
+    ([("epsilon_permanent = 3", "")], "kept: epsilon_permanent is as devices keep it: 3; got 'None'"),
     ([("epsilon = 1\n", "epsilon = 1\nepsilon_permanent = 1\n")], "theme: epsilon_permanent is"),
-    ([("epsilon = 1\n", 'epsilon = 1\nmechanism = "grr"\n')], "theme: mechanism is as in the app: auto; got 'grr'"),
-    ([("epsilon = 1\n", 'epsilon = 1\nmechanism = "none"\n')], "theme: mechanism is as in the app: auto; got 'none'"),
+    ([("epsilon = 1\n", 'epsilon = 1\nmechanism = "grr"\n')], "theme: mechanism is as devices keep it: auto; got 'grr'"),
+    ([("epsilon = 1\n", 'epsilon = 1\nmechanism = "none"\n')], "theme: mechanism is as devices keep it: auto; got 'none'"),
     ([("cohorts = 4", "cohorts = 5")], "kept: parameters is"),
     ([("cohorts = 4", "cohorts = 2")], "kept: parameters is"),
     ([("max_report_bytes = 50", "max_report_bytes = 51")], "theme: max_report_bytes is"),
     ([("max_report_bytes = 50", "max_report_bytes = 10")], "theme: max_report_bytes is"),
     # What a report carries, and what people were told
-    ([("version = 2", "version = 1")], "theme: version is as in the app: 2; got '1'"),
-    ([("version = 2", "version = 123456789")], "theme: version is as in the app: 2; got '123456789'"),
+    ([("version = 2", "version = 1")], "theme: version is as devices keep it: 2; got '1'"),
+    ([("version = 2", "version = 123456789")], "theme: version is as devices keep it: 2; got '123456789'"),
     (
         [("version = 2", "version = 3"), ('["light", "dark", "system"]', '["dark", "system"]')],
         "theme: values is .*\n.*theme: version is",
@@ -243,18 +251,18 @@ REFUSED = [
     ([('owner = "o"', 'owner = "o"\ntogether = 3')], "theme: together is"),
     ([('owner = "o"', 'owner = "o"\nleast_shift = 0.1')], "theme: least_shift is"),
     # What may be turned down, turned up
-    ([("sample = 0.5", "sample = 0.501")], "theme: sample is at most 0.5; got '0.501'"),
-    ([("sample = 0.5", "")], "theme: sample is at most 0.5; got '1'"),
-    ([("expires = 2099-06-30", "expires = 2099-07-01")], "theme: collection ends on 2099-06-30 or before; got '2099-07-01'"),
-    ([("expires = 2099-06-30", "")], "theme: collection ends on 2099-06-30 or before; got 'None'"),
+    ([("sample = 0.5", "sample = 0.501")], "theme: sample is as devices keep it: 0.5; got '0.501'"),
+    ([("sample = 0.5", "")], "theme: sample is as devices keep it: 0.5; got '1'"),
+    ([("expires = 2099-06-30", "expires = 2099-07-01")], "theme: expires is as devices keep it: 2099-06-30; got '2099-07-01'"),
+    ([("expires = 2099-06-30", "")], "theme: expires is as devices keep it: 2099-06-30; got 'None'"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "words"), REFUSED)
 def test_every_other_change_is_refused(changes, words):
-    """Also what looks stricter. The fault names metric, rule and value."""
-    with pytest.raises(ServedRegistryError, match=f"the served registry: {words}"):
-        restricted(OURS, served(*changes))
+    """Whoever wants to sign it learns that no device would. The fault names metric, rule and value."""
+    with pytest.raises(RegistryError, match=f"metrics.toml: {words}"):
+        derived(OURS, served(*changes))
 
 
 def test_every_field_has_a_row():
@@ -262,39 +270,21 @@ def test_every_field_has_a_row():
     tried = {name for _, words in REFUSED for name in re.findall(r"(?:^|: )(\w+) is", words)}
     declared = {field.name for field in (*fields(Metric), *fields(Registry)) if field.compare}
     # The first is the name of its table, the last one of folders, which no text has.
-    assert declared - tried == {"id", "revision", "metrics", "expires", "older"}
+    assert declared - tried == {"id", "revision", "metrics", "older"}
 
 
 def test_no_metric_is_added():
     """However little it asks for, and also as another question under the name of one."""
-    with pytest.raises(ServedRegistryError, match="fresh: a served metric is one of those in the app; got 'fresh'"):
-        restricted(OURS, served(more=FRESH))
-    with pytest.raises(ServedRegistryError, match="theme: values is as in the app"):
-        restricted(OURS, replace(OURS, metrics={"theme": replace(OURS.metrics["kept"], id="theme")}))
-
-
-FORBIDDEN = [("epsilon_permanent = 3", "epsilon_permanent = 2.9999")]
-ALSO = {
-    "a metric left out": [(BUNDLED[BUNDLED.index("[metrics.both]") :], "")],
-    "a lower sample": [("sample = 0.5", "sample = 0.1")],
-    "an earlier end": [("expires = 2099-06-30", "expires = 2030-01-01")],
-}
-
-
-@pytest.mark.parametrize("name", ALSO)
-def test_an_allowed_change_takes_no_other_along(name):
-    """The allowed change alone is used; together with a forbidden one it is refused, and the fault is the forbidden one's."""
-    restricted(OURS, served(*ALSO[name]))
-    with pytest.raises(ServedRegistryError) as caught:
-        restricted(OURS, served(*ALSO[name], *FORBIDDEN))
-    (fault,) = caught.value.faults
-    assert (fault.metric, fault.rule) == ("kept", "epsilon_permanent is as in the app: 3")
+    with pytest.raises(RegistryError, match="fresh: a metric is one of those in the app; got 'fresh'"):
+        derived(OURS, served(more=FRESH))
+    with pytest.raises(RegistryError, match="theme: values is as devices keep it"):
+        derived(OURS, replace(OURS, metrics={"theme": replace(OURS.metrics["kept"], id="theme")}))
 
 
 def test_all_faults_come_at_once():
     """Who mends a registry sees everything."""
-    with pytest.raises(ServedRegistryError) as caught:
-        restricted(
+    with pytest.raises(RegistryError) as caught:
+        derived(
             OURS,
             served(
                 ("window = 30", "window = 1"),
@@ -308,5 +298,173 @@ def test_all_faults_come_at_once():
 def test_a_registry_without_revision_can_serve_nothing():
     """Even where the app's own has none."""
     plain = parse(BUNDLED.replace("revision = 5\n", ""))
-    with pytest.raises(ServedRegistryError, match="the revision is at least 1"):
-        restricted(plain, plain)
+    with pytest.raises(RegistryError, match="the revision is a whole number above 0"):
+        derived(plain, plain)
+
+
+def test_a_sample_that_devices_do_not_read_is_not_signed():
+    """A share so small that it has more than 30 places is as good as off."""
+    with pytest.raises(RegistryError, match="theme: sample is 1, or a decimal below it of at most 30 places"):
+        derived(OURS, served(("sample = 0.5", "sample = 1e-31")))
+    assert restricted(OURS, served(("sample = 0.5", "sample = 1e-30"))).metrics["theme"].sample == f"0.{'0' * 29}1"
+
+
+# What a device makes of a text, whoever wrote it
+
+GOOD = {"app": "shop", "metrics": {"theme": {"sample": "0.5", "until": "2099-06-29"}}, "revision": 6}
+TEXT = '{"app":"shop","metrics":{"theme":{"sample":"0.5","until":"2099-06-29"}},"revision":6}'
+
+
+def canonical(document):
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def limits(**members):
+    return canonical(GOOD | {"metrics": {"theme": {"sample": "0.5", "until": None} | members}})
+
+
+def test_the_form():
+    """It is frozen: what is signed is these very bytes."""
+    assert Restriction.read(TEXT).write() == canonical(GOOD) == TEXT
+    assert derived(OURS, without("kept", "page", "wait", "used", "both")).write() == TEXT.replace("06-29", "06-30")
+
+
+ASKED = {
+    "all of a sample": {"sample": "1", "until": None},
+    "a little more": {"sample": "0.500000000000000000000000000001", "until": "2099-07-01"},
+    "for longer": {"sample": "0.5", "until": "9999-12-31"},
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_asking_for_more_changes_nothing(name):
+    """A device takes the lesser sample and the earlier end, so its own stay."""
+    asked = Restriction.read(canonical(GOOD | {"metrics": dict.fromkeys(OURS.metrics, ASKED[name])}))
+    own = {id_: replace(metric, expires=metric.expires or asked.metrics[id_].until) for id_, metric in OURS.metrics.items()}
+    used = asked.applied(OURS)
+    assert used.metrics["theme"] == OURS.metrics["theme"]
+    assert {id_: replace(metric, sample="1") for id_, metric in used.metrics.items()} == {
+        id_: replace(metric, sample="1") for id_, metric in own.items()
+    }
+    assert all(Fraction(metric.sample) <= Fraction(OURS.metrics[id_].sample) for id_, metric in used.metrics.items())
+
+
+@pytest.mark.parametrize("sample", ["1", "0.7", "0.5", "0.1"])
+@pytest.mark.parametrize("until", [None, "2099-07-01", "2099-06-30", "2001-01-01"])
+@pytest.mark.parametrize("on", [[], ["theme"], ["theme", "kept", "used"], [*OURS.metrics, "unknown", "theme.3", "theme-2"]])
+def test_nothing_but_samples_ends_and_silence_changes(sample, until, on):
+    """Whatever a text says: each metric in use is the app's own but for a sample and an end, neither of which is above it."""
+    read = Restriction.read(canonical(GOOD | {"metrics": {id_: {"sample": sample, "until": until} for id_ in on}}))
+    used = read.applied(OURS)
+    assert list(used.metrics) == [id_ for id_ in OURS.metrics if id_ in on]
+    for id_, metric in used.metrics.items():
+        own = OURS.metrics[id_]
+        assert replace(metric, sample=own.sample, expires=own.expires) == own
+        assert Fraction(metric.sample) == min(Fraction(own.sample), Fraction(sample))
+        ends = [day for day in (own.expires, date.fromisoformat(until) if until else None) if day]
+        assert metric.expires == min(ends, default=None)
+    assert replace(used, metrics=OURS.metrics, revision=OURS.revision) == OURS
+    assert repr(replace(used, metrics={}, revision=5)) == repr(replace(OURS, metrics={}))  # not even another kind of number
+
+
+def test_a_restriction_holds_for_every_version():
+    """It names a question by its id. Apps with another version, or with metrics more or less, take it, too."""
+    read = Restriction.read(TEXT)
+    later = parse(BUNDLED.replace("version = 2", "version = 3").replace('"dark"', '"dark", "dim"') + FRESH)
+    assert {id_: metric.version for id_, metric in read.applied(later).metrics.items()} == {"theme": 3}
+    earlier = parse(BUNDLED.replace("version = 2\n", "").replace("sample = 0.5", "sample = 0.1"))
+    assert read.applied(earlier).metrics["theme"].sample == "0.1"
+    assert read.applied(replace(OURS, metrics={"kept": OURS.metrics["kept"]})).metrics == {}
+
+
+def test_another_app_and_an_older_revision_are_refused():
+    """One key may sign for several apps."""
+    with pytest.raises(ServedRegistryError, match="app is as in the app: shop; got 'blog'"):
+        Restriction.read(canonical(GOOD | {"app": "blog"})).applied(OURS)
+    with pytest.raises(ServedRegistryError, match="the revision is at least 5, that of the registry in the app; got 4"):
+        Restriction.read(canonical(GOOD | {"revision": 4})).applied(OURS)
+
+
+CANONICAL = "its text is canonical JSON: names in order and each once, no spaces, no escapes"
+REVISION = "the revision is a whole number above 0 and below 2\\^53"
+SAMPLE = "theme: sample is 1, or a decimal below it of at most 30 places, such as 0.5, in quotes"
+DAY = "theme: until is a day such as 2026-12-31"
+ODD = {
+    # Its form
+    "empty": ("", CANONICAL),
+    "TOML": (BUNDLED, CANONICAL),
+    "cut off": (TEXT[:-1], CANONICAL),
+    "more after it": (TEXT + TEXT, CANONICAL),
+    "deep": ("[" * 100_000, CANONICAL),
+    "a number without end": (TEXT.replace(":6", ":" + "6" * 5000), CANONICAL),
+    "a line end": (TEXT + "\n", CANONICAL),
+    "a space": (TEXT.replace(":", ": ", 1), CANONICAL),
+    "another order": ('{"revision":6,' + TEXT[1:].replace(',"revision":6', ""), CANONICAL),
+    "an app twice": (TEXT.replace('"app"', '"app":"shop","app"'), CANONICAL),
+    "a metric twice": (TEXT.replace('"theme"', '"theme":{"sample":"0.1","until":null},"theme"'), CANONICAL),
+    "a sample twice": (TEXT.replace('"sample"', '"sample":"0.1","sample"'), CANONICAL),
+    "an escape": (TEXT.replace("theme", "\\u0074heme"), CANONICAL),
+    "not ASCII": (TEXT.replace("theme", "th\u00e9me"), "an id is lower-case words"),
+    "half a character": (TEXT.replace("theme", "\ud800"), "an id is lower-case words"),
+    "no name": (TEXT.replace("theme", ""), "an id is lower-case words"),
+    "a version of a metric": (TEXT.replace("theme", "theme@2"), "an id is lower-case words.*; got 'theme@2'"),
+    # Its members
+    "a list": ("[]", "a restriction has app, metrics, revision, and nothing else; got 'list'"),
+    "nothing": ("null", "a restriction has app, metrics, revision, and nothing else; got nothing"),
+    "no revision": (canonical({"app": "shop", "metrics": {}}), "nothing else; got 'app, metrics'"),
+    "a seed": (canonical(GOOD | {"seed": 7}), "nothing else; got 'app, metrics, revision, seed'"),
+    "a budget": (canonical(GOOD | {"budget": {"window": 1}}), "nothing else; got 'app, budget, metrics, revision'"),
+    "an app that is none": (canonical(GOOD | {"app": None}), "app is a lower-case name such as shop; got nothing"),
+    "an app with a mark": (canonical(GOOD | {"app": "shop\u200b"}), "app is a lower-case name such as shop"),
+    "metrics as a list": (canonical(GOOD | {"metrics": ["theme"]}), "metrics is an object; got 'list'"),
+    "revision 0": (canonical(GOOD | {"revision": 0}), REVISION),
+    "revision below": (canonical(GOOD | {"revision": -1}), REVISION),
+    "revision beyond": (canonical(GOOD | {"revision": 1 << 53}), REVISION),
+    "revision of a kind": (canonical(GOOD | {"revision": True}), REVISION),
+    "revision with places": (canonical(GOOD | {"revision": 6.0}), REVISION),
+    "revision as a text": (canonical(GOOD | {"revision": "6"}), REVISION),
+    # A metric
+    "a metric that is on": (canonical(GOOD | {"metrics": {"theme": True}}), "theme: a metric has sample, until.*; got true"),
+    "a metric that is off": (canonical(GOOD | {"metrics": {"theme": None}}), "theme: a metric has sample, until"),
+    "without an end": (canonical(GOOD | {"metrics": {"theme": {"sample": "1"}}}), "theme: a metric has .*; got 'sample'"),
+    "an epsilon": (limits(epsilon="8"), "nothing else; got 'epsilon, sample, until'"),
+    "a version": (limits(version=3), "nothing else; got 'sample, until, version'"),
+    "values": (limits(values=["dark"]), "nothing else; got 'sample, until, values'"),
+    "an unknown metric, too": (canonical(GOOD | {"metrics": {"unknown": {}}}), "unknown: a metric has sample, until"),
+    "a long name": (canonical(GOOD | {"metrics": {"x" * 900_000: 1}}), f"at most 80 characters; got '{'x' * 57}\\.\\.\\.'"),
+    "sample 0": (limits(sample="0"), SAMPLE),
+    "sample above 1": (limits(sample="1.5"), SAMPLE),
+    "sample below 0": (limits(sample="-0.5"), SAMPLE),
+    "sample as a number": (limits(sample=0.5), SAMPLE),
+    "sample as a whole number": (limits(sample=1), SAMPLE),
+    "sample of a kind": (limits(sample=True), SAMPLE),
+    "sample none": (limits(sample=None), SAMPLE),
+    "sample as a fraction": (limits(sample="1/2"), SAMPLE),
+    "sample with an exponent": (limits(sample="5e-1"), SAMPLE),
+    "sample with a zero more": (limits(sample="0.50"), SAMPLE),
+    "sample with a zero less": (limits(sample=".5"), SAMPLE),
+    "sample 1.0": (limits(sample="1.0"), SAMPLE),
+    "sample in other digits": (limits(sample="0.\u0665"), SAMPLE),
+    "sample with a line end": (limits(sample="0.5\n"), SAMPLE),
+    "sample infinite": (limits(sample="inf"), SAMPLE),
+    "sample not a number": (limits(sample=float("nan")), SAMPLE),
+    "sample of a million places": (limits(sample=f"0.{'1' * 1_000_000}"), SAMPLE),
+    "until without dashes": (limits(until="20990629"), DAY),
+    "until as a week": (limits(until="2099-W01-1"), DAY),
+    "until with a time": (limits(until="2099-06-29T00:00:00"), DAY),
+    "until with a space": (limits(until="2099-06-29 "), DAY),
+    "until no day": (limits(until="2099-02-30"), DAY),
+    "until beyond all": (limits(until="10000-01-01"), DAY),
+    "until as a number": (limits(until=20990629), DAY),
+    "until never": (limits(until=""), DAY),
+    "until of a kind": (limits(until=False), DAY),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_any_other_text_is_refused(name):
+    """With one clear rule each, and in few words: a text may be a mebibyte long."""
+    text, words = ODD[name]
+    with pytest.raises(ServedRegistryError, match=words) as caught:
+        Restriction.read(text)
+    assert len(str(caught.value)) < 250

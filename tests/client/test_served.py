@@ -38,8 +38,14 @@ DAY, HOUR = 86_400, 3_600
 DSN = Dsn.parse("https://pk_12345678@t.example.org/shop")
 
 
-def text(revision, sample=0.5):
-    return TEXT.format(revision=revision, sample=sample)
+def text(revision, sample="0.5", app="shop", **more):
+    """Write a restriction: of the one metric, and of more."""
+    document = {"app": app, "metrics": {"theme": limit(sample)} | more, "revision": revision}
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def limit(sample="1", until=None):
+    return {"sample": sample, "until": until}
 
 
 class Device:
@@ -107,7 +113,7 @@ def test_nothing_that_was_served_is_repeated(sealed, tmp_path):
         (
             json.dumps(plain, indent=7).encode(),
             json.dumps(dict(reversed(plain.items()))).encode(),
-            sealed(f"# device 7\n{text(2)}"),
+            sealed(text(2, device7=limit())),
             sealed(text(123_456)),
             b"",
         )
@@ -129,6 +135,8 @@ def test_nothing_that_was_served_is_repeated(sealed, tmp_path):
         ((200, b""), "no_registry"),
         ((200, None), "no_registry"),  # larger than any
         ((200, b'{"status": "ok"}'), "no_registry"),
+        ((200, TEXT.format(revision=2, sample=0.1).encode()), "no_registry"),
+        ((200, text(2, "0.1").encode()), "no_registry"),  # not signed
         ((302, b"elsewhere"), "status"),
         ((304, b""), "status"),  # no request allows it
         ((404, b'{"code": "no_signed_registry"}'), "status"),
@@ -153,49 +161,39 @@ def bad(name, sealed):
     good = json.loads(sealed(text(4)))
     return {
         "another key": lambda: sealed(text(4), "theirs"),
-        "another text": lambda: json.dumps(good | {"registry": text(5)}).encode(),
-        "no signature": lambda: json.dumps({name: good[name] for name in ("format", "registry")}).encode(),
+        "another text": lambda: json.dumps(good | {"restriction": text(5)}).encode(),
+        "no signature": lambda: json.dumps({name: good[name] for name in ("format", "restriction")}).encode(),
         "an empty signature": lambda: json.dumps(good | {"signature": ""}).encode(),
         "zeros": lambda: json.dumps(good | {"signature": b64encode(bytes(64)).decode()}).encode(),
-        "unsigned": text(4).encode,
         "more members": lambda: json.dumps(good | {"seed": 7}).encode(),
         "too large": lambda: b" " * (MAX_BYTES + 1),
-        "another app": lambda: sealed(text(4).replace('"shop"', '"blog"')),
-        "no revision": lambda: sealed(text(4).replace("revision = 4", "")),
+        "another app": lambda: sealed(text(4, app="blog")),
+        "no revision": lambda: sealed(text(0)),
         "an older revision": lambda: sealed(text(2)),
-        "the same revision": lambda: sealed(text(3, 0.4)),
-        "more epsilon": lambda: sealed(text(4).replace("epsilon = 1", "epsilon = 1.5")),
-        "less epsilon": lambda: sealed(text(4).replace("epsilon = 1", "epsilon = 0.9999")),
-        "a version of its own": lambda: sealed(text(4).replace("epsilon = 1", "epsilon = 1\nversion = 77")),
-        "another description": lambda: sealed(text(4).replace('"d"', '"e"')),
-        "sample raised": lambda: sealed(text(4, 0.91)),
-        "sample lowered, and more answers": lambda: sealed(text(4, 0.1).replace('"dark"', '"dark", "dim"')),
-        "faults": lambda: sealed(text(4, 99)),
-        "no TOML": lambda: sealed("metrics"),
+        "the same revision": lambda: sealed(text(3, "0.4")),
+        "a whole registry": lambda: sealed(TEXT.format(revision=4, sample=0.4)),
+        "another form": lambda: sealed(text(4) + "\n"),
+        "more about a metric": lambda: sealed(text(4, theme={"epsilon": 8, **limit()})),
+        "a sample of more than all": lambda: sealed(text(4, "1.5")),
     }[name]()
 
 
 BAD = {
     "another key": "the signature is of this text, by the key that the app pins",
     "another text": "the signature is of this text",
-    "no signature": "an envelope has format, registry, signature",
+    "no signature": "an envelope has format, restriction, signature",
     "an empty signature": "a signature is the base64 of 64 bytes",
     "zeros": "the signature is of this text",
-    "unsigned": "a served registry is signed",
-    "more members": "nothing else; got 'format, registry, seed, signature'",
+    "more members": "nothing else; got 'format, restriction, seed, signature'",
     "too large": "an envelope has at most",
     "another app": "app is as in the app: shop; got 'blog'",
-    "no revision": "the revision is at least 1",
+    "no revision": "the revision is a whole number above 0 and below 2^53; got 0",
     "an older revision": "the revision is at least 3, which was served before; got 2",
     "the same revision": "a revision is published once; got 'another text of revision 3'",
-    "more epsilon": "epsilon is as in the app: 1; got '1.5'",
-    "less epsilon": "epsilon is as in the app: 1; got '0.9999'",
-    "a version of its own": "version is as in the app: 1; got '77'",
-    "another description": "description is as in the app: d; got 'e'",
-    "sample raised": "sample is at most 0.9; got '0.91'",
-    "sample lowered, and more answers": "values is as in the app",
-    "faults": "sample is a share above 0 and at most 1, such as 0.1; got 99",
-    "no TOML": "the registry is valid TOML",
+    "a whole registry": "its text is canonical JSON: names in order and each once, no spaces, no escapes; got 'another text'",
+    "another form": "its text is canonical JSON: names in order and each once, no spaces, no escapes; got 'another form'",
+    "more about a metric": "theme: a metric has sample, until, and nothing else; got 'epsilon, sample, until'",
+    "a sample of more than all": "theme: sample is 1, or a decimal below it of at most 30 places",
 }
 
 
@@ -249,7 +247,7 @@ def test_few_earlier_registries_are_kept(sealed, tmp_path):
 def test_a_restart_does_not_forget_the_revision(sealed, tmp_path):
     """What was served before an app's restart cannot be rolled back after it."""
     Device(sealed, tmp_path).gets(sealed(text(5)))
-    for revision, sample, words in ((4, 0.5, "at least 5"), (5, 0.4, "published once")):
+    for revision, sample, words in ((4, "0.5", "at least 5"), (5, "0.4", "published once")):
         device = Device(sealed, tmp_path)
         device.gets(sealed(text(revision, sample)))
         assert words in device.refused[0]
@@ -271,7 +269,7 @@ def test_a_damaged_file_is_ignored_but_its_revision_is_not(sealed, tmp_path, dam
             "empty": b"",
             "html": b"<html>",
             "theirs": sealed(text(5), "theirs"),
-            "edited": good.replace(b"sample = 0.5", b"sample = 0.9"),
+            "edited": good.replace(b"0.5", b"0.9"),
             "renamed": sealed(text(4)),
         }[damage]
         file.write_bytes(damaged)
@@ -301,14 +299,15 @@ def test_processes_share_what_was_kept(sealed, tmp_path):
     assert "at least 3" in one.refused[0]
 
 
-def test_a_registry_kept_by_an_older_app_is_ignored_by_one_with_another(sealed, tmp_path):
-    """After an update of the app its own registry decides, and what an earlier one was served is no reason to stop."""
+def test_a_release_of_the_app_is_restricted_by_what_was_kept(sealed, tmp_path):
+    """What was served to an earlier one turns off what is new, too, unless the release has a later revision of its own."""
     Device(sealed, tmp_path).gets(sealed(text(2)))
-    updated = Device(sealed, tmp_path, parse(text(2).replace('"dark"', '"dark", "dim"')))
-    updated.answer = OSError("offline")
-    updated.fetcher()
-    assert not updated.used
-    assert not updated.refused
+    for revision, used in ((1, [["theme"]]), (3, [])):
+        updated = Device(sealed, tmp_path, parse(TWO.format(revision=revision, sample=0.9)))
+        updated.answer = OSError("offline")
+        updated.fetcher()
+        assert [sorted(registry.metrics) for registry in updated.used] == used
+        assert not updated.refused
 
 
 @pytest.mark.parametrize("place", ["missing", "file"])
@@ -519,7 +518,7 @@ def test_nobody_lengthens_a_registry_s_days(sealed):
         assert "another signature" in device.refused[0]
     plain = json.loads(sealed(f" until {days(9)}\n" + text(2)))
     device = Device(sealed)
-    device.gets(json.dumps({**plain, "registry": text(2), "valid_until": days(9).isoformat()}).encode())
+    device.gets(json.dumps({**plain, "restriction": text(2), "valid_until": days(9).isoformat()}).encode())
     assert device.used == []
 
 
@@ -533,9 +532,9 @@ def test_a_day_is_a_day(device, sealed, wrong):
 def test_what_was_ever_turned_off_is_paused_when_no_registry_is_fresh(sealed, tmp_path):
     """Whoever holds back what turns a metric off gains nothing from an older one: it stays off, also after a restart."""
     device = Device(sealed, tmp_path, BOTH)
-    device.gets(sealed(TEXT.format(revision=2, sample=0.9), valid_until=days(1)))
+    device.gets(sealed(text(2, "0.9"), valid_until=days(1)))
     assert on(device) == ["theme"]
-    device.gets(sealed(TWO.format(revision=3, sample=0.4), valid_until=days(5)))
+    device.gets(sealed(text(3, "0.4", other=limit()), valid_until=days(5)))
     assert on(device) == ["other", "theme"]
     device.answer = (404, b"")
     device.day = days(6)
@@ -548,16 +547,30 @@ def test_what_was_ever_turned_off_is_paused_when_no_registry_is_fresh(sealed, tm
     again = Device(sealed, tmp_path, BOTH, day=days(6))
     again.fetcher()
     assert on(again) == ["theme"]
-    again.gets(sealed(TWO.format(revision=3, sample=0.4), valid_until=days(30)))  # signed again
+    again.gets(sealed(text(3, "0.4", other=limit()), valid_until=days(30)))  # signed again
     assert on(again) == ["other", "theme"]
     assert device.refused == again.refused == []
+
+
+def test_what_was_ever_turned_down_is_when_no_registry_is_fresh(sealed, tmp_path):
+    """So it is with the lowest sample and the earliest end."""
+    device = Device(sealed, tmp_path, BOTH)
+    device.gets(sealed(text(2, "0.2", other=limit()), valid_until=days(1)))
+    device.gets(sealed(text(3, other=limit("1", "2030-01-01")), valid_until=days(1)))
+    device.gets(sealed(text(4, "0.4", other=limit()), valid_until=days(1)))
+    assert device.used[-1].metrics["theme"].sample == "0.4"
+    device.answer = (404, b"")
+    device.day = days(2)
+    device.fetcher()
+    used = device.used[-1].metrics
+    assert (used["theme"].sample, used["other"].sample, used["other"].expires) == ("0.2", "1", date(2030, 1, 1))
 
 
 def test_a_registry_without_an_end_stays_as_it_is(sealed, tmp_path):
     """It is used for ever, as its publisher wanted."""
     device = Device(sealed, tmp_path, BOTH)
-    device.gets(sealed(TEXT.format(revision=2, sample=0.9)))
-    device.gets(sealed(TWO.format(revision=3, sample=0.4)))
+    device.gets(sealed(text(2, "0.9")))
+    device.gets(sealed(text(3, "0.4", other=limit())))
     device.day = days(5000)
     device.gets(b"")
     assert on(device) == ["other", "theme"]
@@ -566,9 +579,9 @@ def test_a_registry_without_an_end_stays_as_it_is(sealed, tmp_path):
 def test_a_damaged_file_of_an_earlier_registry_turns_nothing_off(sealed, tmp_path):
     """Only what is signed counts."""
     device = Device(sealed, tmp_path, BOTH)
-    device.gets(sealed(TEXT.format(revision=2, sample=0.9), "ours", days(1)))
-    device.gets(sealed(TWO.format(revision=3, sample=0.4), "ours", days(1)))
-    (tmp_path / "registry-2.json").write_bytes(sealed(TEXT.format(revision=2, sample=0.9), "theirs", days(1)))
+    device.gets(sealed(text(2, "0.9"), "ours", days(1)))
+    device.gets(sealed(text(3, "0.4", other=limit()), "ours", days(1)))
+    (tmp_path / "registry-2.json").write_bytes(sealed(text(2, "0.9"), "theirs", days(1)))
     again = Device(sealed, tmp_path, BOTH, day=days(6))
     again.fetcher()
     assert on(again) == ["other", "theme"]

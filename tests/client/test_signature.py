@@ -12,7 +12,7 @@ import pytest
 from deniable.errors import ConfigurationError, ServedRegistryError
 from deniable.served_registry.signature import MAX_BYTES, Envelope, check_public_key, generate, seal
 
-TEXT = 'format = 1\r\nrevision = 3\napp = "caf\u00e9"\n'
+TEXT = '{"app":"caf\u00e9",\r\n"revision":3}'  # an envelope may hold any text
 # RFC 8032, section 7.1, test 1: a key pair that everybody has.
 PUBLIC = b64encode(bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")).decode()
 SIGNATURE = bytes.fromhex(
@@ -36,9 +36,9 @@ def test_a_signature_holds_for_its_text_alone(sealed):
     assert envelope.digest == sha256(TEXT.encode()).hexdigest()
     first = envelope.signature[0] ^ 1
     for forged in (
-        changed(body, registry=TEXT.replace("3", "4")),
-        changed(body, registry=TEXT.replace("\r\n", "\n")),
-        changed(body, registry="\ud800"),
+        changed(body, restriction=TEXT.replace("3", "4")),
+        changed(body, restriction=TEXT.replace("\r\n", "\n")),
+        changed(body, restriction="\ud800"),
         changed(body, signature=b64encode(bytes([first]) + envelope.signature[1:]).decode()),
         changed(body, signature=b64encode(bytes(64)).decode()),
         sealed(TEXT, "theirs"),
@@ -55,7 +55,7 @@ def test_what_is_signed_begins_with_a_header(sealed):
     key = load_pem_private_key(sealed.private, password=None)
     with pytest.raises(ServedRegistryError, match="another signature"):
         Envelope(TEXT, key.sign(TEXT.encode())).verify(sealed.public)
-    Envelope(TEXT, key.sign(b"deniable registry 1\n" + TEXT.encode())).verify(sealed.public)
+    Envelope(TEXT, key.sign(b"deniable restriction 1\n" + TEXT.encode())).verify(sealed.public)
     Ed25519PublicKey.from_public_bytes(b64decode(PUBLIC)).verify(SIGNATURE, b"")
     with pytest.raises(ServedRegistryError, match="another signature"):
         Envelope("", SIGNATURE).verify(PUBLIC)
@@ -71,30 +71,32 @@ def test_what_is_signed_begins_with_a_header(sealed):
         b'"text"',
         b"{}",
         b'{"error": "not found"}',
-        b'{"format": 1, "registry": "format = 1\\n[metrics.theme]',
+        b'{"format": 1, "restriction": "{\\"app\\":\\"shop\\"',
+        b'{"app":"shop","metrics":{},"revision":6}',
+        b'format = 1\n[metrics."ui.theme"]\n',
         b"[" * 100_000,
         b"1" * 10_000,
     ],
 )
 def test_other_documents_are_no_envelope(body):
-    """A page of somebody's network is not an attempt to serve a registry."""
+    """A page of somebody's network, and what is not signed at all, is not an attempt to serve a registry."""
     assert Envelope.read(body) is None
 
 
-GOOD = {"format": 1, "registry": "x", "signature": b64encode(bytes(64)).decode()}
+GOOD = {"format": 1, "restriction": "x", "signature": b64encode(bytes(64)).decode()}
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b'format = 1\n[metrics."ui.theme"]\n', "is signed; got 'a plain metrics.toml'"),
-        ({"signature": None}, "an envelope has format, registry, signature, and nothing else"),
-        ({"registry": None}, "an envelope has"),
-        ({"seed": 7}, "nothing else; got 'format, registry, seed, signature'"),
+        ({"signature": None}, "an envelope has format, restriction, signature, and nothing else"),
+        ({"restriction": None}, "an envelope has"),
+        ({"registry": "x"}, "an envelope has"),
+        ({"seed": 7}, "nothing else; got 'format, restriction, seed, signature'"),
         ({"format": 2}, "the format of an envelope is 1; got 2"),
         ({"format": True}, "the format of an envelope is 1; got true"),
-        ({"registry": {"app": "shop"}}, "registry and signature are texts"),
-        ({"signature": 5}, "registry and signature are texts"),
+        ({"restriction": {"app": "shop"}}, "restriction and signature are texts"),
+        ({"signature": 5}, "restriction and signature are texts"),
         ({"signature": ""}, "a signature is the base64 of 64 bytes"),
         ({"signature": b64encode(bytes(63)).decode()}, "a signature is the base64 of 64 bytes"),
         ({"signature": b64encode(bytes(64)).decode()[:-2] + "B="}, "a signature is"),
@@ -113,7 +115,7 @@ def test_a_faulty_envelope_is_refused(body, words):
 def test_a_largest_envelope_is_read():
     """A mebibyte is allowed, to the byte."""
     filler = "x" * (MAX_BYTES - len(json.dumps(GOOD)) + 1)
-    body = json.dumps(GOOD | {"registry": filler}).encode()
+    body = json.dumps(GOOD | {"restriction": filler}).encode()
     assert len(body) == MAX_BYTES
     assert Envelope.read(body).text == filler
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from datetime import UTC, date, datetime, timedelta
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deniable import cli
-from deniable.served_registry.signature import MAX_BYTES, Envelope, seal
+from deniable.served_registry.signature import Envelope, seal
 
 pytest.importorskip("cryptography", reason="deniable[signed] is not installed")
 
@@ -63,29 +64,66 @@ def test_a_private_key_is_its_owners_alone(run, key):
     assert "cannot be written to a new file" in err
 
 
+TEXT = '{"app":"shop","metrics":{"a":{"sample":"1","until":"2999-01-01"}},"revision":3}'
+SIGN = ("sign", "metrics.toml", "--against", "app.toml", "--key", "key.pem")
+
+
 def test_what_is_signed_can_be_verified(run, key):
-    """The envelope has the very text, to the ends of its lines; sign and verify print one digest."""
-    text = SOUND.replace("\n", "\r\n")
-    status, out, _ = run("sign", write(text), "--key", "key.pem", "--valid-for", "30d")
+    """The envelope has a text that is derived from the file; sign and verify print one digest."""
+    write(SOUND.replace("\n", "\r\n"))
+    write(SOUND, "app.toml")
+    status, out, _ = run(*SIGN, "--valid-for", "30d")
     assert status == 0
     until = datetime.now(UTC).date() + timedelta(days=30)
     envelope = Envelope.read(Path("metrics.signed.json").read_bytes())
-    assert envelope.text == text
+    assert envelope.text == TEXT
     expected = f"metrics.signed.json: revision 3, valid until {until}, SHA-256 of the text {envelope.digest}, public key {key}"
     assert out.splitlines()[-1] == expected
     status, out, err = run("verify", "metrics.signed.json", "--public-key", key)
     told = f"metrics.signed.json: revision 3 of shop, valid until {until}, SHA-256 of the text {envelope.digest}\n"
     assert (status, out, err) == (0, told, "")
-    status, out, _ = run("sign", "metrics.toml", "--key", "key.pem", "--out", "other.json")
+    status, out, _ = run(*SIGN, "--out", "other.json")
     assert status == 0
     assert "valid without end" in out
     assert out.splitlines()[-1].endswith("--valid-for 30d ends that")
-    assert run("verify", "other.json", "--public-key", key, "--against", "metrics.toml")[0] == 0
+    assert run("verify", "other.json", "--public-key", key, "--against", "app.toml")[0] == 0
+
+
+TWO = f"""{SOUND}sample = 0.5
+period = "month"
+[metrics.b]
+type = "boolean"
+epsilon = 1
+period = "month"
+description = "d"
+owner = "o"
+[metrics.c]
+type = "boolean"
+epsilon = 1
+period = "month"
+description = "d"
+owner = "o"
+"""
+
+
+def test_what_becomes_of_the_metrics_of_an_app_is_told(run, key):
+    """Whoever signs, and whoever checks, sees which metrics are turned off or down in an app."""
+    write(TWO, "app.toml")
+    left, _, _ = TWO.replace("revision = 3", "revision = 4").replace("0.5", "0.25").partition("[metrics.c]")
+    write(left)
+    told = ["a: sample 0.25, last day 2999-01-01", "c: off"]
+    status, out, _ = run(*SIGN)
+    assert (status, [line for line in out.splitlines() if line in told]) == (0, told)
+    expected = {"a": {"sample": "0.25", "until": "2999-01-01"}, "b": {"sample": "1", "until": None}}
+    text = Envelope.read(Path("metrics.signed.json").read_bytes()).text
+    assert json.loads(text) == {"app": "shop", "metrics": expected, "revision": 4}
+    status, out, _ = run("verify", "--public-key", key, "--against", "app.toml")
+    assert (status, out.splitlines()[:-1]) == (0, told)
 
 
 def test_an_envelope_whose_days_are_over_is_told(run, key):
     """Devices that have not had it do not use it, so it is an error."""
-    old, _ = seal(SOUND, Path("key.pem").read_bytes(), date(2026, 1, 1))
+    old, _ = seal(TEXT, Path("key.pem").read_bytes(), date(2026, 1, 1))
     Path("old.json").write_bytes(old.write())
     status, out, _ = run("verify", "old.json", "--public-key", key)
     assert status == 1
@@ -95,7 +133,7 @@ def test_an_envelope_whose_days_are_over_is_told(run, key):
 @pytest.mark.parametrize("wrong", ["30", "0d", "12h", "d", "1000d", "-1d"])
 def test_a_number_of_days(run, key, wrong):  # noqa: ARG001 - it makes the key
     """Anything else is refused, before anything is written."""
-    status, _, err = run("sign", write(SOUND), "--key", "key.pem", f"--valid-for={wrong}")
+    status, _, err = run(*SIGN, f"--valid-for={wrong}")
     assert (status, "a number of days from 1d to 999d" in err) == (2, True)
     assert not Path("metrics.signed.json").exists()
 
@@ -104,26 +142,49 @@ def test_a_number_of_days(run, key, wrong):  # noqa: ARG001 - it makes the key
     ("text", "words"),
     [
         (SOUND.replace("epsilon = 1", "epsilon = 99"), "error: metrics.toml:8: a: epsilon is a number of nats"),
-        (SOUND.replace("revision = 3\n", ""), "a registry that is served has a revision"),
-        (SOUND.replace('"d"', f'"{"d" * MAX_BYTES}"'), f"an envelope has at most {MAX_BYTES} bytes"),
+        (
+            SOUND.replace("revision = 3\n", ""),
+            "error: metrics.toml:1: the revision is a whole number above 0",
+        ),
+        (
+            SOUND.replace("revision = 3", "revision = 2"),
+            "error: metrics.toml:3: the revision is at least 3, that of the registry in the app",
+        ),
+        (SOUND.replace("epsilon = 1", "epsilon = 0.5"), "error: metrics.toml:8: a: epsilon is as devices keep it: 1; got '0.5'"),
+        (SOUND.replace("2999-01-01", "2999-01-02"), "error: metrics.toml:9: a: expires is as devices keep it: 2999-01-01"),
+        (SOUND.replace("metrics.a", "metrics.b"), "error: metrics.toml:5: b: a metric is one of those in the app"),
     ],
 )
-def test_a_registry_that_devices_would_refuse_is_not_signed(run, key, text, words):
-    """Faults, a missing revision and a size beyond all bounds come before the key is used."""
+def test_what_a_restriction_cannot_say_is_not_signed(run, key, text, words):
+    """Nor what has faults of its own: devices would not learn of it. Nothing is written."""
     assert key
-    status, out, _ = run("sign", write(text), "--key", "key.pem")
+    write(SOUND, "app.toml")
+    write(text)
+    status, out, _ = run(*SIGN)
     assert status == 1
     assert words in out
+    assert not Path("metrics.signed.json").exists()
+
+
+def test_an_envelope_that_devices_would_not_read_is_not_written(run, key, monkeypatch):
+    """Its size is bounded."""
+    assert key
+    write()
+    write(SOUND, "app.toml")
+    monkeypatch.setattr("deniable.commands.registry.MAX_BYTES", 100)
+    status, out, _ = run(*SIGN)
+    assert (status, "an envelope has at most 100 bytes; got 2" in out) == (1, True)
     assert not Path("metrics.signed.json").exists()
 
 
 def test_what_cannot_be_read_or_written_is_a_wrong_usage(run, key):
     """Status 2, and which file it was."""
     write()
+    write(SOUND, "app.toml")
     for arguments, words in (
-        (("sign", "metrics.toml", "--key", "none.pem"), "none.pem"),
-        (("sign", "metrics.toml", "--key", "metrics.toml"), "a key file is what `deniable registry keygen` writes"),
-        (("sign", "metrics.toml", "--key", "key.pem", "--out", "no/such/place"), "no/such/place"),
+        ((*SIGN[:-1], "none.pem"), "none.pem"),
+        ((*SIGN[:-1], "metrics.toml"), "a key file is what `deniable registry keygen` writes"),
+        ((*SIGN, "--out", "no/such/place"), "no/such/place"),
         (("verify", "none.json", "--public-key", key), "none.json"),
     ):
         status, _, err = run(*arguments)
@@ -132,15 +193,21 @@ def test_what_cannot_be_read_or_written_is_a_wrong_usage(run, key):
 
 
 def test_what_devices_would_refuse_is_not_verified(run, key):
-    """Another key, another file, or another question than the app's own: status 1 and the rule."""
-    run("sign", write(), "--key", "key.pem")
+    """Another key, another file, another app's, an older one or another text: status 1 and the rule."""
+    write()
+    write(SOUND, "app.toml")
+    run(*SIGN)
     other = run("keygen", "--out", "other.pem")[1].strip()
-    write(SOUND.replace("epsilon = 1", "epsilon = 0.5"), "ours.toml")
+    write(SOUND.replace('"shop"', '"blog"'), "blog.toml")
+    write(SOUND.replace("revision = 3", "revision = 4"), "later.toml")
+    Path("odd.json").write_bytes(seal(SOUND, Path("key.pem").read_bytes())[0].write())
     for arguments, words in (
         (("metrics.signed.json", "--public-key", other), "the signature is of this text, by the key that the app pins"),
-        (("metrics.toml", "--public-key", key), "a served registry is signed"),
+        (("metrics.toml", "--public-key", key), "this is no envelope"),
         (("key.pem", "--public-key", key), "this is no envelope"),
-        (("metrics.signed.json", "--public-key", key, "--against", "ours.toml"), "a: epsilon is as in the app: 0.5; got '1'"),
+        (("odd.json", "--public-key", key), "its text is canonical JSON"),
+        (("metrics.signed.json", "--public-key", key, "--against", "blog.toml"), "app is as in the app: blog; got 'shop'"),
+        (("metrics.signed.json", "--public-key", key, "--against", "later.toml"), "the revision is at least 4"),
     ):
         status, out, _ = run("verify", *arguments)
         assert status == 1

@@ -1,15 +1,16 @@
 """A registry turned against the people who answer: whatever is done to it, not a byte leaves the device.
 
-Each row is tried on a real client. A tampered registry comes from a server, signed by the key that the app pins unless the row
-says otherwise, as if whoever runs the server had turned; or it lies in the app's place, as if somebody had exchanged the file.
+Each row is tried on a real client. A text comes from a server, signed by the key that the app pins unless the row says otherwise,
+as if whoever holds the key had turned; or a registry lies in the app's place, as if somebody had exchanged the file.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from contextlib import closing
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from time import time
@@ -261,67 +262,39 @@ BOTH_WAYS = {
     "an unknown key": ("theme: a key is one of type, ", changed((THEME, 'raw = true\nepsilon = 1\nperiod = "month"\nexpires'))),
 }
 
+EVERY = {id_: {"sample": "1", "until": None} for id_ in ("theme", "rare", "kept")}
+
+
+def said(revision=4, app="shop", metrics=EVERY, **more):
+    """Write the text that is signed."""
+    return json.dumps({"app": app, "metrics": metrics, "revision": revision} | more, sort_keys=True, separators=(",", ":"))
+
+
+def about(metric, **members):
+    return said(metrics=EVERY | {metric: EVERY[metric] | members})
+
+
+# What is no restriction, or not one of this app that is new
 SERVED = {
-    # What looks stricter, and tells devices or answers apart
-    "domain of one against the rest, in a later version": (
-        "values is as in the app",
-        changed(("version = 2", "version = 3"), ('["light", "dark", "system"]', '["dark", "system"]')),
-    ),
-    "permanent epsilon lowered by little": (
-        "kept: epsilon_permanent is as in the app: 2; got '1.9999'",
-        changed(("epsilon_permanent = 2", "epsilon_permanent = 1.9999")),
-    ),
-    "a version for one device": (
-        "theme: version is as in the app: 2; got '123456789'",
-        changed(("version = 2", "version = 123456789")),
-    ),
-    "fewer answers and a lower sample": (
-        "values is as in the app",
-        changed(('["light", "dark", "system"]', '["dark", "system"]'), ("sample = 0.5", "sample = 0.4")),
-    ),
-    "a smaller budget": ("budget is as in the app", changed(("per_window = 16", "per_window = 2"))),
-    "a metric more": ("more: a served metric is one of those in the app", changed(more=EXTRA + "epsilon = 0.1\n")),
-    # What asks for more
-    "epsilon above that in the app": (
-        "epsilon is as in the app: 1; got '1.001'",
-        changed((THEME, 'epsilon = 1.001\nperiod = "month"\nexpires')),
-    ),
-    "epsilon above, in a later version": (
-        "epsilon is as in the app: 1; got '1.001'",
-        changed(("version = 2", "version = 3"), (THEME, 'epsilon = 1.001\nperiod = "month"\nexpires')),
-    ),
-    "permanent epsilon above that in the app": (
-        "epsilon_permanent is as in the app: 2; got '2.001'",
-        changed(("epsilon_permanent = 2", "epsilon_permanent = 2.001")),
-    ),
-    "permanent epsilon taken away": (
-        "epsilon_permanent is as in the app: 2; got 'None'",
-        changed(("epsilon_permanent = 2", "")),
-    ),
-    "sample raised": ("sample is at most 0.5", changed(("sample = 0.5", "sample = 1"))),
-    "sample taken away": ("sample is at most 0.5", changed(("sample = 0.5\n", ""))),
-    "collection prolonged": (
-        "collection ends on 2099-12-31 or before; got '2100-01-01'",
-        changed(("expires = 2099-12-31", "expires = 2100-01-01")),
-    ),
-    "collection without end": ("collection ends on 2099-12-31 or before; got 'None'", changed(("expires = 2099-12-31\n", ""))),
-    "period shortened": ("period is as in the app: month; got 'hour'", changed((THEME, 'period = "hour"\nepsilon = 1\nexpires'))),
-    "domain permuted": (
-        "values is as in the app: ['light', 'dark', 'system']",
-        changed(('["light", "dark", "system"]', '["dark", "light", "system"]')),
-    ),
-    "domain of one against the rest": ("values is as in the app", changed(('["light", "dark", "system"]', '["dark", "other"]'))),
-    "more cohorts": ("parameters is as in the app", changed(("cohorts = 4", "cohorts = 5"))),
-    "another type": ("type is as in the app: categorical", changed(('"categorical"', '"ordinal"'))),
-    "version lowered": ("version is as in the app: 2; got '1'", changed(("version = 2\n", ""))),
-    "window of a second": ("budget is as in the app", changed(("window = 30", "window = 0.0000116"))),
-    "budget raised": ("budget is as in the app", changed(("lifetime = 160", "lifetime = 161"))),
-    "budget taken away": (
-        "budget is as in the app",
-        changed(("[budget]\nwindow = 30\nper_window = 16\nlifetime = 160\n", "")),
-    ),
-    "older than the one in the app": ("the revision is at least 3", changed(("revision = 4", "revision = 2"))),
-    "without revision": ("the revision is at least 3, that of the registry in the app; got 0", changed(("revision = 4", ""))),
+    "a whole registry": ("canonical JSON", changed()),
+    "a whole registry of another epsilon": ("canonical JSON", changed((THEME, 'epsilon = 2\nperiod = "month"\nexpires'))),
+    "epsilon beside it": ("theme: a metric has sample, until, and nothing else", about("theme", epsilon=0.5)),
+    "permanent epsilon lowered by little": ("kept: a metric has sample, until", about("kept", epsilon_permanent=1.9999)),
+    "fewer answers": ("theme: a metric has sample, until", about("theme", values=["dark", "system"])),
+    "a version for one device": ("theme: a metric has sample, until", about("theme", version=123456789)),
+    "a seed": ("theme: a metric has sample, until", about("theme", seed=7)),
+    "a cohort": ("kept: a metric has sample, until", about("kept", cohort=3)),
+    "another period": ("theme: a metric has sample, until", about("theme", period="hour")),
+    "a budget": ("a restriction has app, metrics, revision, and nothing else", said(budget={"window": 1})),
+    "a seed for all": ("a restriction has app, metrics, revision, and nothing else", said(seed=7)),
+    "a mark in its form": ("canonical JSON", said() + " "),
+    "no sample": ("theme: sample is 1, or a decimal below it", about("theme", sample=None)),
+    "sample above all": ("theme: sample is 1, or a decimal below it", about("theme", sample="2")),
+    "sample 0": ("theme: sample is 1, or a decimal below it", about("theme", sample="0")),
+    "no day": ("theme: until is a day", about("theme", until="soon")),
+    "another app": ("app is as in the app: shop; got 'blog'", said(app="blog")),
+    "older than the one in the app": ("the revision is at least 3, that of the registry in the app; got 2", said(2)),
+    "without revision": ("the revision is a whole number above 0", said(0)),
 }
 
 
@@ -332,17 +305,53 @@ def assert_silent(client, post, server, gets=1):
     assert client.stats()["sent"] == 0
 
 
-@pytest.mark.parametrize("name", [*BOTH_WAYS, *SERVED])
+@pytest.mark.parametrize("name", SERVED)
 def test_a_tampered_registry_from_the_server_sends_nothing(device, server, sealed, name):
     """Signed by the right key, it is refused as a whole: not even what the app's own registry allows is sent after it."""
-    words, text = (BOTH_WAYS | SERVED)[name]
+    words, text = SERVED[name]
     server.body = sealed(text)
     client, post = device(registry_key=sealed.public)
     answer_everything(client)
     assert_silent(client, post, server)
     assert client.disabled.startswith("the served registry:")
-    # Of what is wrong with any registry, some is seen only when its questions are made, and this one is refused before.
-    assert words in client.disabled or (name in BOTH_WAYS and "in the app" in client.disabled)
+    assert words in client.disabled
+
+
+MORE = {
+    "a metric more": said(metrics=EVERY | {"more": {"sample": "1", "until": None}}),
+    "a hundred names": said(metrics=EVERY | {f"theme{i}": {"sample": "1", "until": None} for i in range(100)}),
+    "a name like it": said(metrics=EVERY | {"theme.3": {"sample": "1", "until": None}}),
+    "sample raised": about("rare", sample="1"),
+    "collection prolonged": about("theme", until="2100-01-01"),
+    "collection without end": about("theme", until=None),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_server_that_asks_for_more_gets_no_more(device, server, sealed, name):
+    """The app's own sample and end stay, and nothing else is asked."""
+    server.body = sealed(MORE[name])
+    client, post = device(registry_key=sealed.public)
+    answer_everything(client)
+    assert client.disabled is None
+    assert post.size > 0
+    assert server.gets == 1
+    assert client.explain("rare").sample == pytest.approx(0.5)
+    own = parse(HONEST).metrics
+    assert {id_: replace(metric, expires=own[id_].expires) for id_, metric in client._registry.metrics.items()} == own
+    assert client._registry.metrics["theme"].expires == own["theme"].expires
+
+
+def test_everything_turned_off_sends_nothing(device, server, sealed):
+    """A text that lists nothing: all that is recorded afterwards is dropped, and nothing is wrong."""
+    server.body = sealed(said(metrics={}))
+    client, post = device(registry_key=sealed.public)
+    assert client.record("theme", "dark")  # the first answer is given under the app's own registry
+    assert client.flush(5)
+    before = post.size
+    answer_everything(client)
+    assert post.size == before
+    assert client.disabled is None
 
 
 @pytest.mark.parametrize("name", BOTH_WAYS)
@@ -360,15 +369,15 @@ def test_a_tampered_registry_in_the_app_sends_nothing(server, tmp_path, name):
 
 def envelope(name, sealed):
     """Make an envelope that is not what it says."""
-    good = json.loads(sealed(changed()))
+    good = json.loads(sealed(said()))
     signature = bytearray(b64decode(good["signature"]))
     signature[40] ^= 1
     return {
-        "unsigned": changed().encode(),
-        "without signature": json.dumps({"format": 1, "registry": good["registry"]}).encode(),
+        "without signature": json.dumps({"format": 1, "restriction": good["restriction"]}).encode(),
         "an empty signature": json.dumps(good | {"signature": ""}).encode(),
-        "another key": sealed(changed(), "theirs"),
-        "another text": json.dumps(good | {"registry": changed(("sample = 0.5", "sample = 0.4"))}).encode(),
+        "a bit of the signature": json.dumps(good | {"signature": b64encode(signature).decode()}).encode(),
+        "another key": sealed(said(), "theirs"),
+        "another text": json.dumps(good | {"restriction": about("rare", sample="0.4")}).encode(),
         "a seed beside it": json.dumps(good | {"seed": 7}).encode(),
         "a cohort beside it": json.dumps(good | {"cohort": 3}).encode(),
         "another format": json.dumps(good | {"format": 2}).encode(),
@@ -379,12 +388,12 @@ def envelope(name, sealed):
 @pytest.mark.parametrize(
     "name",
     [
-        *("unsigned", "without signature", "an empty signature", "another key", "another text"),
+        *("without signature", "an empty signature", "a bit of the signature", "another key", "another text"),
         *("a seed beside it", "a cohort beside it", "another format", "a key beside it"),
     ],
 )
 def test_an_envelope_that_is_not_right_sends_nothing(device, server, sealed, name):
-    """However good the registry in it is."""
+    """However little the text in it asks for."""
     server.body = envelope(name, sealed)
     client, post = device(registry_key=sealed.public)
     answer_everything(client)
@@ -393,11 +402,11 @@ def test_an_envelope_that_is_not_right_sends_nothing(device, server, sealed, nam
 
 @pytest.mark.parametrize(
     "text",
-    [changed(("revision = 4", "revision = 5")), changed(("revision = 4", "revision = 6"), ("sample = 0.5", "sample = 0.4"))],
+    [said(5), said(6, metrics=EVERY | {"rare": {"sample": "0.4", "until": None}})],
 )
 def test_an_older_or_exchanged_revision_sends_nothing(device, server, sealed, text):
     """After a restart, a registry that was served before cannot come back, nor another one in its place."""
-    server.body = sealed(changed(("revision = 4", "revision = 6")))
+    server.body = sealed(said(6))
     client, post = device(registry_key=sealed.public)
     answer_everything(client)
     assert post.size > 0
@@ -410,7 +419,7 @@ def test_an_older_or_exchanged_revision_sends_nothing(device, server, sealed, te
 
 def test_a_served_registry_without_the_right_key_in_the_app_sends_nothing(device, server, sealed):
     """A mistyped key turns the client off before anything is asked for."""
-    server.body = sealed(changed())
+    server.body = sealed(said())
     client, post = device(registry_key=sealed.public[:-1])
     answer_everything(client)
     assert_silent(client, post, server, gets=0)
@@ -418,7 +427,7 @@ def test_a_served_registry_without_the_right_key_in_the_app_sends_nothing(device
 
 def test_an_honest_registry_from_the_server_is_used(device, server, sealed):
     """The control of all of this: with a good registry the same device sends, by the server's terms."""
-    server.body = sealed(changed((THEME, 'epsilon = 1\nperiod = "month"\nsample = 0.9\nexpires')))
+    server.body = sealed(about("theme", sample="0.9"))
     client, post = device(registry_key=sealed.public)
     answer_everything(client)
     assert post.size > 0
@@ -434,9 +443,10 @@ def test_an_honest_registry_in_the_app_is_used(device, server):
     assert server.gets == 0
 
 
-def test_a_page_of_somebodys_network_changes_nothing(device, server, sealed):
-    """Behind a captive portal the app's own registry stays in use."""
-    server.body = b"<html>Accept our terms"
+@pytest.mark.parametrize("body", [b"<html>Accept our terms", said(metrics={}).encode(), HONEST.encode()])
+def test_what_is_no_envelope_changes_nothing(device, server, sealed, body):
+    """Behind a captive portal the app's own registry stays in use, and so it does where nothing is signed."""
+    server.body = body
     client, post = device(registry_key=sealed.public)
     answer_everything(client)
     assert post.size > 0
@@ -453,7 +463,7 @@ def test_a_registry_in_the_app_whose_collection_ended_sends_nothing(device):
 
 def test_collection_that_ended_sends_nothing(device, server, sealed):
     """A server may end a collection early: its metric is dropped from then on, the others go on."""
-    server.body = sealed(ENDED)
+    server.body = sealed(said(metrics={"theme": {"sample": "1", "until": "2001-01-01"}}))
     client, post = device(registry_key=sealed.public)
     assert client.record("theme", "dark")  # the first answer is given under the app's own registry
     assert client.flush(5)
@@ -478,17 +488,6 @@ def many(number):
 
 
 TIGHT = Caps(budget=Budget(window=30, per_window=8, lifetime=8))
-
-
-def test_a_server_cannot_ask_a_question_under_a_hundred_names(device, server, sealed):
-    """It adds none at all."""
-    server.body = sealed(many(100))
-    client, post = device(many(1), TIGHT, registry_key=sealed.public)
-    for i in range(100):
-        client.record(f"m{i}", value=True)
-    client.flush(5)
-    client.close(2)
-    assert_silent(client, post, server)
 
 
 def test_a_question_under_a_hundred_names_does_not_fit(device, server):
@@ -532,13 +531,13 @@ def test_a_window_of_a_second_in_the_app_is_as_long_as_the_caps_say(device):
 WIDE = [("per_window = 16", "per_window = 100"), ("lifetime = 160", "lifetime = 1000")]
 
 
-def drawn(device, server, sealed, folder, changes):
-    """Serve a device another registry on each day; return how many permanent responses it has drawn by then."""
+def drawn(device, server, sealed, folder, texts):
+    """Serve a device another text on each day; return how many permanent responses it has drawn by then."""
     ours = HONEST
     for old, new in WIDE:
         ours = ours.replace(old, new)
-    for day, change in enumerate(changes):
-        server.body = sealed(changed(*WIDE, ("revision = 4", f"revision = {4 + day}"), change))
+    for day, kept in enumerate(texts):
+        server.body = sealed(said(4 + day, metrics={"theme": EVERY["theme"]} | kept))
         client, _ = device(
             ours,
             Caps(budget=Budget(per_window=100, lifetime=1000)),
@@ -554,15 +553,9 @@ def drawn(device, server, sealed, folder, changes):
         return db.execute("SELECT count(*) FROM responses").fetchone()[0]
 
 
-def test_thirty_revisions_draw_no_permanent_response_anew(device, server, sealed, tmp_path):
-    """Not of a permanent epsilon that is lowered by little each time: the responses could be averaged."""
-    changes = [("epsilon_permanent = 2", f"epsilon_permanent = {1.9999 - day / 10_000:.4f}") for day in range(30)]
-    assert drawn(device, server, sealed, tmp_path, changes) == 1
-    assert server.gets == 30
-
-
 def test_what_a_server_may_do_draws_no_permanent_response_anew(device, server, sealed, tmp_path):
     """A metric is left out, thinned, ended and brought back: its response stays."""
-    kept = HONEST[HONEST.index("[metrics.kept]") :]
-    changes = [(kept, each) for each in ("", kept, f"{kept}sample = 0.5\n", kept, f"{kept}expires = 2001-01-01\n", kept)]
-    assert drawn(device, server, sealed, tmp_path, 5 * changes) == 1
+    on, thinned = {"kept": EVERY["kept"]}, {"kept": {"sample": "0.5", "until": None}}
+    texts = [{}, on, thinned, on, {"kept": {"sample": "1", "until": "2001-01-01"}}, on]
+    assert drawn(device, server, sealed, tmp_path, 5 * texts) == 1
+    assert server.gets == 30

@@ -10,7 +10,8 @@ import sys
 import time
 from base64 import b64decode
 from contextlib import closing
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +32,8 @@ from deniable.limits.allowance import MICRO, Allowance
 from deniable.prepared import Prepared
 from deniable.registry import load, parse, period, rules, text
 from deniable.registry.tables import Budget
+from deniable.served_registry.restrictions import Restriction
+from deniable.served_registry.signature import Envelope
 from deniable.source import Source
 from deniable.wire import layout as layouts
 from deniable.wire.report import Report, Stratum, encode
@@ -432,6 +435,33 @@ def test_an_upload_follows_from_the_page():
         assert len(payloads) == group["count"] * layout.payload_size
         for start in range(0, len(payloads), layout.payload_size):
             layout.unpack(payloads[start : start + layout.payload_size])
+
+
+def test_a_signed_restriction():
+    """The page's text is canonical, its signatures are right, and it turns down what the page says."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    said = re.search(r"<!-- restriction -->\n```json\n(.*)\n```", PAGE)[1]
+    document = json.loads(said)
+    assert json.dumps(document, sort_keys=True, separators=(",", ":")) == said
+    public = re.search(r"With the public key `([^`]*)`", PAGE)[1]
+    for row in rows("signatures"):
+        until = None if row["valid_until"] == "absent" else row["valid_until"]
+        line = f"deniable restriction 1 until {until}\n" if until else "deniable restriction 1\n"
+        signature = b64decode(row["signature"])
+        Ed25519PublicKey.from_public_bytes(b64decode(public)).verify(signature, (line + said).encode())
+        Envelope(said, signature, date.fromisoformat(until) if until else None).verify(public)
+    for row in rows("restricted"):
+        metric = replace(REGISTRY.metrics[row["metric"]], sample=row["sample"], expires=day(row["expires"]))
+        used = Restriction.read(said).limited({metric.id: metric})
+        if row["sample then"] == "off":
+            assert not used
+        else:
+            assert used == {metric.id: replace(metric, sample=row["sample then"], expires=day(row["last day then"]))}
+
+
+def day(written):
+    return None if written == "null" else date.fromisoformat(written)
 
 
 # Beyond the page's vectors

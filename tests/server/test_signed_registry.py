@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 from base64 import b64encode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from threading import Thread
 
+import jsonschema_rs
 import pytest
 from werkzeug.serving import make_server
 
 from deniable.client import Client
-from deniable.errors import ConfigurationError, RegistryError, ServedRegistryError
+from deniable.errors import ConfigurationError, ServedRegistryError
 from deniable.limits.caps import Caps
-from deniable.registry import parse
+from deniable.registry import load, parse
 from deniable.registry.tables import Budget
+from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope, generate, seal
 from deniable.transport.settings import SenderSettings
+from deniable_aggregator.audit.entry import whole
+from deniable_server.api import schemas
 from deniable_server.doctor import pipeline
 
 INGEST, READ = "pk_test_12345678", "rk_test_12345678"
@@ -51,12 +57,17 @@ def start(served):
 def signed(start, settings, revised, tmp_path):
     """Serve a text, signed, beside the registry with a revision."""
 
-    def serve(text=None, registry=revised):
+    def serve(text=None, registry=revised, until=None):
         file = tmp_path / "registry.signed.json"
-        file.write_bytes(seal(text or revised.read_text("utf-8"), PRIVATE)[0].write())
+        file.write_bytes(seal(said(revised) if text is None else text, PRIVATE, until)[0].write())
         return start(replace(settings, registry=str(registry), signed_registry=str(file)))
 
     return serve
+
+
+def said(path):
+    """Return what devices are told of a registry."""
+    return Restriction.of(load(path)).write()
 
 
 def get(served, key=INGEST, **headers):
@@ -71,7 +82,7 @@ def test_devices_get_what_was_signed(signed, revised):
     assert (answer.status_code, answer.mimetype) == (200, "application/json")
     envelope = Envelope.read(answer.data)
     envelope.verify(PUBLIC)
-    assert envelope.text == revised.read_text("utf-8")
+    assert envelope.text == said(revised)
     assert answer.headers["Cache-Control"] == "no-store"
     assert not {"ETag", "Last-Modified", "Set-Cookie"} & set(answer.headers.keys())
     assert get(served).data == answer.data
@@ -100,20 +111,84 @@ def test_a_server_without_one_says_so(served):
     assert (answer.status_code, answer.json["code"]) == (404, "no_signed_registry")
 
 
+@pytest.mark.parametrize("until", [None, datetime.now(UTC).date()])
+def test_the_document_says_what_is_sent(signed, until):
+    """With a last day and without, and nothing else."""
+    answer = get(signed(until=until)).get_json()
+    schema = schemas.components()["SignedRegistry"]
+    validator = jsonschema_rs.validator_for(schema)
+    validator.validate(answer)
+    assert ("valid_until" in answer) == (until is not None)
+    for wrong in (answer | {"seed": 7}, answer | {"valid_until": None}, {**answer, "signature": 1}, {"format": 1}):
+        with pytest.raises(jsonschema_rs.ValidationError):
+            validator.validate(wrong)
+
+
 def test_what_devices_are_told_is_what_is_served(signed, revised, registry_file):
-    """A server does not start with an envelope of another registry: the reports of devices that use it would be refused."""
-    text = revised.read_text("utf-8")
-    with pytest.raises(
-        ConfigurationError, match=r"holds another registry than this server's for shop: sign its metrics\.toml again"
+    """A server does not start with an envelope that says something else than its registry: somebody forgot to sign it again."""
+    text = said(revised)
+    for other, app in (
+        (text.replace('"revision":7', '"revision":6'), "shop"),
+        (text.replace('"app":"shop"', '"app":"blog"'), "blog"),
+        (re.sub('"sample":"1"', '"sample":"0.5"', text, count=1), "shop"),
+        (re.sub('"until":null', '"until":"2099-01-01"', text, count=1), "shop"),
+        (re.sub(r'("metrics":{)"[^{]*{[^}]*},', r"\1", text, count=1), "shop"),
     ):
-        signed(text.replace("revision = 7", "revision = 6"))
-    with pytest.raises(ConfigurationError, match="holds another registry than this server's for blog"):
-        signed(text.replace('app = "shop"', 'app = "blog"'))
-    with pytest.raises(ConfigurationError, match="has a revision"):
-        signed(Path(registry_file).read_text("utf-8"), registry_file)
-    with pytest.raises(RegistryError, match="valid TOML"):
-        signed("nonsense")
-    signed(f"# only a comment more\n{text}")
+        assert other != text
+        words = f"says something else than this server's registry for {app}: sign its metrics"
+        with pytest.raises(ConfigurationError, match=words):
+            signed(other)
+    with pytest.raises(ConfigurationError, match="says something else than this server's registry for shop"):
+        signed(text, registry_file)  # without a revision
+    for odd in ("nonsense", revised.read_text("utf-8"), f"{text}\n"):
+        with pytest.raises(ServedRegistryError, match="its text is canonical JSON"):
+            signed(odd)
+    revised.write_text(f"# only a comment more\n{revised.read_text('utf-8')}", "utf-8")
+    signed(text)
+
+
+def test_what_devices_are_told_is_in_the_audit_log(signed, revised, real_redis):
+    """With its digest, which whoever watches a server can compare; once, until something else is signed."""
+
+    def logged():
+        found = map(whole, real_redis.lrange("{shop}:audit", 0, -1))
+        return [entry.details for entry in found if entry.event == "registry.served"]
+
+    before = len(logged())
+    served = signed()
+    digest = Envelope.read(get(served).data).digest
+    assert digest == sha256(said(revised).encode()).hexdigest()
+    signed(until=datetime.now(UTC).date())
+    (last,) = logged()[before:]
+    assert last["signed"] == digest
+    assert last["digest"] == sha256(revised.read_bytes()).hexdigest()
+    assert last["revision"] == 7
+
+
+def test_a_server_without_it_logs_nothing_anew(signed, start, settings, revised, real_redis):
+    """Servers of one app take turns, and one for queries hands out nothing: its registry is the same."""
+    signed()
+    before = real_redis.llen("{shop}:audit")
+    start(replace(settings, registry=str(revised), serves="query"))
+    signed()
+    assert real_redis.llen("{shop}:audit") == before
+
+
+def test_of_a_folder_the_newest_registry_is_what_devices_are_told(signed, revised, tmp_path):
+    """What it leaves out is off in every app, and reports of it are taken while they come."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    text = revised.read_text("utf-8")
+    (folder / "0001.toml").write_text(text, "utf-8")
+    head, mark, rest = text.rpartition("[metrics.")
+    newest = folder / "0002.toml"
+    newest.write_text(head.replace("revision = 7", "revision = 8"), "utf-8")
+    served = signed(said(newest), folder)
+    left_out = rest.partition("]")[0].strip('"')
+    assert mark
+    assert left_out in served.app.highest
+    told = Restriction.read(Envelope.read(get(served).data).text)
+    assert set(told.metrics) == set(load(revised).metrics) - {left_out}
 
 
 def test_files_that_are_none_stop_the_start(start, settings, revised, tmp_path):
@@ -122,15 +197,15 @@ def test_files_that_are_none_stop_the_start(start, settings, revised, tmp_path):
     for content, error, words in (
         (None, ConfigurationError, "DENIABLE_SIGNED_REGISTRY names readable files"),
         (b"<html>", ConfigurationError, "wrong.json is none"),
-        (revised.read_bytes(), ServedRegistryError, "a served registry is signed"),
-        (b'{"registry": 1}', ServedRegistryError, "an envelope has"),
+        (revised.read_bytes(), ConfigurationError, "wrong.json is none"),
+        (b'{"restriction": 1}', ServedRegistryError, "an envelope has"),
     ):
         if content is not None:
             wrong.write_bytes(content)
         with pytest.raises(error, match=words):
             start(replace(settings, registry=str(revised), signed_registry=str(wrong)))
     good = tmp_path / "good.json"
-    good.write_bytes(seal(revised.read_text("utf-8"), PRIVATE)[0].write())
+    good.write_bytes(seal(said(revised), PRIVATE)[0].write())
     twice = os.pathsep.join([str(good), str(good)])
     with pytest.raises(ConfigurationError, match="one file for each app; shop has two"):
         start(replace(settings, registry=str(revised), signed_registry=twice))

@@ -31,7 +31,7 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         event: frozenset(members)
         for event, members in {
-            "registry.served": ("digest", "revision", "metrics"),
+            "registry.served": ("digest", "revision", "metrics", "signed"),
             "key.created": ("id", "role", "name"),
             "key.revoked": ("id",),
             "release.published": ("metric", "version", "period", "segment", "number", "closed"),

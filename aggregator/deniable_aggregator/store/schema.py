@@ -122,7 +122,11 @@ AUDIT = Key(
     "what operators did and analysts asked, with the time to the second and the id of the key; nothing of devices",
     "until it is moved to files ('deniable audit-log rotate')",
 )
-AUDIT_SERVED = Key("{app}:audit:served", "digest of the registry that is served", "until another one is served")
+AUDIT_SERVED = Key(
+    "{app}:audit:served",
+    "digests of the registry that is served, and of what is signed for devices",
+    "until another one is served",
+)
 RATE_KEY = Key("{app}:rate:key:*", "how often a key was used in this window", _WINDOW)
 RATE_BYTES = Key(
     "{app}:rate:source:*:bytes",

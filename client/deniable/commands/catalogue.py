@@ -154,7 +154,7 @@ CATALOGUE: dict[str, Entry] = {
             "deniable registry publish metrics.toml published",
             "deniable registry show metrics.toml --json",
             "deniable registry keygen --out key.pem",
-            "deniable registry sign metrics.toml --key key.pem",
+            "deniable registry sign metrics.toml --against shop/metrics.toml --key key.pem",
             "deniable registry verify metrics.signed.json --public-key PUBLIC_KEY",
         ),
     ),

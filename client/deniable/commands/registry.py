@@ -14,17 +14,20 @@ from deniable import space
 from deniable.commands.sheet import sheet
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.lint import diff, lint
-from deniable.registry import load, parse, published
-from deniable.served_registry.restrictions import restricted
-from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, generate, seal
+from deniable.registry import load, published, read
+from deniable.registry.places import placed
+from deniable.served_registry.derivation import derived
+from deniable.served_registry.restrictions import Restriction
+from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import date
 
     from deniable.commands.parser import Run
     from deniable.lint import Note
+    from deniable.registry import Registry
 
 _FILE, _SIGNED = "metrics.toml", "metrics.signed.json"
 _DEFAULT = f"default: {_FILE}"
@@ -57,14 +60,15 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     )
     keys.add_argument("--out", required=True, metavar="FILE", help="where the private key goes; must not exist")
     keys.set_defaults(run=lambda given: _keygen(given.out))
-    sign = actions.add_parser("sign", help="sign a registry that a server is to hand to devices")
+    sign = actions.add_parser("sign", help="sign what a metrics.toml turns off or down, for a server to hand to devices")
     sign.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
+    sign.add_argument("--against", required=True, metavar="FILE", help="the metrics.toml that the app brings along")
     sign.add_argument("--key", required=True, metavar="FILE", help="private key, from keygen")
     sign.add_argument("--out", metavar="FILE", help=f"default: {_SIGNED} beside {_FILE}")
     sign.add_argument(
         "--valid-for", metavar="DAYS", help="days for which a server may hand it to devices that have not had it, such as 30d"
     )
-    sign.set_defaults(run=lambda given: _sign(Path(given.file), given.key, given.out, given.valid_for))
+    sign.set_defaults(run=lambda given: _sign(Path(given.file), given))
     verify = actions.add_parser("verify", help="check a signed registry as devices do")
     verify.add_argument("file", nargs="?", default=_SIGNED, metavar="FILE", help=f"default: {_SIGNED}")
     verify.add_argument("--public-key", required=True, metavar="KEY", help="as pinned in the app")
@@ -174,29 +178,48 @@ def _keygen(out: str) -> int:
     return 0
 
 
-def _sign(file: Path, key: str, out: str | None, valid_for: str | None) -> int:
-    until = _until(valid_for) if valid_for else None
+def _sign(file: Path, given: argparse.Namespace) -> int:
+    until = _until(given.valid_for) if given.valid_for else None
     if _lint(str(file)):
         return 1
-    text = _read(str(file)).decode()  # not as text, which would change the ends of lines
-    revision = parse(text, str(file)).revision
-    if not revision:
-        print(f"error: {file}: a registry that is served has a revision, raised with every publication; got none")
-        return 1
-    envelope, public = seal(text, _read(key), until)
+    bundled = load(given.against)
+    try:
+        restriction = derived(bundled, load(file))
+    except RegistryError as error:
+        return _refused(placed(read(file), error.faults))
+    envelope, public = seal(restriction.write(), _read(given.key), until)
     written = envelope.write()
     if len(written) > MAX_BYTES:
         print(f"error: {file}: an envelope has at most {MAX_BYTES} bytes; got {len(written)}")
         return 1
-    target = Path(out) if out else file.with_suffix(".signed.json")
+    target = Path(given.out) if given.out else file.with_suffix(".signed.json")
     try:
         target.write_bytes(written)
     except OSError as error:
         raise ConfigurationError(f"the envelope cannot be written: {error}") from None
-    print(f"{target}: revision {revision}, {_validity(envelope)}, SHA-256 of the text {envelope.digest}, public key {public}")
+    for line in _effects(bundled, restriction):
+        print(line)
+    told = f"{target}: revision {restriction.revision}, {_validity(envelope)}"
+    print(f"{told}, SHA-256 of the text {envelope.digest}, public key {public}")
     if until is None:
         print("note: a server may hand it to new devices for ever, also when later ones turn more off; --valid-for 30d ends that")
     return 0
+
+
+def _effects(bundled: Registry, restriction: Restriction) -> Iterator[str]:
+    """Tell what becomes of each metric of an app that a restriction changes."""
+    used = restriction.applied(bundled).metrics
+    for id_, metric in bundled.metrics.items():
+        if id_ not in used:
+            yield f"{id_}: off"
+        elif used[id_] != metric:
+            yield f"{id_}: sample {used[id_].sample}, last day {used[id_].expires or 'none'}"
+
+
+def _refused(faults: Sequence[object]) -> int:
+    for fault in faults:
+        print(f"error: {fault}")
+    return 1
 
 
 def _until(valid_for: str) -> date:
@@ -217,17 +240,12 @@ def _verify(file: str, public_key: str, against: str | None) -> int:
             print(f"error: {file}: this is no envelope")
             return 1
         envelope.verify(public_key)
-        served = parse(envelope.text, FILE)
-        if not served.revision:
-            print(f"error: {file}: a registry that is served has a revision; got none")
-            return 1
-        if against:
-            restricted(load(against), served)
+        restriction = Restriction.read(envelope.text)
+        for line in _effects(load(against), restriction) if against else ():
+            print(line)
     except RegistryError as error:
-        for fault in error.faults:
-            print(f"error: {fault}")
-        return 1
-    told = f"revision {served.revision} of {served.app}, {_validity(envelope)}, SHA-256 of the text {envelope.digest}"
+        return _refused(error.faults)
+    told = f"revision {restriction.revision} of {restriction.app}, {_validity(envelope)}, SHA-256 of the text {envelope.digest}"
     if not envelope.is_fresh(datetime.now(UTC).date()):
         print(f"error: {file}: {told}: devices that have not had it do not use it any more; sign it again")
         return 1

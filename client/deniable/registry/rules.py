@@ -43,6 +43,8 @@ _TABLES: dict[str, tuple[type[Budget | Publication | Retention | Analysts], str]
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
 _MAX_ID = 80
+ID_RULE = f"an id is lower-case words joined by dots or dashes, at most {_MAX_ID} characters"
+"""What `is_id` checks."""
 _MOST_TOGETHER = 1_000_000
 
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
@@ -57,6 +59,16 @@ def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Itera
             near = get_close_matches(key, known, 1)
             rule = f"no key has this name (did you mean {near[0]}?)" if near else f"a key is one of {', '.join(known)}"
             yield where, rule, key
+
+
+def is_id(value: object) -> bool:
+    """Return whether a value may be the name of an app or a metric."""
+    return isinstance(value, str) and len(value) <= _MAX_ID and _ID.fullmatch(value) is not None
+
+
+def is_revision(value: object) -> bool:
+    """Return whether a value is a whole number above 0 that every language can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < MAX_REVISION
 
 
 def faults_of(
@@ -78,10 +90,10 @@ def faults_of(
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format is {FORMAT}, the registry format this version reads", document.get("format")
     app = document.get("app")
-    if not isinstance(app, str) or not _ID.fullmatch(app) or len(app) > _MAX_ID:
+    if not is_id(app):
         yield "-", "app is a lower-case name such as shop", app
     revision = document.get("revision", 1)
-    if isinstance(revision, bool) or not isinstance(revision, int) or not 1 <= revision < MAX_REVISION:
+    if not is_revision(revision):
         yield "-", "revision is a whole number above 0, raised with every publication", revision
     for name in _TABLES:
         yield from _table_faults(name, document.get(name, {}))
@@ -99,9 +111,8 @@ def faults_of(
         return
     grace = _common_grace(document.get("publication"))
     for id_, table in metrics.items():
-        if not _ID.fullmatch(id_) or len(id_) > _MAX_ID:
-            rule = f"an id is lower-case words joined by dots or dashes, at most {_MAX_ID} characters"
-            yield id_, rule, id_
+        if not is_id(id_):
+            yield id_, ID_RULE, id_
         if isinstance(table, dict):
             yield from _metric_faults(id_, table, segments, keys, grace)
         else:

@@ -1,10 +1,10 @@
-"""Fetches the served registry. It must be signed, must never be older, and must never ask for more than the app's own.
+"""Fetches the served registry: a restriction of the app's own. It must be signed, and must never be older.
 
 This runs in the sending thread. An answer that is no registry at all, such as the login page of a hotel's network, changes
 nothing. An answer that claims to be a registry but breaks a rule ends sending until the app's next start.
 
-A registry whose days are over changes nothing either. A device that has no other goes on with the one that it has, without the
-metrics that any earlier one had turned off.
+A registry whose days are over changes nothing either. A device that has no other goes on with the one that it has, and with what
+any earlier one had turned off or down.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from deniable.errors import DeniableError, ServedRegistryError
-from deniable.registry import parse
 from deniable.served_registry.cache import Cache
-from deniable.served_registry.restrictions import restricted
+from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, check_installed, check_public_key, refusal
 from deniable.source import jitter
 from deniable.transport.http import Http
@@ -88,7 +87,7 @@ class Fetcher:
         self._get = get or HttpGet()
         self._today = today
         self._current: Envelope | None = None
-        self._narrowed = False  # whether metrics are left out because the present envelope is no longer fresh
+        self._narrowed = False  # whether earlier envelopes count, too, because the present one is no longer fresh
         self._refused = False
         # Results of the attempts: `used`, `unchanged`, `unreachable`, `status`, `no_registry`, `expired`, `refused`. Results of
         # the kept envelope: `cache_used`, `cache_ignored`, `cache_unwritable`.
@@ -167,7 +166,7 @@ class Fetcher:
         known = self._cache.envelope
         if registry.revision < self._cache.revision:
             raise refusal(f"the revision is at least {self._cache.revision}, which was served before", registry.revision)
-        if registry.revision == self._cache.revision and known and known.text != envelope.text and self._signed(known):
+        if registry.revision == self._cache.revision and known and known.text != envelope.text and self._sound(known):
             raise refusal("a revision is published once", f"another text of revision {registry.revision}")
         if self._current is not None and envelope.text == self._current.text and not self._outlives(envelope):
             self.counts["unchanged"] += 1
@@ -186,29 +185,32 @@ class Fetcher:
         return until is not None and (envelope.valid_until is None or envelope.valid_until > until)
 
     def _narrow(self) -> None:
-        """When the present registry is no longer fresh, leave out the metrics that any known one had turned off.
+        """When the present registry is no longer fresh, turn off and down whatever any known one had.
 
         Whoever runs the server may hold a newer one back, to have devices report what was turned off before.
         """
         if self._current is None or self._narrowed or self._current.is_fresh(self._today()):
             return
         registry = self._checked(self._current)
-        on = set(registry.metrics)
+        metrics = registry.metrics
         for envelope in self._cache.earlier():
-            if self._signed(envelope):
-                on &= set(parse(envelope.text, FILE).metrics)
-        self._use(replace(registry, metrics={id_: metric for id_, metric in registry.metrics.items() if id_ in on}))
+            if restriction := self._sound(envelope):
+                metrics = restriction.limited(metrics)
+        self._use(replace(registry, metrics=metrics))
         self._narrowed = True
 
-    def _signed(self, kept: Envelope) -> bool:
-        """Return whether the signature of a kept envelope is right. It may have been damaged."""
+    def _sound(self, kept: Envelope) -> Restriction | None:
+        """Read the restriction of a kept envelope; None if it was damaged."""
         try:
-            kept.verify(self._public_key)
+            return self._read(kept)
         except ServedRegistryError:
-            return False
-        return True
+            return None
+
+    def _read(self, envelope: Envelope) -> Restriction:
+        """Read the restriction of an envelope. The text is read only after its signature was checked."""
+        envelope.verify(self._public_key)
+        return Restriction.read(envelope.text)
 
     def _checked(self, envelope: Envelope) -> Registry:
-        """Return the registry of an envelope, if it may be used. The text is read only after its signature was checked."""
-        envelope.verify(self._public_key)
-        return restricted(self._bundled, parse(envelope.text, FILE))
+        """Return the registry of an envelope, if it may be used."""
+        return self._read(envelope).applied(self._bundled)

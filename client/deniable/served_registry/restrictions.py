@@ -1,87 +1,133 @@
-"""What a served registry may change: it can leave out a metric, lower its sample, and end its collection earlier.
+"""What a served registry says: which metrics stay on, each with the largest sample and the last day of its collection.
 
-Everything else must be as in the app's own registry. So the meaning of a report, its content and its cost stay the same, and no
-permanent response is drawn again.
+::
+
+    {"app":"shop","metrics":{"ui.theme":{"sample":"0.5","until":"2027-12-31"}},"revision":6}
+
+A device takes the lesser sample and the earlier end. A metric that is not listed is off, whatever its version, and what the app
+does not declare stays unknown to it. Nothing else can be said. So the meaning of a report, its content and its cost stay the
+same, and no permanent response is drawn again.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import json
+import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deniable.errors import Fault, ServedRegistryError
-from deniable.served_registry.signature import FILE
+from deniable.registry.rules import ID_RULE, is_id, is_revision
+from deniable.served_registry.signature import day, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
+    from datetime import date
 
     from deniable.registry import Metric, Registry
 
-_Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
-_Broken = tuple[str, object]  # rule, value
-
-_WITH_RULES = ("revision", "metrics", "sample", "expires")
-"""Fields that may differ. Each has its own rule."""
-_SHOWN = 60  # characters of a value
+_SAMPLE = re.compile(r"1|0\.[0-9]{0,29}[1-9]")
+_JSON = "its text is canonical JSON: names in order and each once, no spaces, no escapes"
 
 
-def restricted(
-    bundled: Registry,  # the app's own registry
-    served: Registry,  # a registry whose signature is right
-) -> Registry:
-    """Return the registry to use instead of the app's own.
+class Limit(NamedTuple):
+    """The most that is asked of a metric which stays on."""
 
-    Returns
-    -------
-    Registry
-        The app's own registry with the metrics, samples and ends of the served one.
-
-    Raises
-    ------
-    ServedRegistryError
-        If it differs in anything else. The error has all such differences. No part of it must be used.
-    """
-    faults = [Fault(FILE, *rest) for rest in _faults(bundled, served)]
-    if faults:
-        raise ServedRegistryError(faults)
-    # It is made from the app's own registry, so that nothing else of the served one can reach a report.
-    metrics = {
-        id_: replace(bundled.metrics[id_], sample=metric.sample, expires=metric.expires) for id_, metric in served.metrics.items()
-    }
-    return replace(bundled, revision=served.revision, metrics=metrics)
+    sample: str  # share of answers, as a decimal
+    until: date | None  # last day of collection; None for that of the app
 
 
-def _faults(bundled: Registry, served: Registry) -> Iterator[_Rest]:
-    least = max(bundled.revision, 1)
-    if served.revision < least:
-        yield "-", f"the revision is at least {least}, that of the registry in the app", served.revision
-    for rule, value in _differences(bundled, served):
-        yield "-", rule, value
-    for id_, metric in served.metrics.items():
-        if id_ not in bundled.metrics:
-            yield id_, "a served metric is one of those in the app", id_
-            continue
-        for rule, value in _metric_faults(bundled.metrics[id_], metric):
-            yield id_, rule, value
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """The text of a served registry."""
+
+    app: str
+    revision: int  # raised with every publication
+    metrics: Mapping[str, Limit]  # those that stay on, by id
+
+    @classmethod
+    def of(cls, registry: Registry) -> Restriction:
+        """Return what a registry says to devices whose app declares the same metrics."""
+        limits = {id_: Limit(metric.sample, metric.expires) for id_, metric in registry.metrics.items()}
+        return cls(registry.app, registry.revision, limits)
+
+    @classmethod
+    def read(cls, text: str) -> Restriction:
+        """Read a text. There is one way to write each restriction, and no other is read.
+
+        Raises
+        ------
+        ServedRegistryError
+            If it is invalid.
+        """
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            raise refusal(_JSON, "another text") from None
+        app, listed, revision = _members(document, ("app", "metrics", "revision"), "-")
+        if not is_id(app):
+            raise refusal("app is a lower-case name such as shop", app)
+        if not is_revision(revision):
+            raise refusal("the revision is a whole number above 0 and below 2^53", revision)
+        if not isinstance(listed, dict):
+            raise refusal("metrics is an object", listed)
+        found = cls(app, revision, {id_: _limit(id_, limit) for id_, limit in listed.items()})
+        if found.write() != text:
+            raise refusal(_JSON, "another form")
+        return found
+
+    def write(self) -> str:
+        """Write the text."""
+        metrics = {
+            id_: {"sample": limit.sample, "until": limit.until.isoformat() if limit.until else None}
+            for id_, limit in self.metrics.items()
+        }
+        document = {"app": self.app, "metrics": metrics, "revision": self.revision}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    def applied(
+        self,
+        bundled: Registry,  # the app's own registry
+    ) -> Registry:
+        """Return the registry to use instead of the app's own.
+
+        Raises
+        ------
+        ServedRegistryError
+            If it is of another app, or older than the app's own.
+        """
+        if self.app != bundled.app:
+            raise refusal(f"app is as in the app: {bundled.app}", self.app)
+        if self.revision < bundled.revision:
+            raise refusal(f"the revision is at least {bundled.revision}, that of the registry in the app", self.revision)
+        return replace(bundled, revision=self.revision, metrics=self.limited(bundled.metrics))
+
+    def limited(self, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+        """Return the metrics that stay on, each with the lesser sample and the earlier end."""
+        return {id_: _lesser(metric, self.metrics[id_]) for id_, metric in metrics.items() if id_ in self.metrics}
 
 
-def _metric_faults(old: Metric, new: Metric) -> Iterator[_Broken]:
-    yield from _differences(old, new)
-    if Fraction(new.sample) > Fraction(old.sample):
-        yield f"sample is at most {old.sample}", new.sample
-    if old.expires is not None and (new.expires is None or new.expires > old.expires):
-        yield f"collection ends on {old.expires} or before", str(new.expires)
+def _lesser(metric: Metric, limit: Limit) -> Metric:
+    return replace(
+        metric,
+        sample=min(metric.sample, limit.sample, key=Fraction),
+        expires=min(filter(None, (metric.expires, limit.until)), default=None),
+    )
 
 
-def _differences(ours: Registry | Metric, theirs: Registry | Metric) -> Iterator[_Broken]:
-    for field in fields(ours):
-        if field.compare and field.name not in _WITH_RULES:
-            mine, other = getattr(ours, field.name), getattr(theirs, field.name)
-            if mine != other:
-                yield f"{field.name} is as in the app: {_short(mine)}", _short(other)
+def _limit(id_: str, document: object) -> Limit:
+    if not is_id(id_):
+        raise refusal(ID_RULE, id_)
+    sample, until = _members(document, ("sample", "until"), id_)
+    if not isinstance(sample, str) or not _SAMPLE.fullmatch(sample):
+        raise refusal("sample is 1, or a decimal below it of at most 30 places, such as 0.5, in quotes", sample, id_)
+    return Limit(sample, None if until is None else day("until", until, id_))
 
 
-def _short(value: object) -> str:
-    written = str(list(value)) if isinstance(value, tuple) else str(value)
-    return written if len(written) <= _SHOWN else f"{written[: _SHOWN - 3]}..."
+def _members(document: object, names: tuple[str, ...], metric: str) -> list[Any]:
+    """Return the members of an object that has exactly these."""
+    if not isinstance(document, dict) or set(document) != set(names):
+        given = ", ".join(sorted(document)) if isinstance(document, dict) else document
+        where = "a restriction" if metric == "-" else "a metric"
+        raise refusal(f"{where} has {', '.join(names)}, and nothing else", given, metric)
+    return [document[name] for name in names]

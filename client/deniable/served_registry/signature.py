@@ -1,11 +1,11 @@
-"""The envelope of a served registry: its text, and an Ed25519 signature that the app checks.
+"""The envelope of a served registry: a restriction, and an Ed25519 signature that the app checks.
 
 ::
 
-    {"format": 1, "registry": "the text of metrics.toml", "valid_until": "2026-12-31", "signature": "base64 of 64 bytes"}
+    {"format": 1, "restriction": "its text", "valid_until": "2026-12-31", "signature": "base64 of 64 bytes"}
 
-The signature is of the line ``deniable registry 1 until 2026-12-31`` and then the text in UTF-8. So it covers the revision, too.
-Without ``valid_until`` the line is ``deniable registry 1``. A key is written as the base64 of its 32 bytes.
+The signature is of the line ``deniable restriction 1 until 2026-12-31`` and then the text. So it covers the revision, too.
+Without ``valid_until`` the line is ``deniable restriction 1``. A key is written as the base64 of its 32 bytes.
 """
 
 from __future__ import annotations
@@ -31,22 +31,39 @@ MAX_BYTES = 1024 * 1024
 FILE = "the served registry"
 """The file's name in faults."""
 
-_HEADER = "deniable registry 1"
-_MEMBERS = {"format", "registry", "signature"}
+_HEADER = "deniable restriction 1"
+_MEMBERS = {"format", "restriction", "signature"}
 _UNTIL = "valid_until"
-_PLAIN = b"[metrics"  # part of a plain metrics.toml without a signature
+_SHOWN = 60  # characters of a value in a fault
 
 
 def refusal(rule: str, value: object, metric: str = "-") -> ServedRegistryError:
     """Return the error for one fault."""
-    return ServedRegistryError([Fault(FILE, metric, rule, value)])
+    return ServedRegistryError([Fault(FILE, str(_short(metric)), rule, _short(value))])
+
+
+def day(name: str, written: object, metric: str = "-") -> date:
+    """Read a day. There is one way to write it.
+
+    Raises
+    ------
+    ServedRegistryError
+        If it is written in another way.
+    """
+    try:
+        found = date.fromisoformat(written if isinstance(written, str) else "")
+    except ValueError:
+        found = None
+    if found is None or found.isoformat() != written:
+        raise refusal(f"{name} is a day such as 2026-12-31", written, metric)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A registry's text and its signature."""
+    """The text of a restriction, and its signature."""
 
-    text: str  # the TOML
+    text: str
     signature: bytes
     # The last day (UTC) on which it may be handed to a device that has not had it; None for no end.
     valid_until: date | None = None
@@ -65,24 +82,22 @@ class Envelope:
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
-            if _PLAIN in body and not body.lstrip().startswith(b"{"):  # an incomplete envelope is not a plain file
-                raise refusal("a served registry is signed", "a plain metrics.toml") from None
             return None
-        if not isinstance(document, dict) or not {"registry", "signature"} & set(document):
+        if not isinstance(document, dict) or not {"restriction", "signature"} & set(document):
             return None
         if set(document) - {_UNTIL} != _MEMBERS:
             raise refusal(f"an envelope has {', '.join(sorted(_MEMBERS))}, and nothing else", ", ".join(sorted(document)))
         if document["format"] != FORMAT or isinstance(document["format"], bool):  # True == 1
             raise refusal(f"the format of an envelope is {FORMAT}", document["format"])
-        text, written = document["registry"], document["signature"]
+        text, written = document["restriction"], document["signature"]
         if not isinstance(text, str) or not isinstance(written, str):
-            raise refusal("registry and signature are texts", f"{type(text).__name__} and {type(written).__name__}")
-        return cls(text, _bytes(written, 64, "a signature"), _day(document[_UNTIL]) if _UNTIL in document else None)
+            raise refusal("restriction and signature are texts", f"{type(text).__name__} and {type(written).__name__}")
+        return cls(text, _bytes(written, 64, "a signature"), day(_UNTIL, document[_UNTIL]) if _UNTIL in document else None)
 
     def write(self) -> bytes:
         """Write the envelope as JSON."""
         until = {_UNTIL: self.valid_until.isoformat()} if self.valid_until else {}
-        document = {"format": FORMAT, "registry": self.text, **until, "signature": b64encode(self.signature).decode()}
+        document = {"format": FORMAT, "restriction": self.text, **until, "signature": b64encode(self.signature).decode()}
         return json.dumps(document, indent=1).encode() + b"\n"
 
     @property
@@ -164,11 +179,11 @@ def generate() -> tuple[bytes, str]:
 
 
 def seal(
-    text: str,  # TOML. The caller must have checked that it is a valid registry.
+    text: str,  # of a restriction
     private_key: bytes,  # PEM
     valid_until: date | None = None,  # the last day on which it may be handed to a device that has not had it; None for no end
 ) -> tuple[Envelope, str]:
-    """Sign a registry's text.
+    """Sign the text of a restriction.
 
     Returns
     -------
@@ -214,14 +229,11 @@ def _signed(text: str, valid_until: date | None) -> bytes:
     return (header + text).encode(errors="surrogatepass")
 
 
-def _day(written: object) -> date:
-    try:
-        day = date.fromisoformat(written if isinstance(written, str) else "")
-    except ValueError:
-        raise refusal(f"{_UNTIL} is a day such as 2026-12-31", written) from None
-    if day.isoformat() != written:
-        raise refusal(f"{_UNTIL} is a day such as 2026-12-31", written)
-    return day
+def _short(value: object) -> object:
+    """Return a value as a fault shows it: whoever signs may make it as long as an envelope."""
+    if not isinstance(value, str | int | float | None):
+        return type(value).__name__
+    return value if len(str(value)) <= _SHOWN else f"{str(value)[: _SHOWN - 3]}..."
 
 
 def _bytes(written: str, size: int, what: str) -> bytes:

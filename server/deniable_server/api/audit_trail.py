@@ -140,16 +140,21 @@ def _publisher() -> Callable[[], None]:
 
 
 def _publish(app: App) -> None:
-    audit, digest = app.audit, app.registry.digest
-    told: dict[str, str | int] = {"digest": digest, "metrics": len(app.versions)}
+    audit, digests = app.audit, [app.registry.digest]
+    told: dict[str, str | int] = {"digest": app.registry.digest, "metrics": len(app.versions)}
     if app.registry.revision:  # a registry that is not served to devices may have none
         told["revision"] = app.registry.revision
+    if app.envelope:
+        told["signed"] = app.envelope.digest
+        digests.append(app.envelope.digest)
+    mark = " ".join(digests)
     last = audit.append(
         "registry.served",
         "server",
         told,
-        change=app.store.putting(schema.AUDIT_SERVED, digest),
-        unless=lambda: app.store.get(schema.AUDIT_SERVED) == digest.encode(),
+        change=app.store.putting(schema.AUDIT_SERVED, mark),
+        # A server without the signed one, such as one for queries, tells nothing new.
+        unless=lambda: (app.store.get(schema.AUDIT_SERVED) or b"").startswith(mark.encode()),
     )
     if last:
         log.info("the audit log of %s stands at %d:%s", app.name, last.number, last.hash)

@@ -82,10 +82,16 @@ _ANSWERS = {
         errors=(_list(ref("Rejection")), "Why groups were refused"),
     ),
     "SignedRegistry": _object(
+        required=False,
         format=({"const": 1}, "Number of the format"),
-        registry=(_TEXT, "The text of metrics.toml"),
+        restriction=(_TEXT, "What stays on, as canonical JSON"),
+        valid_until=(
+            {"type": "string", "format": "date"},
+            "Last day on which a device that has not had it uses it; absent: there is no end",
+        ),
         signature=(_TEXT, "Its signature by Ed25519, in base64"),
-    ),
+    )
+    | {"required": ["format", "restriction", "signature"]},
     "Answered": {
         "anyOf": [
             _object(
@@ -140,7 +146,10 @@ _ANSWERS = {
     "Keys": _object(app=_APP, keys=(_list(ref("Key")), "The app's keys in the store")),
     "Health": _object(status=({"const": "ok"}, "Always `ok`: the server answers")),
     "Readiness": _object(
-        status=({"enum": ["ok", "unavailable"]}, "Whether all parts are well"),
+        status=(
+            {"enum": ["ok", "degraded", "unavailable"]},
+            "Whether all parts are well; `degraded`: reports of some apps can be taken",
+        ),
         parts=(
             {
                 "type": "object",

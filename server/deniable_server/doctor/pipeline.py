@@ -129,7 +129,7 @@ def signed_registry(app: str, envelope: Envelope | None) -> Finding:
     if left >= _SOON:
         return Finding("signed registry", "ok", seen, app=app)
     meaning = "after that day, devices that have not had it do not use it, and the others pause what was ever turned off"
-    remedy = "sign it again with `deniable registry sign --valid-for`, and restart the server"
+    remedy = "sign it again with `deniable registry sign --against FILE --valid-for 30d`, and restart the server"
     return Finding("signed registry", "fault" if left < 0 else "warning", seen, meaning, remedy, app)
 
 

@@ -1,0 +1,56 @@
+"""The restriction that an operator signs, from a metrics.toml in which something is turned down."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from deniable.errors import Fault, RegistryError, ServedRegistryError
+from deniable.served_registry.restrictions import Restriction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deniable.registry import Metric, Registry
+
+_SHOWN = 60  # characters of a value
+
+
+def derived(
+    bundled: Registry,  # the registry in the app
+    turned_down: Registry,  # the same with metrics left out, a lower sample or an earlier end
+) -> Restriction:
+    """Return the restriction that makes the one registry the other.
+
+    Raises
+    ------
+    RegistryError
+        If none does: devices would not learn of the rest. The error has all that they would keep as it is.
+    """
+    try:
+        restriction = Restriction.read(Restriction.of(turned_down).write())  # as devices read it
+        used = restriction.applied(bundled)
+    except ServedRegistryError as error:
+        raise RegistryError([replace(fault, file=turned_down.file) for fault in error.faults]) from None
+    faults = [*_differences(turned_down.file, "-", used, turned_down)]
+    for id_, metric in turned_down.metrics.items():
+        if id_ in used.metrics:
+            faults += _differences(turned_down.file, id_, used.metrics[id_], metric)
+        else:
+            faults.append(Fault(turned_down.file, id_, "a metric is one of those in the app", id_))
+    if faults:
+        raise RegistryError(faults)
+    return restriction
+
+
+def _differences(file: str, id_: str, used: Registry | Metric, wanted: Registry | Metric) -> Iterator[Fault]:
+    for field in fields(used):
+        if field.compare and field.name != "metrics":
+            ours, theirs = getattr(used, field.name), getattr(wanted, field.name)
+            if ours != theirs:
+                yield Fault(file, id_, f"{field.name} is as devices keep it: {_short(ours)}", _short(theirs))
+
+
+def _short(value: object) -> str:
+    written = str(list(value)) if isinstance(value, tuple) else str(value)
+    return written if len(written) <= _SHOWN else f"{written[: _SHOWN - 3]}..."

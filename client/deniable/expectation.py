@@ -77,7 +77,7 @@ def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
 
 
 def _answers(metric: Metric) -> str:
-    if metric.type == "set":
+    if metric.kind.options:
         return f"any of {len(metric.values)} options"
     if metric.axis is None:
         return f"the mean position of {len(metric.values)} values"

@@ -228,8 +228,8 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
         yield f"an epsilon above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1", metric.epsilon
     yield from _number_doubts(metric)
     yield from _moment_doubts(metric)
-    if metric.type in ("categorical", "set") and metric.other is None:
-        what = "option is reported for options" if metric.type == "set" else "value is reported for answers"
+    if "other" in metric.kind.members and not metric.kind.ordered and metric.other is None:
+        what = f"{metric.kind.noun} is reported for {'options' if metric.kind.options else 'answers'}"
         yield f'declare which {what} that are not listed, as in other = "something else"', None
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1, over all reports of it"

@@ -239,7 +239,7 @@ def test_means_of_kept_numbers(way):
 
 def test_distributions_of_kept_numbers(way, monkeypatch):
     """The part of the range is kept like any answer."""
-    for module in ("deniable.registry.metric", "deniable.registry.axis"):
+    for module in ("deniable.registry.types", "deniable.registry.axis"):
         monkeypatch.setattr(f"{module}.BINS", 2)
     metric = declare(NUMBER, {"estimate": "distribution"}, epsilon_permanent="2")
     mechanism = mechanisms.of(metric)

@@ -15,7 +15,7 @@ from deniable import mechanisms
 from deniable.declared import Declared
 from deniable.errors import ParameterError, RegistryError
 from deniable.registry import Metric, load, parse
-from deniable.registry.rules import MAX_VALUES
+from deniable.registry.domain import MAX_VALUES
 from deniable.registry.tables import Analysts, Budget, Experiment, Publication, Retention
 
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'
@@ -186,7 +186,7 @@ FAULTS = [
     (HEAD + metric(type=None), "m", "type is one of boolean, categorical, ordinal, product, set, number, string, key", None),
     (HEAD + metric(type='"duration"'), "m", "type is one of boolean, categorical, ordinal", "duration"),
     (HEAD + metric(type='"ordinal"', estimate='"median"'), "m", "estimate of an ordinal is mean, or not given", "median"),
-    (HEAD + metric(estimate='"mean"'), "m", "estimate belongs to a metric of type number or ordinal", "mean"),
+    (HEAD + metric(estimate='"mean"'), "m", "estimate belongs to a metric of type ordinal or number", "mean"),
     (HEAD + metric(type='"set"', joint='"yes"'), "m", "joint is true or false, without quotes", "yes"),
     (HEAD + metric(joint="true"), "m", "joint belongs to a metric of type set", True),
     (HEAD + metric(type='"set"', none='"a"'), "m", "none belongs to a metric of type categorical or ordinal", "a"),

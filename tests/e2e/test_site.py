@@ -19,7 +19,7 @@ from deniable import mechanisms, registry
 from deniable.client import Client
 from deniable.limits.caps import Caps
 from deniable.lint import lint
-from deniable.registry import rules, tables
+from deniable.registry import tables, types
 from deniable.registry.metric import Metric
 from deniable.testing import StubServer
 from deniable_server.local.stack import Stack, free_port
@@ -105,7 +105,7 @@ def test_each_type_is_in_the_guide_and_recorded_as_it_says():
     """The guide has a row for every type; what it records is an answer to the metric of the example registry, or its own."""
     table = DECLARE[DECLARE.index("## Kinds") : DECLARE.index("## Keys of a metric")]
     rows = dict(re.findall(r"^\| `(\w+)` \|.* \| `(record\(.*\))` \|$", table, re.MULTILINE))
-    assert set(rows) == set(rules.TYPES)
+    assert set(rows) == set(types.TYPES)
     declared = replace(registry.load(ROOT / "deploy" / "metrics.toml"), budget=FREE.budget)
     for example in re.findall(r"```toml\n(\[metrics.*?)```", DECLARE, re.DOTALL):
         declared = replace(declared, metrics=declared.metrics | registry.parse(HEAD + example).metrics)

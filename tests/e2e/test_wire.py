@@ -30,7 +30,7 @@ from deniable.device.state import State
 from deniable.exact import hashing
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.prepared import Prepared
-from deniable.registry import load, parse, period, rules, text
+from deniable.registry import load, parse, period, text, types
 from deniable.registry.tables import Budget
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope
@@ -154,7 +154,7 @@ def test_the_page_has_each_mechanism_and_type():
     """No kind of metric is left out of the vectors."""
     told = sheet(REGISTRY)["metrics"]
     assert {each["mechanism"] for each in told.values()} == set(mechanisms._ALL)
-    assert {each["type"] for each in told.values()} == set(rules.TYPES)
+    assert {each["type"] for each in told.values()} == set(types.TYPES)
     assert {each["period"] for each in told.values()} == set(period.LENGTHS)
     vectors = {row["metric"] for row in rows("reports") + rows("geometry")}
     assert vectors == set(told)

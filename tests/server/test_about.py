@@ -147,7 +147,7 @@ def test_it_says_what_is_asked(public):
     assert "all reports of an answer together shift the odds at most 2.72 times" in part("daily")
     assert "A number from 1 to 60000 ms." in part("wait")
     assert "Any of these options, none to all." in part("tools")
-    assert "A text." in part("site")
+    assert "Any text of at most 16 bytes." in part("site")
     assert "One of these answers. 50 more are not listed here." in part("page")
     assert part("page").count("<li>") == 100
 

@@ -12,9 +12,9 @@ from deniable.exact.epsilon import exact
 from deniable.expectation import length
 from deniable.registry import Metric
 from deniable.registry.axis import read_number
+from deniable.registry.domain import MAX_OPTIONS, MAX_VALUES
 from deniable.registry.period import LENGTHS
 from deniable.registry.published import newest
-from deniable.registry.rules import MAX_OPTIONS, MAX_VALUES
 from deniable.terminal import print_table
 from deniable_aggregator.commands.options import share, whole_number
 
@@ -240,7 +240,7 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
             lines.append(f"Quantiles{f' of {row.metric.id}' if row.metric.id else ''}: {words} (rough).")
         if row.mechanism and row.n and row.error is None and not row.cell:
             lines.append(f"The error of {row.mechanism.name} depends on all answers: it is not known before.")
-    if rows[0].metric.id == "" and rows[0].metric.type == "categorical" and rows[0].mechanism:
+    if rows[0].metric.id == "" and not rows[0].metric.kind.mechanism(rows[0].metric) and rows[0].mechanism:
         chosen = _chosen(rows[0].metric)
         lines.append(f"At epsilon {rows[0].mechanism.epsilon:.4g}, auto would choose {chosen}.")
     return list(dict.fromkeys(lines))

@@ -232,7 +232,7 @@ def _ahead(
     epsilon_needed: bool,
 ) -> Iterator[Outlook]:
     """Look ahead for each cell of a metric. What is needed is needed by the cell of all reports."""
-    values = candidates if metric.open else len(metric.values) if metric.type == "set" else metric.domain_size
+    values = candidates if metric.open else metric.kind.estimated(metric)
     n = None if terms.users is None else floor(terms.users * Fraction(metric.sample))
     made: Mechanism | None = None
     if not epsilon_needed:
@@ -279,7 +279,7 @@ def _reaches(metric: Metric, terms: Terms, values: int, n: int) -> bool:
 
 def _names(metric: Metric, *, known: bool) -> list[str]:
     """Name the mechanisms that ``auto`` chooses from; with a known epsilon only those that exist for it."""
-    if metric.type in ("number", "set"):
+    if metric.kind.mechanism(metric):
         return ["auto"]
     if known:
         chosen = mechanisms.choose(domain_size=metric.domain_size, epsilon=metric.epsilon, permanent=metric.epsilon_permanent)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.registry.axis import read_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,8 +67,8 @@ def of_values(metric: Metric, stated: Mapping[str, float]) -> dict[int, float]:
     shares: dict[int, float] = {}
     for written, share in stated.items():
         try:
-            position = metric.position(_answer(metric, written))
-        except (ParameterError, ValueError):
+            position = metric.position(metric.kind.parse(written))
+        except ParameterError:
             raise _unknown(metric, written) from None
         shares[position] = shares.get(position, 0.0) + share
     total = sum(shares.values())
@@ -105,14 +104,3 @@ def falling(values: int) -> NDArray[np.float64]:
 
 def _unknown(metric: Metric, written: str) -> ConfigurationError:
     return ConfigurationError(f"shares are stated of a value that {metric.id} does not have: {written}")
-
-
-def _answer(metric: Metric, written: str) -> object:
-    """Read an answer as `deniable explain` does."""
-    if metric.type == "boolean":
-        return {"yes": True, "true": True, "no": False, "false": False}.get(written.lower(), written)
-    if metric.type == "number":
-        return read_number(written)
-    if metric.type == "key":
-        return int(written)
-    return written.split(",") if metric.type == "product" else written

@@ -139,8 +139,9 @@ def of(metric: Metric) -> Mechanism:
     ParameterError
         If there is none, or it does not fit this type of answer.
     """
-    if metric.type == "set" or metric.estimate:
-        return _make_scored(metric)
+    only = metric.kind.mechanism(metric)
+    if only:
+        return _make_scored(metric, only)
     name = _AUTO[metric.discover] if metric.open and metric.mechanism == "auto" else metric.mechanism
     fitting = _SEARCH if metric.discover else _OPEN if metric.open else _CLOSED | _OPEN
     if name in _ALL and name not in fitting:
@@ -160,7 +161,7 @@ def of(metric: Metric) -> Mechanism:
     )
 
 
-def _make_scored(metric: Metric) -> Mechanism:
+def _make_scored(metric: Metric, fitting: str) -> Mechanism:
     """Make the mechanism of a number, of a set, or of the mean of an ordinal."""
     options: dict[str, Any] = dict(metric.parameters)
     size = metric.domain_size
@@ -169,13 +170,9 @@ def _make_scored(metric: Metric) -> Mechanism:
             raise ParameterError(
                 "permanent responses to a set, or for the mean of an ordinal, do not exist", metric.epsilon_permanent
             )
-        fitting = "l_grr" if metric.rounded else "l_osue"
         size = 2 if metric.rounded else size
         options["permanent"] = metric.epsilon_permanent
-    elif metric.type == "set":
-        fitting = "sampled_pair" if metric.joint else "sampled_option"
-    else:
-        fitting = "window"
+    elif fitting == "window":
         from deniable.mechanisms import window  # noqa: PLC0415 - only devices with such metrics need it
 
         preset = window.for_distribution if metric.estimate == "distribution" else window.for_mean

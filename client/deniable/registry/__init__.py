@@ -73,12 +73,11 @@ import tomllib
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import Fault, ParameterError, RegistryError
-from deniable.registry import hierarchy, text
+from deniable.registry import hierarchy, text, types
 from deniable.registry.metric import Metric
 from deniable.registry.places import placed
 from deniable.registry.rules import COIN_EPSILON, faults_of
@@ -166,10 +165,9 @@ class Registry:
         for number, line in enumerate(lines, 1):
             where = f"line {number}: {line!r}"
             try:
-                position = metric.position(int(line)) if metric.type == "key" else _candidate(line, metric.max_length)
-            except ValueError as error:  # ParameterError is one
-                words = error.rule if isinstance(error, ParameterError) else "a key is a whole number in [0, 2^64)"
-                faults.append(Fault(str(path), metric.id, words, where))
+                position = metric.kind.candidate(metric, line)
+            except ParameterError as error:
+                faults.append(Fault(str(path), metric.id, error.rule, where))
                 continue
             if position in found:
                 rule = f"a candidate is listed once; this one is on line {found[position]}"
@@ -216,13 +214,6 @@ class Registry:
             shape = ",".join(f"{name}=..." for name in metric.segments) or "as an empty text"
             raise ParameterError(f"the segment of {metric.id} is written {shape}", written[:60])
         return ",".join(f"{name}={value if value in self.segments[name] else OTHER}" for name, _, value in pairs)
-
-
-def _candidate(line: str, length: int) -> int:
-    """Read a candidate. A text that a device would cut or change raises an error."""
-    if not line:
-        raise ParameterError("a candidate is a text", "an empty line")
-    return text.encode(line, length)
 
 
 def load(path: str | Path) -> Registry:
@@ -300,28 +291,19 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
 
 def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric:
     given: dict[str, Any] = {"min_reports": publication.min_reports, "grace": publication.grace} | table
-    factors = tuple((name, tuple(listed)) for name, listed in given.pop("factors", {}).items())
-    values = (False, True) if given["type"] == "boolean" else tuple(given.pop("values", ()))
-    if factors:
-        values = tuple(product(*(listed for _, listed in factors)))
-    given["factors"] = factors
-    parameters = tuple(sorted(given.pop("parameters", {}).items()))
+    kind = types.of(given["type"])
+    given["values"] = kind.values(given)
+    given["factors"] = tuple((name, tuple(listed)) for name, listed in given.get("factors", {}).items())
+    given["parameters"] = tuple(sorted(given.get("parameters", {}).items()))
     given.setdefault("epsilon", COIN_EPSILON)
     if given.pop("whole", False):
         given["step"] = 1
-    for name in (
-        "epsilon",
-        "epsilon_permanent",
-        "sample",
-        "least_shift",
-        "step",
-        *(("none",) if given["type"] == "number" else ()),
-    ):
+    for name in ("epsilon", "epsilon_permanent", "sample", "least_shift", *kind.decimals):
         if name in given:
             given[name] = _decimal(given[name])
     given["range"] = tuple(map(_decimal, given.get("range", ())))
-    segments = tuple(given.pop("segments", ()))
-    return Metric(id=id_, values=values, segments=segments, parameters=parameters, **given)
+    given["segments"] = tuple(given.get("segments", ()))
+    return Metric(id=id_, **given)
 
 
 def _decimal(written: object) -> str:

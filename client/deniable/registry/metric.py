@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from deniable.errors import ParameterError
-from deniable.exact.hashing import KEY_SPACE
-from deniable.registry import period, text
-from deniable.registry.axis import BINS, MOST_STEP_VALUES, Axis
-from deniable.registry.number import LARGEST, plain
-from deniable.registry.rules import ANSWERS_PER_WINDOW, OPEN_TYPES
+from deniable.registry import period, text, types
+from deniable.registry.axis import MOST_STEP_VALUES
+from deniable.registry.rules import ANSWERS_PER_WINDOW
 from deniable.registry.tables import GRACE, MIN_REPORTS, duration
 from deniable.wire.layout import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
     from datetime import date, datetime
 
+    from deniable.registry.axis import Axis
+    from deniable.registry.types import Type
     from deniable.source import Source
 
 __all__ = ["PER_SECOND", "Metric", "Value"]
@@ -28,8 +26,6 @@ PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}
 """The units of time, and how many of them a second has."""
 
 Value = str | bool | int | tuple[str, ...]
-_MOST_UNDECLARED = 1000  # options of an answer beyond the declared ones; with more, it would take long to read
-_MAX_LENGTH = {True: 16, False: 64}  # the default of `max_length`: of texts to be discovered, and of texts with candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,24 +151,28 @@ class Metric:
     together: float = 1
     least_shift: str | None = None
     step: str | None = None
-    axis: Axis | None = field(init=False, repr=False, compare=False, default=None)
-    _longest: int = field(init=False, repr=False, compare=False, default=0)
-    _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
+    kind: Type = field(init=False, repr=False, compare=False)  # the type itself, which answers for what differs by type
+    axis: Axis | None = field(init=False, repr=False, compare=False, default=None)  # of a number
+    # Of the listed values: the length of the longest text, and the position of each.
+    longest: int = field(init=False, repr=False, compare=False)
+    positions: dict[Value, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_positions", {value: i for i, value in enumerate(self.values)})
+        kind = types.of(self.type)
         texts = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in self.values)
-        object.__setattr__(self, "_longest", max((len(text) for text in texts if isinstance(text, str)), default=0))
-        if self.type == "number":
-            low, high = map(Fraction, self.range)
-            object.__setattr__(self, "axis", Axis(low, high, self.scale))
-        if self.type == "string" and not self.max_length:
-            object.__setattr__(self, "max_length", _MAX_LENGTH[self.discover])
+        derived = {
+            "kind": kind,
+            "longest": max((len(text) for text in texts if isinstance(text, str)), default=0),
+            "positions": {value: i for i, value in enumerate(self.values)},
+            **kind.derived(self),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     @property
     def open(self) -> bool:
         """Whether there are too many possible answers for a list."""
-        return self.type in OPEN_TYPES
+        return self.kind.open
 
     @property
     def kept(self) -> bool:
@@ -182,12 +182,12 @@ class Metric:
     @property
     def rounded(self) -> bool:
         """Whether an answer is rounded to one end of its range, at a point that the device keeps: the mean of a kept number."""
-        return self.kept and self.type == "number" and self.estimate == "mean"
+        return self.kept and self.axis is not None and self.estimate == "mean"
 
     @property
     def binned(self) -> bool:
         """Whether an answer is reported as one of `BINS` equal parts of its range: the distribution of a kept number."""
-        return self.kept and self.type == "number" and self.estimate == "distribution"
+        return self.kept and self.axis is not None and self.estimate == "distribution"
 
     @property
     def step_values(self) -> tuple[float, ...]:
@@ -201,11 +201,7 @@ class Metric:
     @property
     def domain_size(self) -> int:
         """Number of possible answers. Of a number: positions on its axis, or bins of it."""
-        if self.open:
-            return KEY_SPACE if self.type == "key" else text.domain_size(self.max_length)
-        if self.axis:
-            return BINS if self.binned else self.axis.steps + 1
-        return 1 << len(self.values) if self.type == "set" else len(self.values)
+        return self.kind.size(self)
 
     @property
     def delay_seconds(self) -> int:
@@ -235,74 +231,7 @@ class Metric:
         ParameterError
             If it is no declared answer; see `stand_in`. The message does not repeat it.
         """
-        if self.axis:
-            return self._number_position(self.axis, value)
-        if value is None:
-            value = self.none
-        if self.open:
-            return self._open_position(value)
-        if self.type == "set":
-            return self._set_position(value)
-        if self.factors:
-            value = self._combination(value)
-        # The type is checked first: as keys of a dict True == 1 == 1.0, and an object of the host app must not be hashed.
-        # A longer text than any declared one is not hashed, since that takes as long as it is.
-        found = -1
-        answer: Any = value
-        if type(answer) is type(self.values[0]) and (type(answer) is not str or len(answer) <= self._longest):
-            found = self._positions.get(answer, -1)
-        if found < 0:
-            kind = "True or False" if self.type == "boolean" else f"one of the {self.domain_size} declared values"
-            if self.factors:
-                kind = f"a declared value each of {', '.join(name for name, _ in self.factors)}"
-            raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
-        return int(found)
-
-    def _combination(self, value: object) -> tuple[str, ...] | None:
-        """Read an answer to a product, by methods of its base class; None if it is no such answer."""
-        names = [name for name, _ in self.factors]
-        given: list[Any]
-        if isinstance(value, Mapping):
-            given = [value.get(name) for name in names] if len(value) == len(names) else []
-        elif isinstance(value, list | tuple):
-            base: Any = list if isinstance(value, list) else tuple
-            given = base.__getitem__(value, slice(len(names) + 1))
-        else:
-            given = []
-        declared = len(given) == len(names) and all(type(part) is str and len(part) <= self._longest for part in given)
-        return tuple(given) if declared else None
-
-    def _open_position(self, value: object) -> int:
-        if self.type == "string" and isinstance(value, str):
-            return text.encode(text.fit(value, self.max_length), self.max_length)
-        if self.type == "key" and isinstance(value, int) and not isinstance(value, bool):
-            number = int.__index__(value)  # a plain number, since a subclass may redefine comparisons
-            if 0 <= number < KEY_SPACE:
-                return number
-        kind = "a text" if self.type == "string" else "a whole number in [0, 2^64)"
-        raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
-
-    def _number_position(self, axis: Axis, value: Any) -> int:
-        """Return the position of a number on its axis, or its bin; None has that of `none`."""
-        if value is None:
-            return self._absent(axis)
-        return self._binned(axis, axis.position(self._number(value)))
-
-    def _number(self, value: Any) -> float | Fraction:
-        kind = type(value)
-        if (kind is float or kind is int) and -LARGEST < value < LARGEST:  # so most answers are read fast; NaN is not among them
-            number: float | Fraction = value
-            return number
-        read = plain(value)
-        if read is None:
-            raise ParameterError(f"an answer to {self.id} is a number", kind.__name__)
-        return read
-
-    def _absent(self, axis: Axis) -> int:
-        return self._binned(axis, axis.position(Fraction(self.none)) if self.none else 0)
-
-    def _binned(self, axis: Axis, position: int) -> int:
-        return min(position * BINS // axis.steps, BINS - 1) if self.binned else position
+        return self.kind.position(self, value)
 
     def clips(self, value: object) -> bool:
         """Return whether an answer is a number beyond the range, which is reported as the nearer end.
@@ -312,22 +241,7 @@ class Metric:
         ParameterError
             If it is no number.
         """
-        return self.axis is not None and value is not None and not self.axis.covers(self._number(value))
-
-    def _set_position(self, value: object) -> int:
-        """Return the number whose bit i is 1 if the answer has option i."""
-        base: Any = next((each for each in (set, frozenset, list, tuple) if isinstance(value, each)), None)
-        if base is None or base.__len__(value) > len(self.values) + _MOST_UNDECLARED:
-            raise ParameterError(f"an answer to {self.id} is a set or list of options", type(value).__name__)
-        other = -1 if self.other is None else self._positions[self.other]
-        found, longest = 0, self._longest
-        for option in base.__iter__(value):  # a method of its base class: a subclass of the host app may define its own
-            short = type(option) is str and len(option) <= longest
-            position = self._positions.get(option, other) if short else other
-            if position < 0:
-                raise ParameterError(f"an option of {self.id} is one of the {len(self.values)} declared", type(option).__name__)
-            found |= 1 << position
-        return found
+        return self.kind.clips(self, value)
 
     def round_at(self, position: int, point: int) -> int:
         """Round a position on the axis to its low end (0) or its high end (1).
@@ -349,11 +263,7 @@ class Metric:
         source
             Draws a uniformly random answer if the metric declares no `other`, and is no number.
         """
-        if self.axis:
-            return self._absent(self.axis)
-        if self.other is None:
-            return source.below(self.domain_size)
-        return 1 << self._positions[self.other] if self.type == "set" else self._positions[self.other]
+        return self.kind.stand_in(self, source)
 
     def value(self, position: int) -> Value:
         """Return the answer at a position of the domain.
@@ -363,9 +273,7 @@ class Metric:
         ParameterError
             If the position stands for no text.
         """
-        if self.open:
-            return position if self.type == "key" else text.decode(position, self.max_length)
-        return self.values[position]
+        return self.kind.value(self, position)
 
     def label(self, position: int) -> str:
         """Write an answer for people. Characters that control a page or a terminal are escaped."""

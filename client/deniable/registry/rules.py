@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import fields
 from datetime import date, datetime, timedelta
-from fractions import Fraction
 from itertools import chain
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
-from deniable.registry import hierarchy, period, text
-from deniable.registry.axis import read_number
+from deniable.registry import hierarchy, period, types
 from deniable.registry.hierarchy import WORD
 from deniable.registry.tables import GRACE, Analysts, Budget, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from deniable.registry.domain import Broken
+
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, the loss of two fair coins; only the coin mechanism may leave out its epsilon
-MAX_VALUES = 1 << 16
-OPEN_TYPES = ("string", "key")
-"""Types with too many answers for a list."""
 MAX_REVISION = 1 << 53
 ANSWERS_PER_WINDOW = 2
 """Most permanent responses that a device reports in a window of its budget, unless the metric declares another number."""
-TYPES = ("boolean", "categorical", "ordinal", "product", "set", "number", *OPEN_TYPES)
-SCALES = ("linear", "log")
-MAX_OPTIONS = 1024
-"""Most options of a set. Each report is about one of them, or about two."""
 
 _TABLES: dict[str, tuple[type[Budget | Publication | Retention | Analysts], str]] = {
     "budget": (Budget, "{ window = 30, per_window = 16.0, lifetime = 160.0 }"),
@@ -48,7 +39,6 @@ ID_RULE = f"an id is lower-case words joined by dots or dashes, at most {_MAX_ID
 _MOST_TOGETHER = 1_000_000
 
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
-_Broken = tuple[str, object]  # rule, value
 
 
 def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Iterator[_Rest]:
@@ -197,36 +187,20 @@ def _metric_faults(
         yield id_, rule, value
 
 
-_BELONGS = {
-    "candidates": OPEN_TYPES,
-    "discover": OPEN_TYPES,
-    "max_length": OPEN_TYPES,
-    "factors": ("product",),
-    "none": ("categorical", "ordinal", "string", "number"),
-    "other": ("categorical", "ordinal", "set"),
-    "range": ("number",),
-    "unit": ("number",),
-    "scale": ("number",),
-    "step": ("number",),
-    "whole": ("number",),
-    "estimate": ("number", "ordinal"),
-    "joint": ("set",),
-}
-
-
-def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
-    type_ = table.get("type")
-    if type_ not in TYPES:
-        yield f"type is one of {', '.join(TYPES)}", type_
+def _domain_faults(table: dict[str, Any]) -> Iterator[Broken]:
+    try:
+        kind = types.of(table.get("type"))
+    except ParameterError as error:
+        yield error.rule, error.value
         return
-    yield from _DOMAINS.get(type_, _open_faults)(table)
-    for key, types in _BELONGS.items():
-        if key in table and type_ not in types:
-            yield f"{key} belongs to a metric of type {' or '.join(types)}", table[key]
+    yield from kind.faults(table)
+    for key, value in table.items():
+        if key not in kind.members and (names := types.having(key)):
+            yield f"{key} belongs to a metric of type {' or '.join(names)}", value
     listed, none = table.get("values"), table.get("none")
     if (
-        type_ != "number"
-        and "none" in table
+        "none" in table
+        and "none" not in kind.decimals
         and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed))
     ):
         yield "none is the answer that is reported for None: one of the values, if values are listed", none
@@ -234,116 +208,7 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield "other is one of the values: it is reported for every answer that is not listed", table["other"]
 
 
-def _boolean_faults(table: dict[str, Any]) -> Iterator[_Broken]:
-    if "values" in table:
-        yield "a boolean lists no values: its answers are False and True", table["values"]
-
-
-def _listed_faults(table: dict[str, Any]) -> Iterator[_Broken]:
-    yield from _values_faults(table.get("values"), MAX_OPTIONS if table["type"] == "set" else MAX_VALUES)
-    if table["type"] == "ordinal" and table.get("estimate", "mean") != "mean":
-        yield "estimate of an ordinal is mean, or not given: then the share of each value is estimated", table["estimate"]
-    if not isinstance(table.get("joint", False), bool):
-        yield "joint is true or false, without quotes", table["joint"]
-
-
-def _number_faults(table: dict[str, Any]) -> Iterator[_Broken]:
-    if "values" in table:
-        yield "a number lists no values: it has a range", "values"
-    ends, scale = table.get("range"), table.get("scale", "linear")
-    unit, estimate = table.get("unit"), table.get("estimate")
-    if scale not in SCALES:
-        yield f"scale is {' or '.join(SCALES)}", scale
-    if not isinstance(unit, str) or not WORD.fullmatch(unit):
-        yield "unit is a word that says what the number counts, such as ms, bytes or flights", unit
-    if estimate not in ("mean", "distribution"):
-        yield "estimate is mean, or distribution for quantiles and the mean", estimate
-    try:
-        low, high = map(read_number, ends if isinstance(ends, list) else ())
-    except ValueError:  # ParameterError is one
-        low = high = Fraction(0)
-    if not low < high or (scale == "log" and low <= 0):
-        above = ", the least above 0 on a logarithmic scale" if scale == "log" else ""
-        yield f"range is the least and the greatest number{above}, such as [1, 60000]", ends
-    else:
-        yield from _step_faults(table, high - low)
-    if "none" in table:
-        try:
-            read_number(table["none"])
-        except ParameterError:
-            yield "none is the number that is reported for everything that is no number", table["none"]
-
-
-def _step_faults(table: dict[str, Any], length: Fraction) -> Iterator[_Broken]:
-    if not isinstance(table.get("whole", False), bool):
-        yield "whole is true or false, without quotes", table["whole"]
-    elif table.get("whole", False) and "step" in table:
-        yield "whole = true is a step of 1: write one of them", table["step"]
-    if "step" not in table and table.get("whole") is not True:
-        return
-    rule = "step is a number above 0 that divides the range into equal parts, such as 1 or 0.5"
-    try:
-        step = read_number(table.get("step", 1))
-    except ParameterError:
-        yield rule, table["step"]
-        return
-    if isinstance(table.get("step"), str) or step <= 0 or (length / step).denominator != 1:
-        yield rule, table.get("step", "whole")
-
-
-def _factors_faults(table: dict[str, Any]) -> Iterator[_Broken]:
-    if "values" in table:
-        yield "a product lists no values: its answers are the combinations of its factors' values", table["values"]
-    factors = table.get("factors")
-    if not isinstance(factors, dict) or len(factors) < 2:  # noqa: PLR2004
-        yield 'factors is a table of two or more lists, such as { theme = ["light", "dark"], export = ["no", "yes"] }', factors
-        return
-    broken = [(f"factors.{name}: {rule}", value) for name, values in factors.items() for rule, value in _values_faults(values)]
-    yield from broken
-    size = 0 if broken else prod(map(len, factors.values()))
-    if size > MAX_VALUES:
-        yield f"factors have at most {MAX_VALUES} combinations", size
-
-
-def _open_faults(table: dict[str, Any]) -> Iterator[_Broken]:
-    if "values" in table:
-        yield f"answers of type {table['type']} are not listed as values: they have candidates, or are to be discovered", "values"
-    discover, candidates = table.get("discover", False), table.get("candidates")
-    if not isinstance(discover, bool):
-        yield "discover is true or false, without quotes", discover
-    elif candidates is not None and (not isinstance(candidates, str) or not candidates):
-        yield "candidates names a file, one answer to a line", candidates
-    elif discover == (candidates is not None):
-        rule = f'a metric of type {table["type"]} has either candidates = "file.txt" or discover = true'
-        yield rule, "both" if discover else "neither"
-    length = table.get("max_length", 1)
-    if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= text.MAX_LENGTH:
-        yield f"max_length is a number of bytes from 1 to {text.MAX_LENGTH}", length
-    elif table["type"] == "key" and "max_length" in table:
-        yield "max_length belongs to a metric of type string; a key has 8 bytes", length
-
-
-def _values_faults(values: object, most: int = MAX_VALUES) -> Iterator[_Broken]:
-    if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
-        yield "values is a list of texts", values
-    elif not 2 <= len(values) <= most:  # noqa: PLR2004
-        yield f"values lists 2 to {most} answers", len(values)
-    elif len(set(values)) != len(values):
-        yield "values lists each answer once", sorted(value for value, times in Counter(values).items() if times > 1)
-
-
-_DOMAINS = {
-    "boolean": _boolean_faults,
-    "categorical": _listed_faults,
-    "ordinal": _listed_faults,
-    "set": _listed_faults,
-    "product": _factors_faults,
-    "number": _number_faults,
-}
-"""What checks the answers of a type. All others are open."""
-
-
-def _privacy_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:
     epsilon = table.get("epsilon", COIN_EPSILON if table.get("mechanism") == "coin" else None)
     broken = list(_nats_faults("epsilon", epsilon))
     yield from broken
@@ -358,7 +223,7 @@ def _privacy_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield "sample is a share above 0 and at most 1, such as 0.1", sample
 
 
-def _nats_faults(name: str, epsilon: object) -> Iterator[_Broken]:
+def _nats_faults(name: str, epsilon: object) -> Iterator[Broken]:
     if isinstance(epsilon, str) and epsilon is not COIN_EPSILON:
         yield f"{name} is a number, without quotes", epsilon
         return
@@ -368,7 +233,7 @@ def _nats_faults(name: str, epsilon: object) -> Iterator[_Broken]:
         yield error.rule.replace("epsilon", name, 1), error.value
 
 
-def _parameters_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+def _parameters_faults(table: dict[str, Any]) -> Iterator[Broken]:
     parameters = table.get("parameters", {})
     if not isinstance(parameters, dict) or not all(isinstance(value, int | float | str) for value in parameters.values()):
         yield "parameters is a table of numbers and texts, such as { cohorts = 64 }", parameters
@@ -376,7 +241,7 @@ def _parameters_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield "parameters go with a mechanism's name; auto has none", ", ".join(parameters)
 
 
-def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[_Broken]:
+def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
     for key, default in (("description", None), ("owner", None), ("mechanism", "auto")):
         text = table.get(key, default)
         if not isinstance(text, str) or not text.strip():
@@ -410,7 +275,7 @@ def _common_grace(publication: object) -> str:
     return str(written)
 
 
-def _delay_faults(table: dict[str, Any], grace: str) -> Iterator[_Broken]:
+def _delay_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
     lengths = {"grace": table.get("grace", grace)} | ({"delay": table["delay"]} if "delay" in table else {})
     broken = False
     for name, written in lengths.items():
@@ -427,13 +292,13 @@ def _delay_faults(table: dict[str, Any], grace: str) -> Iterator[_Broken]:
         )
 
 
-def _group_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+def _group_faults(table: dict[str, Any]) -> Iterator[Broken]:
     together = table.get("together", 1)
     if isinstance(together, bool) or not isinstance(together, int | float) or not 1 <= together <= _MOST_TOGETHER:
         yield f"together is how many devices answer alike, from 1 to {_MOST_TOGETHER:,}, such as 2.5", together
 
 
-def _shift_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+def _shift_faults(table: dict[str, Any]) -> Iterator[Broken]:
     if "least_shift" not in table:
         return
     least = table["least_shift"]
@@ -445,7 +310,7 @@ def _shift_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield "least_shift belongs to a metric whose answers are listed: what a search finds differs from period to period", least
 
 
-def _segment_faults(table: dict[str, Any], segments: dict[str, Any]) -> Iterator[_Broken]:
+def _segment_faults(table: dict[str, Any], segments: dict[str, Any]) -> Iterator[Broken]:
     named = table.get("segments", [])
     if not isinstance(named, list) or any(not isinstance(name, str) or name not in segments for name in named):
         yield f"segments lists names declared under [segments]: {', '.join(segments) or 'none is'}", named

@@ -116,11 +116,9 @@ def _listed(metric: Metric) -> list[str]:
 
 def _answers(metric: Metric, listed: int) -> str:
     """Say in words what an answer is."""
-    if metric.axis:
-        return f"A number from {metric.range[0]} to {metric.range[1]} {metric.unit}. What lies beyond counts as the nearer end."
-    if metric.open:
-        return "A text." if metric.type == "string" else "A whole number."
     left = len(metric.values) - listed
     more = f" {words.count(left)} more are not listed here." if left else ""
-    what = {"set": "Any of these options, none to all", "product": "One of these combinations"}
-    return f"{what.get(metric.type, 'One of these answers')}.{more}"
+    if metric.axis:
+        more = " What lies beyond counts as the nearer end."
+    what = metric.kind.described(metric)
+    return f"{what[0].upper()}{what[1:]}.{more}"

@@ -34,7 +34,7 @@ def attempt(metric: Metric, mechanism: Mechanism) -> Proved:
     if _walkable(mechanism):
         return Proved(metric.id, prove(mechanism), own=True)
     try:
-        size = _FEW_SETS if metric.type == "set" else _FEW
+        size = _FEW_SETS if metric.kind.options else _FEW
         few = mechanisms.make(mechanism.name, domain_size=size, epsilon=mechanism.requested, **_options(mechanism))
     except ParameterError:
         return Proved(metric.id, None, own=False)

@@ -15,12 +15,12 @@ from deniable import mechanisms, registry
 from deniable.declared import Declared
 from deniable.source import OS
 from deniable_aggregator import decode, tally
+from deniable_aggregator.answer.estimates import decoded
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.panel import Panel, overlap, repeats, repeats_of
 from deniable_aggregator.decode.support_estimate import Supported
-from deniable_aggregator.measure.estimates import decoded
 from deniable_aggregator.tally import Tally
 
 REPLAYS = 2000

@@ -12,8 +12,8 @@ import pytest
 from deniable import Budget, Caps, Client
 from deniable.exact.epsilon import MAX_EPSILON
 from deniable.transport import Sender
+from deniable_aggregator.answer.published import releases_of
 from deniable_aggregator.decode.strict import strict_quantile
-from deniable_aggregator.measure.published import releases_of
 
 COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
 REGISTRY = f"""

@@ -11,8 +11,8 @@ import pytest
 
 from deniable.errors import RegistryError
 from deniable_aggregator import tally
+from deniable_aggregator.answer.estimates import estimated
 from deniable_aggregator.decode.support_estimate import Supported
-from deniable_aggregator.measure.estimates import estimated
 
 WORDS = ["duckduckgo.com", "google.com", "größer.example", "例え.jp", *(f"absent-{i}.example" for i in range(20))]
 SHARES = [0.5, 0.3, 0.15, 0.05]

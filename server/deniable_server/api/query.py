@@ -10,13 +10,13 @@ from flask import Blueprint, jsonify, request
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from deniable_aggregator.measure import published
-from deniable_aggregator.measure.comparison import compare
-from deniable_aggregator.measure.estimates import LEVEL
-from deniable_aggregator.measure.measurement import Listed
-from deniable_aggregator.measure.query import LEVELS, RULES
-from deniable_aggregator.measure.refusal import Refusal, WithheldCell
-from deniable_aggregator.measure.series import series
+from deniable_aggregator.answer import published
+from deniable_aggregator.answer.comparison import compare
+from deniable_aggregator.answer.estimates import LEVEL
+from deniable_aggregator.answer.measurement import Listed
+from deniable_aggregator.answer.query import LEVELS, RULES
+from deniable_aggregator.answer.refusal import Refusal, WithheldCell
+from deniable_aggregator.answer.series import series
 from deniable_aggregator.publish import release
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flask import Response
 
     from deniable.declared import Declared
-    from deniable_aggregator.measure.measurement import Measurement
+    from deniable_aggregator.answer.measurement import Measurement
     from deniable_server.service import App
 
 blueprint = Blueprint("query", __name__)

@@ -15,10 +15,10 @@ from flask import Blueprint, Response, jsonify, request
 
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
+from deniable_aggregator.answer.measurement import Span
+from deniable_aggregator.answer.published import releases_of
+from deniable_aggregator.answer.refusal import awaited, check_period, read_cell
 from deniable_aggregator.audit.entry import LONGEST
-from deniable_aggregator.measure.measurement import Span
-from deniable_aggregator.measure.published import releases_of
-from deniable_aggregator.measure.refusal import awaited, check_period, read_cell
 from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.suppression.cube import Cube

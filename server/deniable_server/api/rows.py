@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from werkzeug.http import quote_etag
 
 import deniable
+from deniable_aggregator.answer.look_up import look_up, state_of
+from deniable_aggregator.answer.query import MOST_ROWS, RULES, Page, Query
+from deniable_aggregator.answer.rows import rows
 from deniable_aggregator.audit.entry import shortened
-from deniable_aggregator.measure.look_up import look_up, state_of
-from deniable_aggregator.measure.query import MOST_ROWS, RULES, Page, Query
-from deniable_aggregator.measure.rows import rows
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.api.export import FORMATS, JSON
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.measure.look_up import Published
-    from deniable_aggregator.measure.query import Filter
+    from deniable_aggregator.answer.look_up import Published
+    from deniable_aggregator.answer.query import Filter
     from deniable_server.service import App
 
 blueprint = Blueprint("rows", __name__)

@@ -20,13 +20,13 @@ from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.alarms.checks import influence
-from deniable_aggregator.measure import live as counted
-from deniable_aggregator.measure.comparison import compare
-from deniable_aggregator.measure.estimates import LEVEL
-from deniable_aggregator.measure.measurement import Span
-from deniable_aggregator.measure.published import latest
-from deniable_aggregator.measure.refusal import awaited
-from deniable_aggregator.measure.series import series
+from deniable_aggregator.answer import live as counted
+from deniable_aggregator.answer.comparison import compare
+from deniable_aggregator.answer.estimates import LEVEL
+from deniable_aggregator.answer.measurement import Span
+from deniable_aggregator.answer.published import latest
+from deniable_aggregator.answer.refusal import awaited
+from deniable_aggregator.answer.series import series
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from flask import Response
     from werkzeug.wrappers import Response as BaseResponse
 
-    from deniable_aggregator.measure.measurement import Estimates
+    from deniable_aggregator.answer.measurement import Estimates
     from deniable_server.service import App
 
 blueprint = Blueprint("dashboard", __name__)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.measure.comparison import compare
-from deniable_aggregator.measure.refusal import Refusal
+from deniable_aggregator.answer.comparison import compare
+from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages import compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.measure.comparison import Comparison
+    from deniable_aggregator.answer.comparison import Comparison
     from deniable_server.service import App
 
 _MOST = 8  # arms of a metric

@@ -8,18 +8,18 @@ from msgspec import Meta, Struct
 
 from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator import tally
+from deniable_aggregator.answer.arms import ArmSizes, arm_sizes_of
+from deniable_aggregator.answer.differing import Differing, ValueDiffering, differing, differing_means
+from deniable_aggregator.answer.estimates import LEVEL, decoded
+from deniable_aggregator.answer.measurement import Count, Span
+from deniable_aggregator.answer.numbers import centre_of
+from deniable_aggregator.answer.published import by_period, releases_of, spans_of
+from deniable_aggregator.answer.refusal import Refusal, check_period, read_cell, withheld
+from deniable_aggregator.answer.series.shares import listed_values
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.overall import chi_square
 from deniable_aggregator.inference.some_values import some_values
-from deniable_aggregator.measure.arms import ArmSizes, arm_sizes_of
-from deniable_aggregator.measure.differing import Differing, ValueDiffering, differing, differing_means
-from deniable_aggregator.measure.estimates import LEVEL, decoded
-from deniable_aggregator.measure.measurement import Count, Span
-from deniable_aggregator.measure.numbers import centre_of
-from deniable_aggregator.measure.published import by_period, releases_of, spans_of
-from deniable_aggregator.measure.refusal import Refusal, check_period, read_cell, withheld
-from deniable_aggregator.measure.series.shares import listed_values
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable.registry.metric import Value
     from deniable.wire.report import Stratum
+    from deniable_aggregator.answer.collection import Collection
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.decode.independence import Chi2
-    from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable.registry.period import CYCLES
+from deniable_aggregator.answer.differing import between, differing_means, moved
+from deniable_aggregator.answer.estimates import decoded
+from deniable_aggregator.answer.merge import Decoded, common
+from deniable_aggregator.answer.numbers import QUANTILES, centre_of, course_of, spread_of, to_number
 from deniable_aggregator.decode.consistent import consistent, lowered_by
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 from deniable_aggregator.inference.some_values import some_values
-from deniable_aggregator.measure.differing import between, differing_means, moved
-from deniable_aggregator.measure.estimates import decoded
-from deniable_aggregator.measure.merge import Decoded, common
-from deniable_aggregator.measure.numbers import QUANTILES, centre_of, course_of, spread_of, to_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.numbers import Centre
     from deniable_aggregator.decode.estimate import Estimate, Target
     from deniable_aggregator.inference.difference import Ends
-    from deniable_aggregator.measure.numbers import Centre
     from deniable_aggregator.tally import Tally
 
 MEAN = "mean"

@@ -7,12 +7,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
+from deniable_aggregator.answer.measurement import Span
+from deniable_aggregator.answer.published import by_period, releases_of
+from deniable_aggregator.answer.refusal import Refusal, read_cell, withheld
+from deniable_aggregator.answer.series.model import Told
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.shift import MEMORY
-from deniable_aggregator.measure.measurement import Span
-from deniable_aggregator.measure.published import by_period, releases_of
-from deniable_aggregator.measure.refusal import Refusal, read_cell, withheld
-from deniable_aggregator.measure.series.answer import Told
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.wire.report import Stratum
-    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.answer.collection import Collection
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
 

@@ -8,22 +8,22 @@ import numpy as np
 
 from deniable.registry.period import CYCLES
 from deniable_aggregator import tally
+from deniable_aggregator.answer.differing import differing
+from deniable_aggregator.answer.estimates import decoded
+from deniable_aggregator.answer.merge import Meaning, meaning_of
+from deniable_aggregator.answer.series.changes import change, compared, seen_shifts, through, usual_differences
+from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Line, Point, Shift, Trend
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 from deniable_aggregator.inference.some_values import some_values
-from deniable_aggregator.measure.differing import differing
-from deniable_aggregator.measure.estimates import decoded
-from deniable_aggregator.measure.merge import Meaning, meaning_of
-from deniable_aggregator.measure.series.answer import BetweenPeriods, Change, Line, Point, Shift, Trend
-from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through, usual_differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.decode.estimate import Estimate
-    from deniable_aggregator.measure.series.released import Estimated
 
 MOST_LINES = 50
 """Most values of a series: of more, the most frequent ones."""

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.registry.period import CYCLES
+from deniable_aggregator.answer.differing import differing_means, moved
+from deniable_aggregator.answer.numbers import centre_of, course_of, spread_of, to_number
+from deniable_aggregator.answer.series.changes import change, compared, seen_shifts, through, usual_differences
+from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Line, Point, Shift, Trend
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.slope import slope
-from deniable_aggregator.measure.differing import differing_means, moved
-from deniable_aggregator.measure.numbers import centre_of, course_of, spread_of, to_number
-from deniable_aggregator.measure.series.answer import BetweenPeriods, Change, Line, Point, Shift, Trend
-from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through, usual_differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.declared import Declared
     from deniable.registry import Metric
+    from deniable_aggregator.answer.numbers import Centre
+    from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.inference.slope import Course
-    from deniable_aggregator.measure.numbers import Centre
-    from deniable_aggregator.measure.series.released import Estimated
 
 _MOST_MEDIANS = 12  # more would take longer than a page may
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from deniable.registry import period
 from deniable_aggregator import tally
+from deniable_aggregator.answer.cells import kept, segments_of
+from deniable_aggregator.answer.lines import MEAN, QUANTILE_NAMES, Lines, Wanted, differences, lines_of, pooled, trends
+from deniable_aggregator.answer.look_up import Found, state_of
+from deniable_aggregator.answer.published import by_period
+from deniable_aggregator.answer.query import COLUMNS, MOST_ROWS, About, Column, Page, QueryTooLarge, Rows
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
-from deniable_aggregator.measure.cells import kept, segments_of
-from deniable_aggregator.measure.lines import MEAN, QUANTILE_NAMES, Lines, Wanted, differences, lines_of, pooled, trends
-from deniable_aggregator.measure.look_up import Found, state_of
-from deniable_aggregator.measure.published import by_period
-from deniable_aggregator.measure.query import COLUMNS, MOST_ROWS, About, Column, Page, QueryTooLarge, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.wire.report import Stratum
-    from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.measure.look_up import Published, Words
-    from deniable_aggregator.measure.query import Cell, Query
+    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.look_up import Published, Words
+    from deniable_aggregator.answer.query import Cell, Query
     from deniable_aggregator.tally import Tally
 
 _MOST_VALUES = 400_000  # what is estimated in no longer than a few seconds

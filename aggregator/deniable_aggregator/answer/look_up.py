@@ -10,11 +10,11 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.measure import date_range
-from deniable_aggregator.measure.cells import Cells, segments_of
-from deniable_aggregator.measure.comparison import Incomparable
-from deniable_aggregator.measure.lines import MEAN, QUANTILE_NAMES
-from deniable_aggregator.measure.query import IncompatibleMembers, UnknownDimension
+from deniable_aggregator.answer import date_range
+from deniable_aggregator.answer.cells import Cells, segments_of
+from deniable_aggregator.answer.comparison import Incomparable
+from deniable_aggregator.answer.lines import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.query import IncompatibleMembers, UnknownDimension
 from deniable_aggregator.publish import release
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared, Definition
     from deniable.wire.report import Stratum
-    from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.measure.date_range import DateRange, Earlier
-    from deniable_aggregator.measure.query import Query
+    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.date_range import DateRange, Earlier
+    from deniable_aggregator.answer.query import Query
     from deniable_aggregator.publish.release import Release
 
     Words = tuple[str, ...]

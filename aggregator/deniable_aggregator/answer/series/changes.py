@@ -9,10 +9,10 @@ import numpy as np
 
 from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
+from deniable_aggregator.answer.differing import Differing, moved
+from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Shift, Trend
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.between import FEWEST_PAIRS
-from deniable_aggregator.measure.differing import Differing, moved
-from deniable_aggregator.measure.series.answer import BetweenPeriods, Change, Shift, Trend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.inference.slope import Course, Slope
-    from deniable_aggregator.measure.series.released import Estimated
 
 COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
 """How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""

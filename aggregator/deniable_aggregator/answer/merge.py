@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from deniable_aggregator.answer.measurement import Measurement, Merged, MergedVersion, ValueShare
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.panel import overlap
-from deniable_aggregator.measure.measurement import Measurement, Merged, MergedVersion, ValueShare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

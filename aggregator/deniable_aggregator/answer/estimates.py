@@ -12,6 +12,10 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
+from deniable_aggregator.answer.measurement import Association, Description, Estimates, FactorShare, Unallocated, ValueEstimate
+from deniable_aggregator.answer.numbers import chosen_of, number_of, order_of
+from deniable_aggregator.answer.refusal import next_release
+from deniable_aggregator.answer.remembered import once
 from deniable_aggregator.decode import panel
 from deniable_aggregator.decode.consistent import consistent, lowered_by
 from deniable_aggregator.decode.discovery import discover
@@ -19,18 +23,14 @@ from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.options import option_shares
-from deniable_aggregator.measure.measurement import Association, Description, Estimates, FactorShare, Unallocated, ValueEstimate
-from deniable_aggregator.measure.numbers import chosen_of, number_of, order_of
-from deniable_aggregator.measure.refusal import next_release
-from deniable_aggregator.measure.remembered import once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.collection import Collection
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.decode.joint import Joint
-    from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.tally import Tally
 
 LEVEL = 0.95

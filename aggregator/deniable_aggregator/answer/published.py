@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from deniable.wire.report import Stratum
-from deniable_aggregator.measure.estimates import LEVEL, decoded, described, estimated
-from deniable_aggregator.measure.measurement import Latest, Listed, Measurement, Span, Version
-from deniable_aggregator.measure.merge import Decoded, Measured, merged
-from deniable_aggregator.measure.numbers import with_strict_bands
-from deniable_aggregator.measure.refusal import Refusal, check_period, read_cell, withheld
+from deniable_aggregator.answer.estimates import LEVEL, decoded, described, estimated
+from deniable_aggregator.answer.measurement import Latest, Listed, Measurement, Span, Version
+from deniable_aggregator.answer.merge import Decoded, Measured, merged
+from deniable_aggregator.answer.numbers import with_strict_bands
+from deniable_aggregator.answer.refusal import Refusal, check_period, read_cell, withheld
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.release import Summary
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deniable.declared import Declared, Definition
-    from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.measure.measurement import ValueEstimate
+    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.measurement import ValueEstimate
     from deniable_aggregator.publish.release import Release
 
 _HOMOGENEOUS = 0.9  # least share of one answer that raises a warning

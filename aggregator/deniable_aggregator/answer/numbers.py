@@ -16,6 +16,17 @@ from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.sampled_option import SampledPair
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
+from deniable_aggregator.answer.measurement import (
+    Chosen,
+    NumberEstimate,
+    OrderEstimate,
+    PairEstimate,
+    Part,
+    QuantileEstimate,
+    ValuesBelow,
+    ValueShare,
+)
+from deniable_aggregator.answer.remembered import once
 from deniable_aggregator.decode import options
 from deniable_aggregator.decode.distribution import distribution
 from deniable_aggregator.decode.estimate import finite
@@ -26,17 +37,6 @@ from deniable_aggregator.decode.pairs import pairs
 from deniable_aggregator.decode.profile import cell_chances, value_shares
 from deniable_aggregator.decode.strict import strict_quantile
 from deniable_aggregator.inference.slope import Course
-from deniable_aggregator.measure.measurement import (
-    Chosen,
-    NumberEstimate,
-    OrderEstimate,
-    PairEstimate,
-    Part,
-    QuantileEstimate,
-    ValuesBelow,
-    ValueShare,
-)
-from deniable_aggregator.measure.remembered import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

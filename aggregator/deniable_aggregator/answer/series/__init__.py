@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.measure.estimates import LEVEL
-from deniable_aggregator.measure.refusal import read_cell
-from deniable_aggregator.measure.series.answer import Series
-from deniable_aggregator.measure.series.numbers import number_lines
-from deniable_aggregator.measure.series.released import before, find, read, shown, told
-from deniable_aggregator.measure.series.shares import share_lines
+from deniable_aggregator.answer.estimates import LEVEL
+from deniable_aggregator.answer.refusal import read_cell
+from deniable_aggregator.answer.series.model import Series
+from deniable_aggregator.answer.series.numbers import number_lines
+from deniable_aggregator.answer.series.released import before, find, read, shown, told
+from deniable_aggregator.answer.series.shares import share_lines
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.answer.collection import Collection
 
 __all__ = ["series"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.measure.query import COLUMNS, Summed, UnknownDimension
+from deniable_aggregator.answer.query import COLUMNS, Summed, UnknownDimension
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared, Definition
     from deniable.registry import Registry
-    from deniable_aggregator.measure.query import Filter, Query
+    from deniable_aggregator.answer.query import Filter, Query
 
 _PREFIX = "segment_"
 

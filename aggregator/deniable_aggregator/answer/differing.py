@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deniable.registry import Metric
-    from deniable_aggregator.answer.numbers import Centre
+    from deniable_aggregator.answer.reading import Centre
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ from deniable_aggregator.answer.estimates import LEVEL
 from deniable_aggregator.answer.measurement import Listed
 from deniable_aggregator.answer.query import LEVELS, RULES
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
+from deniable_aggregator.answer.select import Published
 from deniable_aggregator.answer.series import series
 from deniable_aggregator.publish import release
 from deniable_server.api.audit_trail import kept
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from flask import Response
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.measurement import Measurement
     from deniable_server.service import App
 
 blueprint = Blueprint("query", __name__)
@@ -83,7 +83,9 @@ def metric(id_: str) -> Response:
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", "only is detected, or not given")
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
-    answer = measure(app, id_, period, segment, level_asked(), strict=strict)
+    level, found = level_asked(), published_of(app, id_)
+    with refusals():
+        answer = published.measure(found, period, segment, level, strict=strict)
     if "only" in request.args:
         answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
     return jsonify(answer)
@@ -106,9 +108,9 @@ def series_of(id_: str) -> Response:
     """Estimate one metric in each of its last periods, as a whole or one ``segment``; intervals at ``level``."""
     app = app_by_read_key()
     only_parameters("segment", "level")
-    level = level_asked()
+    level, published = level_asked(), published_of(app, id_)
     with refusals():
-        return jsonify(series(app, versions_asked(app, id_), request.args.get("segment"), level))
+        return jsonify(series(published, request.args.get("segment"), level))
 
 
 @blueprint.get("/api/v1/metrics/<id_>/compare")
@@ -120,24 +122,14 @@ def comparison(id_: str) -> Response:
     if not a or not b:
         raise Problem(400, "incomparable", "a and b name what to compare: two periods, or two segments")
     period, segment = (request.args.get(name) for name in ("period", "segment"))
-    level, asked = level_asked(), versions_asked(app, id_)
+    level, published = level_asked(), published_of(app, id_)
     with refusals():
-        return jsonify(compare(app, asked, a, b, period=period, segment=segment, level=level))
+        return jsonify(compare(published, a, b, period=period, segment=segment, level=level))
 
 
-def measure(
-    app: App, name: str, period: str | None = None, segment: str | None = None, level: float = LEVEL, *, strict: bool = False
-) -> Measurement:
-    """Estimate ``metric@version``; or ``metric``, in its highest version with a release.
-
-    Raises
-    ------
-    Problem
-        If the metric is unknown, or is not measured: see `refusals`.
-    """
-    asked = versions_asked(app, name)
-    with refusals():
-        return published.measure(app, asked, period, segment, level, strict=strict)
+def published_of(app: App, name: str) -> list[Published]:
+    """Look up what was published of ``metric@version``; or of all versions of a ``metric``, the highest first."""
+    return Published.of_each(app, versions_asked(app, name))
 
 
 def versions_asked(app: App, name: str) -> list[Declared]:

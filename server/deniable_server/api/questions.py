@@ -16,8 +16,8 @@ from flask import Blueprint, Response, jsonify, request
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
 from deniable_aggregator.answer.measurement import Span
-from deniable_aggregator.answer.published import releases_of
 from deniable_aggregator.answer.refusal import awaited, check_period, read_cell
+from deniable_aggregator.answer.select import Published
 from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -142,8 +142,9 @@ def _closed(app: App, declared: Declared, asked: str, cells: Sequence[str]) -> t
     """Find the closed release that covers a period, and check that the cells are withheld from it."""
     with refusals():
         check_period(declared.metric, asked)
-    published = releases_of(app, declared).items()
-    covering = {each: note for each, note in published if note.closed and note.covers(each.period, asked)}
+    (published,) = Published.of_each(app, [declared])
+    releases = (pair for each in published.cells.values() for pair in each.values())
+    covering = {each: note for each, note in releases if note.closed and note.covers(each.period, asked)}
     if not covering:
         detail = f"questions are about closed releases, and none covers this period: {awaited(app, declared)}"
         raise Problem(404, "nothing_published", detail)

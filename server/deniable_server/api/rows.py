@@ -6,6 +6,7 @@ import gzip
 import json
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -15,9 +16,10 @@ from msgspec.structs import replace
 from werkzeug.http import quote_etag
 
 import deniable
-from deniable_aggregator.answer.look_up import look_up, state_of
 from deniable_aggregator.answer.query import MOST_ROWS, RULES, Page, Query
+from deniable_aggregator.answer.question import questions
 from deniable_aggregator.answer.rows import rows
+from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.audit.entry import shortened
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.look_up import Published
     from deniable_aggregator.answer.query import Filter
+    from deniable_aggregator.answer.question import Question
     from deniable_server.service import App
 
 blueprint = Blueprint("rows", __name__)
@@ -117,13 +119,14 @@ def _answer(app: App, query: Query, name: str) -> Response:
     versions = [versions_asked(app, each) for each in query.metrics]
     visit().details = {"question": "rows", "metric": shortened(",".join(query.metrics))}
     with refusals():
-        several = look_up(app, query, versions, datetime.now(UTC))
-        visit().details |= _told(query, versions, several)
+        asked = questions(app.registry, query, versions, datetime.now(UTC))
+        visit().details |= _told(query, versions, asked)
+        published = [Published.of_each(app, each.versions) for each in asked]
         encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
-        tag = quote_etag(_digest(app, query, (name, encoding), several))
+        tag = quote_etag(_digest(app, query, (name, encoding), asked, published))
         if request.method != "POST" and request.if_none_match.contains_weak(tag.strip('"')):
             return _with_headers(Response(status=304), tag)
-        found = rows(app, query, several)
+        found = rows(app, query, list(zip(asked, published, strict=True)))
     body = form.write(found)
     answer = Response(body if encoding == "identity" else gzip.compress(body, _EFFORT), mimetype=form.media)
     if encoding == "gzip":
@@ -145,10 +148,12 @@ def _with_headers(answer: Response, tag: str) -> Response:
     return answer
 
 
-def _digest(app: App, query: Query, written: tuple[str, str], several: Sequence[Published]) -> str:
+def _digest(
+    app: App, query: Query, written: tuple[str, str], asked: Sequence[Question], published: Sequence[Sequence[Published]]
+) -> str:
     """Return what an answer depends on: query, format, releases, definitions and this code."""
-    spans = [(each.first, each.last) for each in several]  # the last days are others tomorrow
-    told = (deniable.__version__, written, msgspec.json.encode(query), spans, state_of(app, several))
+    spans = [(each.first, each.last) for each in asked]  # the last days are others tomorrow
+    told = (deniable.__version__, written, msgspec.json.encode(query), spans, state_of(app, chain.from_iterable(published)))
     return sha256(repr(told).encode()).hexdigest()[:32]
 
 
@@ -157,7 +162,7 @@ def _next(offset: int) -> str:
     return f"{request.path}?{urlencode({**request.args.to_dict(), 'offset': offset})}"
 
 
-def _told(query: Query, versions: Sequence[Sequence[Declared]], several: Sequence[Published]) -> dict[str, str]:
+def _told(query: Query, versions: Sequence[Sequence[Declared]], several: Sequence[Question]) -> dict[str, str]:
     """Return what the audit log says of a query beside its metrics: what the registry declares, and no other text."""
     compare, cells = query.compare, next(iter(several[0].cells.values()))
     told = {

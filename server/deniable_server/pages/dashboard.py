@@ -24,7 +24,7 @@ from deniable_aggregator.answer import live as counted
 from deniable_aggregator.answer.comparison import compare
 from deniable_aggregator.answer.estimates import LEVEL
 from deniable_aggregator.answer.measurement import Span
-from deniable_aggregator.answer.published import latest
+from deniable_aggregator.answer.published import latest, measure
 from deniable_aggregator.answer.refusal import awaited
 from deniable_aggregator.answer.series import series
 from deniable_aggregator.process import logs
@@ -33,7 +33,7 @@ from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.roles import why_unknown
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
-from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
+from deniable_server.api.query import find_metric, level_asked, only_parameters, published_of, refusals
 from deniable_server.http import paging
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, written
 from deniable_server.http.visit import visit
@@ -123,10 +123,11 @@ def metric(id_: str) -> Response:
     only_parameters("period", "segment", "level", "order", "view", "page", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
     level = level_asked()
-    measured = measure(app, id_, period, segment, level)
+    published = published_of(app, id_)
     with refusals():
-        course = timeline.shown(series(app, versions_asked(app, id_), segment, level))
-    arms = [] if segment else experiment.said(app, versions_asked(app, id_), period, level)
+        measured = measure(published, period, segment, level)
+        course = timeline.shown(series(published, segment, level))
+    arms = [] if segment else experiment.said(published, period, level)
     told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged), "arms": arms}
     return _estimates(app, measured, told, period, segment, course)
 
@@ -137,16 +138,17 @@ def comparison(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("a", "b", "period", "segment", "level", "app")
     asked = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
-    level, measured = level_asked(), measure(app, id_)
-    published = set(measured.segments)
-    arms = next((pair for pair in experiment.pairs(app, versions_asked(app, id_)[0]) if published.issuperset(pair)), None)
+    level, published = level_asked(), published_of(app, id_)
+    with refusals():
+        measured = measure(published)
+    arms = next((pair for pair in experiment.pairs(published[0]) if set(measured.segments).issuperset(pair)), None)
     if not asked and (pair := arms or compared.usual(measured)):
         asked = {"a": pair[0], "b": pair[1]}
     found, refused, status = None, "", 200
     if "a" in asked and "b" in asked:
         try:
             with refusals():
-                found = compare(app, versions_asked(app, id_), **asked, level=level)
+                found = compare(published, **asked, level=level)
         except Problem as problem:
             refused, status = problem.detail, problem.status
             logs.note(code=problem.code)
@@ -173,7 +175,9 @@ def values_file(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("period", "segment", "level", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
-    return _file(app, id_, "values", download.of_values(measure(app, id_, period, segment, level_asked())))
+    with refusals():
+        measured = measure(published_of(app, id_), period, segment, level_asked())
+    return _file(app, id_, "values", download.of_values(measured))
 
 
 @blueprint.get("/m/<id_>/series.csv")
@@ -182,7 +186,7 @@ def series_file(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("segment", "level", "app")
     with refusals():
-        told = series(app, versions_asked(app, id_), request.args.get("segment") or None, level_asked())
+        told = series(published_of(app, id_), request.args.get("segment") or None, level_asked())
     return _file(app, id_, "series", download.of_series(told))
 
 

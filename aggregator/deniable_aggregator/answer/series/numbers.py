@@ -8,7 +8,7 @@ import numpy as np
 
 from deniable.registry.period import CYCLES
 from deniable_aggregator.answer.differing import differing_means, moved
-from deniable_aggregator.answer.numbers import centre_of, course_of, spread_of, to_number
+from deniable_aggregator.answer.numbers import course_of, to_number
 from deniable_aggregator.answer.series.changes import change, compared, seen_shifts, through, usual_differences
 from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Line, Point, Shift, Trend
 from deniable_aggregator.inference import shift
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.registry import Metric
-    from deniable_aggregator.answer.numbers import Centre
+    from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.inference.slope import Course
 
@@ -34,21 +34,19 @@ def number_lines(
     number, narrow = to_number(metric), 1 - (1 - level) / max(len(estimated), 1)
     means: list[Point | None] = [None] * len(names)
     medians: list[Point | None] = [None] * len(names)
-    kept: list[tuple[Estimated, Centre]] = []
+    kept: list[Estimated] = []
     for left, each in zip(range(len(estimated), 0, -1), estimated, strict=True):
-        own = each.released.declared
+        own, centre = each.reading.declared, each.reading.centre
         if _axis(own.metric) != _axis(metric):
             continue  # another axis
-        centre = centre_of(own, each.counted, each.repeats)
         ends = [tuple(number(end) for end in centre.interval(wanted)) for wanted in (level, narrow)]
-        means[each.at] = Point(number(centre.place), (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]), each.counted.n)
+        means[each.at] = Point(number(centre.place), (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]), each.reading.n)
         if own.metric.estimate == "distribution" and left <= _MOST_MEDIANS:
-            medians[each.at] = _median(each, level, narrow)
-        if own is current and each.released.note.closed:
-            kept.append((each, centre))
-    earlier = [(each, centre_of(current, each.counted, each.repeats)) for each in past]
+            medians[each.at] = _median(each.reading, level, narrow)
+        if own is current and each.selection.closed:
+            kept.append(each)
     change, trend = _mean_change(current, kept, level), _mean_trend(current, kept, level)
-    lines = [Line("mean", None, "mean", means, change, trend, *_mean_shifts(current, [*earlier, *kept]))]
+    lines = [Line("mean", None, "mean", means, change, trend, *_mean_shifts(current, [*past, *kept]))]
     if any(medians):
         lines.append(Line("median", None, "median", medians, None, None))
     return lines if estimated else [], 0
@@ -58,28 +56,25 @@ def _axis(metric: Metric) -> tuple[object, ...]:
     return metric.range, metric.unit, metric.scale, metric.values
 
 
-def _median(each: Estimated, level: float, narrow: float) -> Point | None:
-    declared = each.released.declared
-    spread = spread_of(declared, each.counted, each.repeats)
+def _median(reading: Reading, level: float, narrow: float) -> Point | None:
+    spread, number = reading.spread, to_number(reading.declared.metric)
     if spread is None:
         return None
-    number = to_number(declared.metric)
     middle, wide = (spread.quantile(0.5, wanted) for wanted in (level, narrow))
     ends = [(number(band.low), number(band.high)) for band in (middle, wide)]
-    return Point(number(middle.place), ends[0], ends[1], each.counted.n)
+    return Point(number(middle.place), ends[0], ends[1], reading.n)
 
 
-def _mean_change(current: Declared, kept: Sequence[tuple[Estimated, Centre]], level: float) -> Change | None:
-    pair = compared(current.metric.period, [each for each, _ in kept])
+def _mean_change(current: Declared, kept: Sequence[Estimated], level: float) -> Change | None:
+    pair = compared(current.metric.period, kept)
     if pair is None:
         return None
-    found = differing_means(current.metric, kept[pair][1], kept[-1][1], level)
-    return change(kept[pair][0], kept[-1][0], found[0])
+    found = differing_means(current.metric, kept[pair].reading.centre, kept[-1].reading.centre, level)
+    return change(kept[pair], kept[-1], found[0])
 
 
-def _mean_trend(current: Declared, kept: Sequence[tuple[Estimated, Centre]], level: float) -> Trend | None:
-    gathered, course = _mean_course(kept)
-    found, distance = through(slope(course, CYCLES[current.metric.period]), gathered, level), moved(current.metric)
+def _mean_trend(current: Declared, kept: Sequence[Estimated], level: float) -> Trend | None:
+    found, distance = through(slope(_course(kept), CYCLES[current.metric.period]), kept, level), moved(current.metric)
     if not found:
         return None
     each = found[0]
@@ -88,17 +83,14 @@ def _mean_trend(current: Declared, kept: Sequence[tuple[Estimated, Centre]], lev
     return Trend(each.since, each.last, distance(each.slope), *ends)
 
 
-def _mean_course(kept: Sequence[tuple[Estimated, Centre]]) -> tuple[list[Estimated], Course]:
-    gathered = [each for each, _ in kept]
-    times, reports = [each.at for each in gathered], [each.counted.n for each in gathered]
-    return gathered, course_of(times, reports, [each.repeats for each in gathered], [centre for _, centre in kept])
+def _course(kept: Sequence[Estimated]) -> Course:
+    return course_of([each.at for each in kept], [each.reading for each in kept])
 
 
-def _mean_shifts(current: Declared, kept: Sequence[tuple[Estimated, Centre]]) -> tuple[list[Shift], BetweenPeriods | None]:
+def _mean_shifts(current: Declared, kept: Sequence[Estimated]) -> tuple[list[Shift], BetweenPeriods | None]:
     if current.metric.least_shift is None or not kept:
         return [], None
-    gathered, course = _mean_course(kept)
-    level = shift.confidence(1)
-    each = (centre.interval(level) for _, centre in kept)
+    course, level = _course(kept), shift.confidence(1)
+    each = (one.reading.centre.interval(level) for one in kept)
     ends = [(np.array([low]), np.array([high])) for low, high in each]
-    return seen_shifts(current, gathered, course, ends, level).get(0, []), usual_differences(current, course)[0]
+    return seen_shifts(current, kept, course, ends, level).get(0, []), usual_differences(current, course)[0]

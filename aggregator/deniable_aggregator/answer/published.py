@@ -55,6 +55,7 @@ def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summa
 
 def measure(
     published: Sequence[Published],  # The versions to try, the highest first. The answer is of the first one with reports.
+    known: Mapping[Definition, Summary],  # how much of each definition was published
     # period, segment: what to estimate
     period: str | None = None,
     segment: str | None = None,
@@ -85,7 +86,7 @@ def measure(
         **asdict(numbers),
         updated=selection.updated,
         included=selection.spans,
-        versions=versions_of(app, version.declared.metric.id, release.summaries(app.store)),
+        versions=versions_of(app, version.declared.metric.id, known),
         level=level,
         closed=selection.closed,
         periods=version.between(cell, "", "~").spans,

@@ -204,8 +204,18 @@ def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
 
 def state_of(app: Collection, versions: Iterable[Published]) -> str:
     """Return a text that changes with every release of some versions, and with the registry."""
-    told = [(*each.declared.definition, cell, sorted(some.items())) for each in versions for cell, some in each.cells.items()]
-    return sha256(repr((app.name, app.registry.digest, sorted(told))).encode()).hexdigest()[:16]
+    # The registry names files of candidates, and its digest does not tell what they contain.
+    told = sorted((each.declared.definition, each.declared.candidates, _told(each)) for each in versions)
+    return sha256(repr((app.name, app.registry.digest, told)).encode()).hexdigest()[:16]
+
+
+def _told(version: Published) -> list[tuple[object, ...]]:
+    return [
+        (cell, last, note.number, note.published, note.closed, note.first, note.n)
+        for cell, releases in sorted(version.cells.items())
+        for last in sorted(releases)
+        for _, note in [releases[last]]
+    ]
 
 
 def moment(seconds: int) -> datetime:

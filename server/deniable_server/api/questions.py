@@ -26,7 +26,7 @@ from deniable_aggregator.questions import central_noise
 from deniable_aggregator.questions.budgets import Asked, BudgetSpent
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
-from deniable_server.api.query import find_metric, refusals
+from deniable_server.api.query import find_metric
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 
@@ -134,14 +134,12 @@ def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
     """Read the cells: by the boxes they stand for, in an order that does not depend on the request."""
     if not given or len(_OR.join(given)) > LONGEST:
         raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together, with '{_OR}' between them")
-    with refusals():
-        return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in given)))
+    return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in given)))
 
 
 def _closed(app: App, declared: Declared, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
     """Find the closed release that covers a period, and check that the cells are withheld from it."""
-    with refusals():
-        check_period(declared.metric, asked)
+    check_period(declared.metric, asked)
     (published,) = Published.of_each(app, [declared])
     releases = (pair for each in published.cells.values() for pair in each.values())
     covering = {each: note for each, note in releases if note.closed and note.covers(each.period, asked)}

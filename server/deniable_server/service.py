@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from flask import current_app
 
 from deniable.declared import Declared
+from deniable_aggregator.answer.collection import Collection
 from deniable_aggregator.audit.log import AuditLog
-from deniable_aggregator.measure.collection import Collection
 from deniable_aggregator.questions.budgets import Budgets
 from deniable_aggregator.store import Store
 

@@ -51,6 +51,17 @@ def test_contracts_hold(copy):
             "aggregator/deniable_aggregator/attack/averaging.py",
             "import deniable_aggregator.store",
         ),
+        (
+            "few read what is counted and not published",
+            "aggregator/deniable_aggregator/answer/estimates.py",
+            "import deniable_aggregator.publish.counted",
+        ),
+        (
+            "few read what is counted and not published",
+            "server/deniable_server/api/rows.py",
+            "import deniable_aggregator.publish.hourly",
+        ),
+        ("live numbers are for administrators", "server/deniable_server/api/query.py", "import deniable_aggregator.answer.live"),
         ("only the store speaks Redis", "aggregator/deniable_aggregator/audit/log.py", "from redis import Redis"),
         ("only the store speaks Redis", "server/deniable_server/app.py", "import redis.exceptions"),
         ("the SDK stays light", "client/deniable/source.py", "import random"),

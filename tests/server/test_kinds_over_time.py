@@ -284,6 +284,16 @@ def test_periods_are_compared_within_one_version(versions):
     assert (older["a"]["n"], older["b"]["n"], older["differences"], older["overall"]) == (400, 0, [], None)
 
 
+def test_a_version_that_refuses_is_heard_if_no_other_has_reports(versions):
+    """One release of version 2 covers both periods, and version 1 has only one of them: the answer is the refusal."""
+    send_version(versions, "theme@1", [1] * 400, 6)
+    send_version(versions, "theme@2", [1] * 400, 4)
+    versions.drain(days=40)
+    answer = versions.get(f"/api/v1/metrics/theme/compare?a={day(6)}&b={day(5)}")
+    assert (answer.status_code, answer.get_json().get("code")) == (400, "incomparable")
+    assert ask(versions, f"theme@1/compare?a={day(6)}&b={day(5)}")["b"]["n"] == 0
+
+
 def test_numbers_on_another_axis_have_no_points(versions):
     """A version with another range has a mean of another kind: numbers beyond the old one were reported as its end."""
     for name, ago in (("size@1", 5), ("size@1", 4), ("size@2", 3), ("size@2", 2)):

@@ -12,8 +12,8 @@ import pytest
 from deniable import Budget, Caps, Client
 from deniable.exact.epsilon import MAX_EPSILON
 from deniable.transport import Sender
+from deniable_aggregator.answer.select import Published
 from deniable_aggregator.decode.strict import strict_quantile
-from deniable_aggregator.measure.published import releases_of
 
 COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
 REGISTRY = f"""
@@ -214,8 +214,8 @@ def test_strict_bands(numbers, answered):
         assert each["interval"][1] <= other["interval"][1]
     # A device may have reported on both days.
     declared = numbers.app.find("start")
-    wholes = [each for each in releases_of(numbers.app, declared) if not each.segment]
-    counted = numbers.app.store.releases.read(declared.layout, wholes)
+    (published,) = Published.of_each(numbers.app, [declared])
+    counted = numbers.app.store.releases.read(declared.layout, list(published.covering("").releases))
     low, high = strict_quantile(declared.mechanism, counted, 0.5, 0.95, repeats=1)
     median = next(each["interval"] for each in strict["number"]["quantiles"] if each["share"] == 0.5)
     assert median == [declared.metric.axis.number(low), declared.metric.axis.number(high)]

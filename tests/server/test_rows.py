@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from shutil import which
@@ -22,10 +23,11 @@ import pytest
 from pyarrow import feather, parquet
 
 from deniable.registry import period
+from deniable_aggregator.answer.cells import kept
+from deniable_aggregator.answer.query import Filter, Query
+from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.decode.multiple_testing import holm, holm_adjusted
-from deniable_aggregator.measure.cells import kept
-from deniable_aggregator.measure.query import Filter, Query
 from deniable_server.api.export import _harmless
 
 from .conftest import READ
@@ -465,6 +467,36 @@ def test_what_is_known_is_not_sent_again(filled):
     assert (posted.status_code, "ETag" in posted.headers) == (200, False)
 
 
+@pytest.mark.parametrize("path", ["theme", "theme?segment=platform=linux", "theme/series", "theme/compare?a={}&b={}"])
+def test_each_answer_about_a_metric_is_sent_once(filled, path):
+    """Whoever has the answer gets 304, until something is published of the metric, or the question is another."""
+
+    def asked(status, path, **headers):
+        answer = filled.http.get(f"/api/v1/metrics/{path.format(day(6), day(2))}", headers=headers | authorized)
+        assert answer.status_code == status, answer.get_data()
+        return answer
+
+    authorized = {"Authorization": f"Bearer {READ}"}
+    first = asked(200, path)
+    assert first.headers["Cache-Control"] == "private, no-cache"
+    known = {"If-None-Match": first.headers["ETag"]}
+    assert asked(304, path, **known).get_data() == b""
+    asked(200, f"{path}{'&' if '?' in path else '?'}level=0.9", **known)
+    asked(200, path.replace("theme", "theme@1"), **known)
+    send(filled, "theme", [1] * 100, day(1))
+    filled.drain()
+    asked(304, path, **known)  # counted, and not published
+    filled.drain(days=40)
+    assert asked(200, path, **known).headers["ETag"] != first.headers["ETag"]
+
+
+def test_another_list_of_candidates_is_another_state(filled):
+    """A registry names the file of candidates, and does not contain it: its digest stays the same."""
+    declared = filled.app.find("theme")
+    states = {state_of(filled.app, [Published(filled.app, replace(declared, candidates=each), {})]) for each in ((1,), (2,))}
+    assert len(states) == 2
+
+
 def same(one, other):
     """Compare the rows of two formats."""
     return len(one) == len(other) and all(
@@ -582,10 +614,10 @@ def test_a_server_without_the_extra_says_so(shop, monkeypatch):
 
 
 def test_too_much_is_refused_before_it_is_read(filled, monkeypatch):
-    monkeypatch.setattr("deniable_aggregator.measure.rows._MOST_VALUES", 9)
+    monkeypatch.setattr("deniable_aggregator.answer.rows._MOST_VALUES", 9)
     monkeypatch.setattr(filled.app.store.releases, "some", lambda *_: pytest.fail("it was read"), raising=False)
     assert ask(filled, 400, metrics=["theme"], dimensions=["time", "value", "platform"])["code"] == "query_too_large"
-    monkeypatch.setattr("deniable_aggregator.measure.rows.MOST_ROWS", 9)
+    monkeypatch.setattr("deniable_aggregator.answer.rows.MOST_ROWS", 9)
     assert ask(filled, 400, metrics=["theme"], dimensions=["time", "platform"])["code"] == "query_too_large"
 
 

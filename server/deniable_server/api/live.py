@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from flask import Blueprint, jsonify, request
 
-from deniable_aggregator.measure import live as measured
+from deniable_aggregator.answer import live as measured
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_admin_key
-from deniable_server.api.query import find_metric, level_asked, only_parameters, refusals
+from deniable_server.api.query import find_metric, level_asked, only_parameters
 from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def metric(id_: str) -> Response:
     app = app_by_admin_key()
     found = find_metric(app, id_)
     only_parameters("period", "level")
-    with refusals():
-        return jsonify(measured.measure(app, found, request.args.get("period"), level_asked()))
+    return jsonify(measured.measure(app, found, request.args.get("period"), level_asked()))
 
 
 def asked() -> None:

@@ -150,7 +150,7 @@ OPERATIONS = (
         "get",
         "/api/v1/metrics/{id}",
         "Estimate a metric",
-        {200: "Measurement"},
+        {200: "Measurement", 304: None},
         key="read",
         parameters=(
             _ID,
@@ -171,7 +171,7 @@ OPERATIONS = (
         "get",
         "/api/v1/metrics/{id}/series",
         "Estimate a metric period by period, and what changed",
-        {200: "Series"},
+        {200: "Series", 304: None},
         key="read",
         parameters=(_ID, _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"), _LEVEL),
         codes=KEYED
@@ -185,7 +185,7 @@ OPERATIONS = (
         "get",
         "/api/v1/metrics/{id}/compare",
         "Compare two periods or two segments of a metric",
-        {200: "Comparison"},
+        {200: "Comparison", 304: None},
         key="read",
         parameters=(
             _ID,

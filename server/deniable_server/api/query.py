@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,25 +9,26 @@ from flask import Blueprint, jsonify, request
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from deniable_aggregator.measure import published
-from deniable_aggregator.measure.comparison import compare
-from deniable_aggregator.measure.estimates import LEVEL
-from deniable_aggregator.measure.measurement import Listed
-from deniable_aggregator.measure.query import LEVELS, RULES
-from deniable_aggregator.measure.refusal import Refusal, WithheldCell
-from deniable_aggregator.measure.series import series
+from deniable_aggregator.answer import published
+from deniable_aggregator.answer.comparison import compare
+from deniable_aggregator.answer.estimates import LEVEL
+from deniable_aggregator.answer.measurement import Listed
+from deniable_aggregator.answer.query import LEVELS, RULES
+from deniable_aggregator.answer.refusal import next_release
+from deniable_aggregator.answer.select import Published, state_of
+from deniable_aggregator.answer.series import series
 from deniable_aggregator.publish import release
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
+from deniable_server.http.etag import answered
 from deniable_server.http.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Sequence
 
     from flask import Response
 
     from deniable.declared import Declared
-    from deniable_aggregator.measure.measurement import Measurement
     from deniable_server.service import App
 
 blueprint = Blueprint("query", __name__)
@@ -83,10 +83,21 @@ def metric(id_: str) -> Response:
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", "only is detected, or not given")
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
-    answer = measure(app, id_, period, segment, level_asked(), strict=strict)
-    if "only" in request.args:
-        answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
-    return jsonify(answer)
+    level, found, known = level_asked(), published_of(app, id_), release.summaries(app.store)
+    shown = [next_release(app, each.declared) for each in found], published.versions_of(app, found[0].declared.metric.id, known)
+
+    def write() -> Response:
+        answer = published.measure(found, known, period, segment, level, strict=strict)
+        if "only" in request.args:
+            answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
+        return jsonify(answer)
+
+    return _answered(found, write, shown)
+
+
+def _answered(found: Sequence[Published], write: Callable[[], Response], shown: object = None) -> Response:
+    """Answer a question in the address, unless the client has the answer: to what was published, and what else is `shown`."""
+    return answered((request.full_path, state_of(found[0].app, found), shown), write)
 
 
 def _strict_asked(app: App, name: str) -> bool:
@@ -106,9 +117,8 @@ def series_of(id_: str) -> Response:
     """Estimate one metric in each of its last periods, as a whole or one ``segment``; intervals at ``level``."""
     app = app_by_read_key()
     only_parameters("segment", "level")
-    level = level_asked()
-    with refusals():
-        return jsonify(series(app, versions_asked(app, id_), request.args.get("segment"), level))
+    level, found = level_asked(), published_of(app, id_)
+    return _answered(found, lambda: jsonify(series(found, request.args.get("segment"), level)))
 
 
 @blueprint.get("/api/v1/metrics/<id_>/compare")
@@ -120,41 +130,19 @@ def comparison(id_: str) -> Response:
     if not a or not b:
         raise Problem(400, "incomparable", "a and b name what to compare: two periods, or two segments")
     period, segment = (request.args.get(name) for name in ("period", "segment"))
-    level, asked = level_asked(), versions_asked(app, id_)
-    with refusals():
-        return jsonify(compare(app, asked, a, b, period=period, segment=segment, level=level))
+    level, found = level_asked(), published_of(app, id_)
+    return _answered(found, lambda: jsonify(compare(found, a, b, period=period, segment=segment, level=level)))
 
 
-def measure(
-    app: App, name: str, period: str | None = None, segment: str | None = None, level: float = LEVEL, *, strict: bool = False
-) -> Measurement:
-    """Estimate ``metric@version``; or ``metric``, in its highest version with a release.
-
-    Raises
-    ------
-    Problem
-        If the metric is unknown, or is not measured: see `refusals`.
-    """
-    asked = versions_asked(app, name)
-    with refusals():
-        return published.measure(app, asked, period, segment, level, strict=strict)
+def published_of(app: App, name: str) -> list[Published]:
+    """Look up what was published of ``metric@version``; or of all versions of a ``metric``, the highest first."""
+    return Published.of_each(app, versions_asked(app, name))
 
 
 def versions_asked(app: App, name: str) -> list[Declared]:
     """Return the version of a name ``metric@version``; or all versions of a ``metric``, the highest first."""
     found = find_metric(app, name)
     return [found] if "@" in name else app.versions_of(found.metric.id)
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn a refusal to measure a metric into an answer."""
-    try:
-        yield
-    except WithheldCell as refusal:
-        raise Problem(403, refusal.code, refusal.detail, instead=refusal.instead) from None
-    except Refusal as refusal:
-        raise Problem(400, refusal.code, refusal.detail) from None
 
 
 def only_parameters(*names: str) -> None:

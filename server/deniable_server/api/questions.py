@@ -15,10 +15,10 @@ from flask import Blueprint, Response, jsonify, request
 
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
+from deniable_aggregator.answer.measurement import Span
+from deniable_aggregator.answer.refusal import awaited, check_period, read_cell
+from deniable_aggregator.answer.select import Published
 from deniable_aggregator.audit.entry import LONGEST
-from deniable_aggregator.measure.measurement import Span
-from deniable_aggregator.measure.published import releases_of
-from deniable_aggregator.measure.refusal import awaited, check_period, read_cell
 from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.suppression.cube import Cube
@@ -26,7 +26,7 @@ from deniable_aggregator.questions import central_noise
 from deniable_aggregator.questions.budgets import Asked, BudgetSpent
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
-from deniable_server.api.query import find_metric, refusals
+from deniable_server.api.query import find_metric
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 
@@ -134,16 +134,15 @@ def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
     """Read the cells: by the boxes they stand for, in an order that does not depend on the request."""
     if not given or len(_OR.join(given)) > LONGEST:
         raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together, with '{_OR}' between them")
-    with refusals():
-        return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in given)))
+    return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in given)))
 
 
 def _closed(app: App, declared: Declared, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
     """Find the closed release that covers a period, and check that the cells are withheld from it."""
-    with refusals():
-        check_period(declared.metric, asked)
-    published = releases_of(app, declared).items()
-    covering = {each: note for each, note in published if note.closed and note.covers(each.period, asked)}
+    check_period(declared.metric, asked)
+    (published,) = Published.of_each(app, [declared])
+    releases = (pair for each in published.cells.values() for pair in each.values())
+    covering = {each: note for each, note in releases if note.closed and note.covers(each.period, asked)}
     if not covering:
         detail = f"questions are about closed releases, and none covers this period: {awaited(app, declared)}"
         raise Problem(404, "nothing_published", detail)

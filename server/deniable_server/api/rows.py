@@ -5,24 +5,24 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import UTC, datetime
-from hashlib import sha256
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import msgspec
 from flask import Blueprint, Response, request
 from msgspec.structs import replace
-from werkzeug.http import quote_etag
 
-import deniable
+from deniable_aggregator.answer.query import MOST_ROWS, RULES, Page, Query
+from deniable_aggregator.answer.question import questions
+from deniable_aggregator.answer.rows import rows
+from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.audit.entry import shortened
-from deniable_aggregator.measure.look_up import look_up, state_of
-from deniable_aggregator.measure.query import MOST_ROWS, RULES, Page, Query
-from deniable_aggregator.measure.rows import rows
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.api.export import FORMATS, JSON
-from deniable_server.api.query import LONGEST_SHOWN, only_parameters, refusals, versions_asked
+from deniable_server.api.query import LONGEST_SHOWN, only_parameters, versions_asked
+from deniable_server.http.etag import answered
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.measure.look_up import Published
-    from deniable_aggregator.measure.query import Filter
+    from deniable_aggregator.answer.query import Filter
+    from deniable_aggregator.answer.question import Question
     from deniable_server.service import App
 
 blueprint = Blueprint("rows", __name__)
@@ -116,40 +116,27 @@ def _answer(app: App, query: Query, name: str) -> Response:
     query = replace(query, pagination=query.pagination or (Page() if form is JSON else Page(MOST_ROWS)))
     versions = [versions_asked(app, each) for each in query.metrics]
     visit().details = {"question": "rows", "metric": shortened(",".join(query.metrics))}
-    with refusals():
-        several = look_up(app, query, versions, datetime.now(UTC))
-        visit().details |= _told(query, versions, several)
-        encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
-        tag = quote_etag(_digest(app, query, (name, encoding), several))
-        if request.method != "POST" and request.if_none_match.contains_weak(tag.strip('"')):
-            return _with_headers(Response(status=304), tag)
-        found = rows(app, query, several)
-    body = form.write(found)
-    answer = Response(body if encoding == "identity" else gzip.compress(body, _EFFORT), mimetype=form.media)
-    if encoding == "gzip":
-        answer.headers["Content-Encoding"] = encoding
-    if form is not JSON:
-        file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *["trial"] * app.trial])
-        answer.headers["Content-Disposition"] = f'attachment; filename="{file}.{name}"'
-    if found.next is not None and request.method != "POST":
-        answer.headers["Link"] = f'<{_next(found.next)}>; rel="next"'
-    return _with_headers(answer, tag)
+    asked = questions(app.registry, query, versions, datetime.now(UTC))
+    visit().details |= _told(query, versions, asked)
+    published = [Published.of_each(app, each.versions) for each in asked]
+    encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
+    spans = [(each.first, each.last) for each in asked]  # the last days are others tomorrow
+    state = state_of(app, chain.from_iterable(published))
 
+    def write() -> Response:
+        found = rows(app, query, list(zip(asked, published, strict=True)))
+        body = form.write(found)
+        answer = Response(body if encoding == "identity" else gzip.compress(body, _EFFORT), mimetype=form.media)
+        if encoding == "gzip":
+            answer.headers["Content-Encoding"] = encoding
+        if form is not JSON:
+            file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *["trial"] * app.trial])
+            answer.headers["Content-Disposition"] = f'attachment; filename="{file}.{name}"'
+        if found.next is not None and request.method != "POST":
+            answer.headers["Link"] = f'<{_next(found.next)}>; rel="next"'
+        return answer
 
-def _with_headers(answer: Response, tag: str) -> Response:
-    """Add what lets a client ask again whether anything changed. An answer to POST cannot be asked for so."""
-    answer.vary.update(("Accept", "Accept-Encoding", "Authorization"))
-    if request.method != "POST":
-        answer.headers["ETag"] = tag
-        answer.headers["Cache-Control"] = "private, no-cache"
-    return answer
-
-
-def _digest(app: App, query: Query, written: tuple[str, str], several: Sequence[Published]) -> str:
-    """Return what an answer depends on: query, format, releases, definitions and this code."""
-    spans = [(each.first, each.last) for each in several]  # the last days are others tomorrow
-    told = (deniable.__version__, written, msgspec.json.encode(query), spans, state_of(app, several))
-    return sha256(repr(told).encode()).hexdigest()[:32]
+    return answered((name, encoding, msgspec.json.encode(query), spans, state), write)
 
 
 def _next(offset: int) -> str:
@@ -157,7 +144,7 @@ def _next(offset: int) -> str:
     return f"{request.path}?{urlencode({**request.args.to_dict(), 'offset': offset})}"
 
 
-def _told(query: Query, versions: Sequence[Sequence[Declared]], several: Sequence[Published]) -> dict[str, str]:
+def _told(query: Query, versions: Sequence[Sequence[Declared]], several: Sequence[Question]) -> dict[str, str]:
     """Return what the audit log says of a query beside its metrics: what the registry declares, and no other text."""
     compare, cells = query.compare, next(iter(several[0].cells.values()))
     told = {

@@ -9,6 +9,7 @@ from flask import Flask, Response, current_app, json, request
 from werkzeug.exceptions import HTTPException
 
 from deniable.upload_rules import Refused
+from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError
 from deniable_server.http import trace
@@ -36,24 +37,31 @@ class Problem(Refused):
         self.retry_after = retry_after
 
 
-def written(refused: Refused) -> Response:
+def refused(refusal: Refusal) -> Problem:
+    """Say why a question is not answered."""
+    if isinstance(refusal, WithheldCell):
+        return Problem(403, refusal.code, refusal.detail, instead=refusal.instead)
+    return Problem(400, refusal.code, refusal.detail)
+
+
+def written(problem: Refused) -> Response:
     """Write a refusal as application/problem+json."""
-    visit().problem = refused.code
+    visit().problem = problem.code
     body = {
-        "type": f"urn:deniable:problem:{refused.code}",
-        "title": HTTPStatus(refused.status).phrase,
-        "status": refused.status,
-        "code": refused.code,
-        "detail": refused.detail,
-        **refused.extra,
+        "type": f"urn:deniable:problem:{problem.code}",
+        "title": HTTPStatus(problem.status).phrase,
+        "status": problem.status,
+        "code": problem.code,
+        "detail": problem.detail,
+        **problem.extra,
     }
     number = trace.instance()
     if number:
         body["instance"] = number
-    logs.note(code=refused.code)
-    answer = Response(json.dumps(body), refused.status, mimetype="application/problem+json")
-    if isinstance(refused, Problem) and refused.retry_after is not None:
-        answer.headers["Retry-After"] = str(refused.retry_after)
+    logs.note(code=problem.code)
+    answer = Response(json.dumps(body), problem.status, mimetype="application/problem+json")
+    if isinstance(problem, Problem) and problem.retry_after is not None:
+        answer.headers["Retry-After"] = str(problem.retry_after)
     return answer
 
 
@@ -74,6 +82,10 @@ def log_failure(error: Exception) -> None:
 def register(app: Flask) -> None:
     """Turn every error of the app into a problem."""
     app.register_error_handler(Refused, written)
+
+    @app.errorhandler(Refusal)
+    def on_refusal(refusal: Refusal) -> Response:
+        return written(refused(refusal))
 
     @app.errorhandler(HTTPException)
     def on_http(error: NotFound) -> Response:

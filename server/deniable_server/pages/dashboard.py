@@ -20,22 +20,22 @@ from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.alarms.checks import influence
-from deniable_aggregator.measure import live as counted
-from deniable_aggregator.measure.comparison import compare
-from deniable_aggregator.measure.estimates import LEVEL
-from deniable_aggregator.measure.measurement import Span
-from deniable_aggregator.measure.published import latest
-from deniable_aggregator.measure.refusal import awaited
-from deniable_aggregator.measure.series import series
+from deniable_aggregator.answer import live as counted
+from deniable_aggregator.answer.comparison import compare
+from deniable_aggregator.answer.estimates import LEVEL
+from deniable_aggregator.answer.measurement import Span
+from deniable_aggregator.answer.published import latest, measure
+from deniable_aggregator.answer.refusal import Refusal, awaited
+from deniable_aggregator.answer.series import series
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.roles import why_unknown
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
-from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
+from deniable_server.api.query import find_metric, level_asked, only_parameters, published_of
 from deniable_server.http import paging
-from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, written
+from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
 from deniable_server.http.visit import visit
 from deniable_server.pages import chart, compared, download, experiment, number, shown, timeline, visitor
 from deniable_server.pages.headline import headline
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from flask import Response
     from werkzeug.wrappers import Response as BaseResponse
 
-    from deniable_aggregator.measure.measurement import Estimates
+    from deniable_aggregator.answer.measurement import Estimates
     from deniable_server.service import App
 
 blueprint = Blueprint("dashboard", __name__)
@@ -123,10 +123,10 @@ def metric(id_: str) -> Response:
     only_parameters("period", "segment", "level", "order", "view", "page", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
     level = level_asked()
-    measured = measure(app, id_, period, segment, level)
-    with refusals():
-        course = timeline.shown(series(app, versions_asked(app, id_), segment, level))
-    arms = [] if segment else experiment.said(app, versions_asked(app, id_), period, level)
+    published = published_of(app, id_)
+    measured = measure(published, release.summaries(app.store), period, segment, level)
+    course = timeline.shown(series(published, segment, level))
+    arms = [] if segment else experiment.said(published, period, level)
     told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged), "arms": arms}
     return _estimates(app, measured, told, period, segment, course)
 
@@ -137,19 +137,18 @@ def comparison(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("a", "b", "period", "segment", "level", "app")
     asked = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
-    level, measured = level_asked(), measure(app, id_)
-    published = set(measured.segments)
-    arms = next((pair for pair in experiment.pairs(app, versions_asked(app, id_)[0]) if published.issuperset(pair)), None)
+    level, published = level_asked(), published_of(app, id_)
+    measured = measure(published, release.summaries(app.store))
+    arms = next((pair for pair in experiment.pairs(published[0]) if set(measured.segments).issuperset(pair)), None)
     if not asked and (pair := arms or compared.usual(measured)):
         asked = {"a": pair[0], "b": pair[1]}
-    found, refused, status = None, "", 200
+    found, why, status = None, "", 200
     if "a" in asked and "b" in asked:
         try:
-            with refusals():
-                found = compare(app, versions_asked(app, id_), **asked, level=level)
-        except Problem as problem:
-            refused, status = problem.detail, problem.status
-            logs.note(code=problem.code)
+            found = compare(published, **asked, level=level)
+        except Refusal as refusal:
+            why, status = refusal.detail, refused(refusal).status
+            logs.note(code=refusal.code)
     return _page(
         "compare.html",
         status,
@@ -161,7 +160,7 @@ def comparison(id_: str) -> Response:
         asked=asked,
         level=level,
         levels=sorted({*_LEVELS, level}),
-        refused=_sentence(refused),
+        refused=_sentence(why),
         found=found,
         shown=found and compared.shown(found, measured.period_length),
     )
@@ -173,7 +172,8 @@ def values_file(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("period", "segment", "level", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
-    return _file(app, id_, "values", download.of_values(measure(app, id_, period, segment, level_asked())))
+    measured = measure(published_of(app, id_), release.summaries(app.store), period, segment, level_asked())
+    return _file(app, id_, "values", download.of_values(measured))
 
 
 @blueprint.get("/m/<id_>/series.csv")
@@ -181,8 +181,7 @@ def series_file(id_: str) -> Response:
     """Send a metric over time."""
     app = visitor.app_shown()
     only_parameters("segment", "level", "app")
-    with refusals():
-        told = series(app, versions_asked(app, id_), request.args.get("segment") or None, level_asked())
+    told = series(published_of(app, id_), request.args.get("segment") or None, level_asked())
     return _file(app, id_, "series", download.of_series(told))
 
 
@@ -212,8 +211,7 @@ def live_metric(id_: str) -> Response:
     app = visitor.owned_app()
     only_parameters("period", "order", "view", "page")
     period = request.args.get("period") or None
-    with refusals():
-        measured = counted.measure(app, find_metric(app, id_), period)
+    measured = counted.measure(app, find_metric(app, id_), period)
     spans = [Span(each, each) for each in measured.periods]
     told = {
         "name": id_,
@@ -319,6 +317,11 @@ def _on_problem(problem: Problem) -> Response:
         text = f"Show {instead['segment']}" if instead["segment"] else "Show everything published"
         return _failure(problem.status, detail, again, text)
     return _failure(problem.status, detail)
+
+
+@blueprint.errorhandler(Refusal)
+def _on_refusal(refusal: Refusal) -> Response:
+    return _on_problem(refused(refusal))
 
 
 @blueprint.errorhandler(StoreError)

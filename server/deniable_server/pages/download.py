@@ -12,9 +12,9 @@ from deniable_server.api.export import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deniable_aggregator.measure.measurement import Measurement, NumberEstimate, ValueEstimate
-    from deniable_aggregator.measure.query import Cell
-    from deniable_aggregator.measure.series.answer import Series
+    from deniable_aggregator.answer.measurement import Measurement, NumberEstimate, ValueEstimate
+    from deniable_aggregator.answer.query import Cell
+    from deniable_aggregator.answer.series.model import Series
 
 _ENDS = ("low", "high")
 _ALL = ("low of all at once", "high of all at once")

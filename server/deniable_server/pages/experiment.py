@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.measure.comparison import compare
-from deniable_aggregator.measure.refusal import Refusal
+from deniable_aggregator.answer.comparison import compare
+from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages import compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deniable.declared import Declared
-    from deniable_aggregator.measure.comparison import Comparison
-    from deniable_server.service import App
+    from deniable_aggregator.answer.comparison import Comparison
+    from deniable_aggregator.answer.select import Published
 
 _MOST = 8  # arms of a metric
 
@@ -28,26 +27,27 @@ class Said(NamedTuple):
     sizes: str  # a warning if arms have other sizes than declared, else empty
 
 
-def said(app: App, asked: Sequence[Declared], period: str | None, level: float) -> list[Said]:
+def said(published: Sequence[Published], period: str | None, level: float) -> list[Said]:
     """Compare the arms of each experiment of a metric with their base, as far as they are published, in words."""
     found = []
-    for a, b in list(pairs(app, asked[0]))[:_MOST]:
+    for a, b in list(pairs(published[0]))[:_MOST]:
         try:
-            comparison = compare(app, asked, a, b, period=period, level=level)
+            comparison = compare(published, a, b, period=period, level=level)
         except Refusal:
             continue
         if comparison.differences:
             sizes = comparison.experiment.sizes if comparison.experiment else None
-            found.append(Said(_sentence(comparison, asked[0].metric.period), a, b, sizes.says if sizes else ""))
+            found.append(Said(_sentence(comparison, published[0].length), a, b, sizes.says if sizes else ""))
     return found
 
 
-def pairs(app: App, declared: Declared) -> Iterator[tuple[str, str]]:
+def pairs(version: Published) -> Iterator[tuple[str, str]]:
     """Name the base and an arm, as segments: each arm of each experiment of a metric."""
-    for name in declared.metric.segments:
-        experiment = app.registry.experiments.get(name)
+    registry = version.app.registry
+    for name in version.declared.metric.segments:
+        experiment = registry.experiments.get(name)
         if experiment:
-            for value in app.registry.segments.get(name, ()):
+            for value in registry.segments.get(name, ()):
                 if value != experiment.base:
                     yield f"{name}={experiment.base}", f"{name}={value}"
 

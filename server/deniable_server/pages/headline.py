@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deniable_server.pages import chart, number
 
 if TYPE_CHECKING:
-    from deniable_aggregator.measure.measurement import Estimates, ValueEstimate
+    from deniable_aggregator.answer.measurement import Estimates, ValueEstimate
 
 
 def headline(measured: Estimates) -> str:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict, replace
 
-from deniable_aggregator.measure.refusal import awaited
+from deniable_aggregator.answer.refusal import awaited
 from deniable_server.pages import chart, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.registry import Metric
-    from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.measure.measurement import Estimates, FactorShare, Latest, Merged, Span, ValueEstimate
+    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.measurement import Estimates, FactorShare, Latest, Merged, Span, ValueEstimate
 
 _SHOWN = 5e-5  # a share that is written
 _MOST_ROWS = 80  # on one page: a domain may have 65,536 values

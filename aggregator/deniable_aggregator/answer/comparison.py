@@ -7,33 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 from deniable.mechanisms.base import FrequencyOracle
-from deniable_aggregator import tally
-from deniable_aggregator.decode.panel import repeats_of
+from deniable_aggregator.answer.arms import ArmSizes, arm_sizes_of
+from deniable_aggregator.answer.differing import Differing, ValueDiffering, differing, differing_means
+from deniable_aggregator.answer.estimates import LEVEL
+from deniable_aggregator.answer.measurement import Count, Span
+from deniable_aggregator.answer.reading import read, together
+from deniable_aggregator.answer.refusal import Refusal
+from deniable_aggregator.answer.select import answers
+from deniable_aggregator.answer.series.shares import listed_values
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.overall import chi_square
 from deniable_aggregator.inference.some_values import some_values
-from deniable_aggregator.measure.arms import ArmSizes, arm_sizes_of
-from deniable_aggregator.measure.differing import Differing, ValueDiffering, differing, differing_means
-from deniable_aggregator.measure.estimates import LEVEL, decoded
-from deniable_aggregator.measure.measurement import Count, Span
-from deniable_aggregator.measure.numbers import centre_of
-from deniable_aggregator.measure.published import by_period, releases_of, spans_of
-from deniable_aggregator.measure.refusal import Refusal, check_period, read_cell, withheld
-from deniable_aggregator.measure.series.shares import listed_values
-from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from deniable.declared import Declared
-    from deniable.registry import Metric
     from deniable.registry.metric import Value
-    from deniable.wire.report import Stratum
+    from deniable_aggregator.answer.reading import Reading
+    from deniable_aggregator.answer.select import Published, Selection
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.decode.independence import Chi2
-    from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.publish.release import Release
-    from deniable_aggregator.tally import Tally
 
 
 _SAYS = (
@@ -131,20 +125,17 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-class _Part(NamedTuple):
-    """A side: its releases, and what they have together."""
+class _Sides(NamedTuple):
+    """What two sides of one version rest on."""
 
-    chosen: Mapping[Stratum, Release]
-    counted: Tally
-    periods: Mapping[str, float]
-
-    def repeats(self, metric: Metric) -> float:
-        return repeats_of(metric, self.periods)
+    version: Published
+    cells: tuple[str, str]
+    a: Selection
+    b: Selection
 
 
 def compare(
-    app: Collection,
-    asked: Sequence[Declared],
+    published: Sequence[Published],
     a: str,
     b: str,
     *,
@@ -156,10 +147,8 @@ def compare(
 
     Parameters
     ----------
-    app
-        Whose metric it is.
-    asked
-        The versions to try, the highest first. The answer is of the first one of which both sides are published.
+    published
+        The versions to try, the highest first. The answer is of the first one of which both sides have reports.
     a, b
         Two periods, or two cells of which none has people of the other.
     period, segment
@@ -170,57 +159,23 @@ def compare(
     Raises
     ------
     Refusal
-        For the first version, if no other has an answer.
+        The first one, if a version refuses and of none both sides have reports.
     """
     kinds = {"=" in each for each in (a, b)}
     if len(kinds) > 1 or (period if kinds == {False} else segment) is not None:
         raise Incomparable(
             "a and b are two periods, of one segment if it is named, or two segments, of one period if it is named"
         )
-    refusal: Refusal | None = None
-    empty: Comparison | None = None
-    for declared in asked:
-        try:
-            found = _compared(app, declared, (a, b), period, segment, level)
-        except Refusal as each:
-            refusal = refusal or each
-            continue
-        if found.a.n and found.b.n:
-            return found
-        empty = empty or found
-    if empty is None:
-        assert refusal is not None  # noqa: S101 - a metric has a version
-        raise refusal
-    return empty
+    of_cells = kinds == {True}
 
+    def ask(version: Published) -> _Sides:
+        return _cells(version, a, b, period) if of_cells else _periods(version, a, b, segment)
 
-def _compared(
-    app: Collection, declared: Declared, names: tuple[str, str], period: str | None, segment: str | None, level: float
-) -> Comparison:
-    metric = declared.metric
-    cells = "=" in names[0]
-    breakdown, published = Breakdown.of(app.registry, metric), releases_of(app, declared)
-    if cells:
-        boxes = [breakdown.box(read_cell(breakdown, name)) for name in names]
-        if all(set(one) & set(other) for one, other in zip(*boxes, strict=True)):
-            raise Incomparable("segments are compared if nobody can be in both at the same time")
-        if period is not None:
-            check_period(metric, period)
-        asked = [(period, read_cell(breakdown, name)) for name in names]
-    else:
-        for name in names:
-            check_period(metric, name)
-        asked = [(name, read_cell(breakdown, segment or "")) for name in names]
-    chosen = [_chosen(declared, breakdown, published, *each) for each in asked]
-    if cells and period is None:  # of both the same periods, so that only the segment differs
-        both = {stratum.period for stratum in chosen[0]} & {stratum.period for stratum in chosen[1]}
-        chosen = [{stratum: note for stratum, note in side.items() if stratum.period in both} for side in chosen]
-    elif not cells and chosen[0] and chosen[0] == chosen[1]:
-        raise Incomparable("one release covers both periods")
-    parts = [_Part(side, app.store.releases.read(declared.layout, list(side)), by_period(app, declared, side)) for side in chosen]
-    arms = _arms(app, declared, published, *(cell for _, cell in asked)) if cells else None
-    differences, left_out, overall = _differences(declared, parts[0], parts[1], level, arms.planned if arms else None)
-    a, b = (Compared(name, each.counted.n, spans_of(each.chosen)) for name, each in zip(names, parts, strict=True))
+    sides = answers(published, ask, lambda sides: sides.a.n and sides.b.n)[0]
+    metric, app = sides.version.declared.metric, sides.version.app
+    arms = _arms(sides) if of_cells else None
+    first, second = read(app, sides[-2:])
+    differences, left_out, overall = _differences(first, second, level, arms.planned if arms else None)
     return Comparison(
         trial=app.trial,
         id=metric.id,
@@ -229,11 +184,11 @@ def _compared(
         target="population",
         unit=metric.unit,
         scale=metric.scale,
-        kind="segments" if cells else "periods",
+        kind="segments" if of_cells else "periods",
         period=period,
-        segment=asked[0][1] or None if not cells else None,
-        a=a,
-        b=b,
+        segment=None if of_cells else sides.cells[0] or None,
+        a=Compared(a, first.n, sides.a.spans),
+        b=Compared(b, second.n, sides.b.spans),
         differences=differences,
         left_out=left_out,
         overall=overall,
@@ -241,65 +196,64 @@ def _compared(
     )
 
 
-def _arms(app: Collection, declared: Declared, published: Mapping[Stratum, Release], first: str, second: str) -> Arms | None:
+def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
+    cells = version.cell(a), version.cell(b)
+    if all(set(one) & set(other) for one, other in zip(*map(version.breakdown.box, cells), strict=True)):
+        raise Incomparable("segments are compared if nobody can be in both at the same time")
+    first, second = (version.covering(cell, period) for cell in cells)
+    if period is None:  # of both the same periods, so that only the segment differs
+        both = first.by_last.keys() & second.by_last.keys()
+        first, second = first.within(both), second.within(both)
+    return _Sides(version, cells, first, second)
+
+
+def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
+    cell = version.cell(segment)
+    first, second = (version.covering(cell, period) for period in (a, b))
+    if first.releases and first.releases == second.releases:
+        raise Incomparable("one release covers both periods")
+    return _Sides(version, (cell, cell), first, second)
+
+
+def _arms(sides: _Sides) -> Arms | None:
     """Return the experiment of which two cells are arms, and differ in nothing else."""
-    one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in (first, second))
+    registry = sides.version.app.registry
+    one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in sides.cells)
     apart = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    experiment = app.registry.experiments.get(apart[0]) if len(apart) == 1 and one.keys() == other.keys() else None
-    if experiment is None or not {one[apart[0]], other[apart[0]]} <= set(app.registry.segments[apart[0]]):
+    experiment = registry.experiments.get(apart[0]) if len(apart) == 1 and one.keys() == other.keys() else None
+    if experiment is None or not {one[apart[0]], other[apart[0]]} <= set(registry.segments[apart[0]]):
         return None
-    sizes = arm_sizes_of(app.registry, declared, published, apart[0])
+    releases = dict(pair for each in sides.version.cells.values() for pair in each.values())
+    sizes = arm_sizes_of(registry, sides.version.declared, releases, apart[0])
     return Arms(apart[0], experiment.base, experiment.planned, _SAYS.format(apart[0], experiment.planned), sizes)
 
 
-def _chosen(
-    declared: Declared, breakdown: Breakdown, published: Mapping[Stratum, Release], period: str | None, cell: str
-) -> dict[Stratum, Release]:
-    """Return the releases of a cell over a period, or over all.
-
-    Raises
-    ------
-    WithheldCell
-        If others are published there, and this one is not.
-    """
-    within = {stratum: note for stratum, note in published.items() if period is None or note.covers(stratum.period, period)}
-    chosen = {stratum: note for stratum, note in within.items() if stratum.segment == cell}
-    if within and not chosen:
-        raise withheld(declared, breakdown, cell, {stratum.segment for stratum in within})
-    return chosen
-
-
 def _differences(
-    declared: Declared, first: _Part, second: _Part, level: float, planned: float | None
+    first: Reading, second: Reading, level: float, planned: float | None
 ) -> tuple[list[ValueDiffering], int, Overall | None]:
-    metric = declared.metric
-    if metric.discover or not first.counted.n or not second.counted.n:
+    metric = first.declared.metric
+    if metric.discover or not first.n or not second.n:
         return [], 0, None
-    if metric.estimate:
-        one, other = (centre_of(declared, each.counted, each.repeats(metric)) for each in (first, second))
-        return [_told(None, "mean", each) for each in differing_means(metric, one, other, level, planned)], 0, None
-    values, together = decoded(declared, tally.merge(first.counted, second.counted), {**first.periods, **second.periods})
-    assert together is not None  # noqa: S101 - it is no number
-    places = listed_values(values, together)
-    estimates = []
-    for part in (first, second):
-        _, estimate = decoded(declared, part.counted, part.periods)
-        assert estimate is not None  # noqa: S101 - likewise
-        estimates.append(estimate)
+    both = together([first, second])
+    if first.shares is None or second.shares is None or both.shares is None:
+        means = differing_means(metric, first.centre, second.centre, level, planned)
+        return [_told(None, "mean", each) for each in means], 0, None
+    places = listed_values(both.values, both.shares)
+    estimates = [first.shares, second.shares]
     shown = [some_values(each, places) for each in estimates]
     sides = [Side.of(each) for each in shown]
     rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
-    found = [_told(metric.value(values[place]), metric.label(values[place]), each) for place, each in rows]
-    more = [each.repeats(metric) for each in (first, second)]
-    whole = None if planned else _chi_square(declared, estimates, together, more)
-    return found, len(values) - len(found), _overall(found, shown[0].hypotheses, whole, level)
+    found = [_told(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in rows]
+    repeats = [first.repeats, second.repeats]
+    whole = None if planned else _chi_square(first.declared, estimates, both.shares, repeats)
+    return found, len(both.values) - len(found), _overall(found, shown[0].hypotheses, whole, level)
 
 
-def _chi_square(declared: Declared, sides: list[Estimate], together: Estimate, repeats: list[float]) -> Chi2 | None:
+def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repeats: list[float]) -> Chi2 | None:
     metric, mechanism = declared.metric, declared.mechanism
     if metric.open or not isinstance(mechanism, FrequencyOracle):
         return None
-    return chi_square(mechanism, sides, together, repeats, kept=metric.kept)
+    return chi_square(mechanism, sides, both, repeats, kept=metric.kept)
 
 
 def _overall(found: list[ValueDiffering], hypotheses: int, whole: Chi2 | None, level: float) -> Overall | None:

@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.registry.period import CYCLES
-from deniable_aggregator import tally
+from deniable_aggregator.answer.differing import differing
+from deniable_aggregator.answer.merge import Meaning, meaning_of
+from deniable_aggregator.answer.reading import together
+from deniable_aggregator.answer.series.changes import change, compared, seen_shifts, through, usual_differences
+from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Line, Point, Shift, Trend
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 from deniable_aggregator.inference.some_values import some_values
-from deniable_aggregator.measure.differing import differing
-from deniable_aggregator.measure.estimates import decoded
-from deniable_aggregator.measure.merge import Meaning, meaning_of
-from deniable_aggregator.measure.series.answer import BetweenPeriods, Change, Line, Point, Shift, Trend
-from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through, usual_differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.decode.estimate import Estimate
-    from deniable_aggregator.measure.series.released import Estimated
 
 MOST_LINES = 50
 """Most values of a series: of more, the most frequent ones."""
@@ -43,29 +42,27 @@ def share_lines(
     metric = current.metric
     if metric.discover or not estimated:
         return [], 0
-    mine = [each for each in estimated if each.released.declared is current]
-    counted = tally.merge(*(each.counted for each in mine))
-    periods = dict(pair for each in mine for pair in each.periods.items())
-    values, whole = decoded(current, counted, periods)
-    assert whole is not None  # noqa: S101 - it is no number
-    places = listed_values(values, whole)
+    mine = [each for each in estimated if each.reading.declared is current]
+    whole = together([each.reading for each in mine])
+    values, shares = whole.values, whole.shares
+    assert shares is not None  # noqa: S101 - it is no number
+    places = listed_values(values, shares)
     meanings = {meaning_of(metric, values[place]): values[place] for place in places}
     points: dict[Meaning, list[Point | None]] = {meaning: [None] * len(names) for meaning in meanings}
     kept: list[tuple[Estimated, Estimate]] = []
     for each in estimated:
-        own = each.released.declared.metric
-        listed, estimate = decoded(each.released.declared, each.counted, each.periods)
+        own, estimate = each.reading.declared.metric, each.reading.shares
         if estimate is None or own.discover:
             continue
-        known = {meaning_of(own, position): place for place, position in enumerate(listed)}
+        known = {meaning_of(own, position): place for place, position in enumerate(each.reading.values)}
         there = [meaning for meaning in meanings if meaning in known]
         some = some_values(estimate, [known[meaning] for meaning in there])
         for meaning, point in zip(there, _points(some, level, len(estimated)), strict=True):
             points[meaning][each.at] = point
-        if each.released.declared is current and each.released.note.closed:
+        if each.reading.declared is current and each.selection.closed:
             kept.append((each, some))
     changes, trends = _changes(metric.period, kept, level), _trends(metric.period, kept, level)
-    shifted, between = _shifted(current, [*_earlier(current, past, places), *kept], whole.hypotheses)
+    shifted, between = _shifted(current, [*_earlier(past, places), *kept], shares.hypotheses)
     lines = [
         Line(
             kind="share",
@@ -98,15 +95,14 @@ def _changes(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: flo
 
 def _trends(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: float) -> list[Trend]:
     times, estimates = [each.at for each, _ in kept], [each for _, each in kept]
-    course = Course.of_shares(times, estimates, [each.repeats for each, _ in kept])
+    course = Course.of_shares(times, estimates, [each.reading.repeats for each, _ in kept])
     found = slope(course, CYCLES[length])
     return through(found, [each for each, _ in kept], level)
 
 
-def _earlier(current: Declared, past: Sequence[Estimated], places: list[int]) -> list[tuple[Estimated, Estimate]]:
+def _earlier(past: Sequence[Estimated], places: list[int]) -> list[tuple[Estimated, Estimate]]:
     """Estimate some values in earlier periods."""
-    decodes = ((each, decoded(current, each.counted, each.periods)[1]) for each in past)
-    return [(each, some_values(estimate, places)) for each, estimate in decodes if estimate]
+    return [(each, some_values(each.reading.shares, places)) for each in past if each.reading.shares]
 
 
 def _shifted(
@@ -116,7 +112,7 @@ def _shifted(
     if current.metric.least_shift is None or not kept:
         return {}, []
     gathered, estimates = [each for each, _ in kept], [each for _, each in kept]
-    course = Course.of_shares([each.at for each in gathered], estimates, [each.repeats for each in gathered])
+    course = Course.of_shares([each.at for each in gathered], estimates, [each.reading.repeats for each in gathered])
     level = shift.confidence(hypotheses)
     found = seen_shifts(current, gathered, course, [each.interval(level) for each in estimates], level)
     return found, usual_differences(current, course)

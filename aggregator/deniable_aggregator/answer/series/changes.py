@@ -9,10 +9,10 @@ import numpy as np
 
 from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
+from deniable_aggregator.answer.differing import Differing, moved
+from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Shift, Trend
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.between import FEWEST_PAIRS
-from deniable_aggregator.measure.differing import Differing, moved
-from deniable_aggregator.measure.series.answer import BetweenPeriods, Change, Shift, Trend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.inference.slope import Course, Slope
-    from deniable_aggregator.measure.series.released import Estimated
 
 COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
 """How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""
@@ -32,15 +32,15 @@ def compared(length: str, kept: Sequence[Estimated]) -> int | None:
     """Return which closed period the last is compared with: of days a week before, of hours a day before, else the one before."""
     if len(kept) < 2:  # noqa: PLR2004
         return None
-    begins, _ = period.bounds(kept[-1].released.stratum.period, length)
+    begins, _ = period.bounds(kept[-1].selection.last, length)
     wanted = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
-    names = [each.released.stratum.period for each in kept]
+    names = [each.selection.last for each in kept]
     return names.index(wanted) if wanted in names else len(kept) - 2
 
 
 def change(first: Estimated, second: Estimated, found: Differing) -> Change:
     """Say between which periods a difference was found."""
-    since, last = first.released.stratum.period, second.released.stratum.period
+    since, last = first.selection.last, second.selection.last
     return Change(**{name: getattr(found, name) for name in Differing.__struct_fields__}, since=since, last=last)
 
 
@@ -49,7 +49,7 @@ def through(found: Slope | None, kept: Sequence[Estimated], level: float) -> lis
     if found is None:
         return []
     columns = (found.estimate, *found.interval(level), *found.interval(level, simultaneous=True))
-    since, last = (kept[at].released.stratum.period for at in (0, -1))
+    since, last = (kept[at].selection.last for at in (0, -1))
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [Trend(since, last, rise, (low, high), (lowest, highest)) for rise, low, high, lowest, highest in rows]
 
@@ -85,13 +85,13 @@ def seen_shifts(
         apart=1 / float(p - q),
     )
     for each in found:
-        begins, seen = (gathered[at].released for at in (each.begins, each.seen))
+        begins, seen = (gathered[at].selection for at in (each.begins, each.seen))
         if gathered[each.seen].at >= 0:
             one = Shift(
                 direction="rose" if each.size > 0 else "fell",
                 single=each.single,
-                begins=begins.note.first or begins.stratum.period,
-                seen=seen.stratum.period,
+                begins=begins.spans[0].first or begins.last,
+                seen=seen.last,
                 size=distance(each.size),
                 interval=(distance(each.low), distance(each.high)),
             )

@@ -7,37 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from deniable_aggregator.answer.measurement import Merged, MergedVersion, ValueShare
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.panel import overlap
-from deniable_aggregator.measure.measurement import Measurement, Merged, MergedVersion, ValueShare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from deniable.declared import Declared
     from deniable.registry import Metric
     from deniable.registry.metric import Value
+    from deniable_aggregator.answer.reading import Reading
+    from deniable_aggregator.answer.select import Selection
     from deniable_aggregator.decode.combination import Combined
-    from deniable_aggregator.decode.estimate import Estimate
 
 
-class Decoded(NamedTuple):
-    """One version: its decoded estimate, and the reports of each period that it rests on."""
-
-    declared: Declared
-    periods: Mapping[str, float]
-    values: Sequence[int]
-    estimate: Estimate | None
-
-
-class Measured(NamedTuple):
-    """One version, with what is shown of it."""
-
-    decoded: Decoded
-    answer: Measurement
-
-
-def common(several: Sequence[Decoded]) -> tuple[list[int], Combined] | None:
+def common(several: Sequence[Reading]) -> tuple[list[int], Combined] | None:
     """Combine the values that mean the same in all versions, each version weighted by its precision.
 
     Returns
@@ -45,7 +29,7 @@ def common(several: Sequence[Decoded]) -> tuple[list[int], Combined] | None:
     positions, combined
         The values, by their positions in the first version; None if there are none, or fewer than two versions.
     """
-    estimates = [each.estimate for each in several if each.estimate is not None]
+    estimates = [each.shares for each in several if each.shares is not None]
     if len(estimates) < max(2, len(several)) or any(each.declared.metric.discover for each in several):
         return None
     places = [
@@ -65,9 +49,9 @@ def common(several: Sequence[Decoded]) -> tuple[list[int], Combined] | None:
     return [several[0].values[places[0][meaning]] for meaning in meanings], combined
 
 
-def merged(several: Sequence[Measured], level: float) -> Merged | None:
+def merged(several: Sequence[tuple[Selection, Reading]], level: float) -> Merged | None:
     """Estimate the values that mean the same in all versions."""
-    found = common([each.decoded for each in several])
+    found = common([reading for _, reading in several])
     if found is None:
         return None
     positions, combined = found
@@ -79,13 +63,13 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
         *combined.interval(level, simultaneous=True),
     )
     numbers = zip(*(column.tolist() for column in columns), strict=True)
-    first = several[0].decoded.declared.metric
+    first = several[0][1].declared.metric
     return Merged(
         versions=[
-            MergedVersion(each.answer.version, each.answer.n, float(weight), each.answer.included)
-            for each, weight in zip(several, combined.weights, strict=True)
+            MergedVersion(reading.declared.metric.version, reading.n, float(weight), selection.spans)
+            for (selection, reading), weight in zip(several, combined.weights, strict=True)
         ],
-        n=sum(each.answer.n for each in several),
+        n=sum(reading.n for _, reading in several),
         p_value=combined.p_value,
         estimates=[
             ValueShare(first.value(position), first.label(position), n, share, stderr, (low, high), (lowest, highest))

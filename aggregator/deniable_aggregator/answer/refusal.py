@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.registry import Metric
-    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.answer.collection import Collection
     from deniable_aggregator.publish.breakdown import Breakdown
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from deniable_aggregator.measure.estimates import LEVEL
-from deniable_aggregator.measure.measurement import Count
-from deniable_aggregator.measure.refusal import Refusal
+from deniable_aggregator.answer.estimates import LEVEL
+from deniable_aggregator.answer.measurement import Count
+from deniable_aggregator.answer.refusal import Refusal
 
 MOST_ROWS = 100_000
 """Most rows of an answer, over all its pages."""

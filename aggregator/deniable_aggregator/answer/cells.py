@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.measure.query import COLUMNS, Summed, UnknownDimension
+from deniable_aggregator.answer.query import COLUMNS, Summed, UnknownDimension
+from deniable_aggregator.answer.select import answers
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared, Definition
     from deniable.registry import Registry
-    from deniable_aggregator.measure.query import Filter, Query
+    from deniable_aggregator.answer.query import Filter, Query
 
 _PREFIX = "segment_"
 
@@ -86,16 +87,7 @@ class Cells(NamedTuple):
         Refusal
             For the first version, if no other has them.
         """
-        found: dict[Definition, Cells] = {}
-        refusal: UnknownDimension | Summed | None = None
-        for declared in versions:
-            try:
-                found[declared.definition] = cls.of(registry, declared, query)
-            except (UnknownDimension, Summed) as each:
-                refusal = refusal or each
-        if refusal and not found:
-            raise refusal
-        return found
+        return dict(answers(versions, lambda each: (each.definition, cls.of(registry, each, query))))
 
 
 def _one(breakdown: Breakdown, segment: str, filters: Sequence[Filter]) -> str:

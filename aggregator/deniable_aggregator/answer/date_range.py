@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
-from deniable_aggregator.measure.query import MOST_ROWS, IncompatibleMembers, QueryTooLarge
-from deniable_aggregator.measure.refusal import Refusal
+from deniable_aggregator.answer.query import MOST_ROWS, IncompatibleMembers, QueryTooLarge
+from deniable_aggregator.answer.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,31 +6,31 @@ Nothing here reads what is not published.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from deniable.registry import period
-from deniable_aggregator import tally
+from deniable_aggregator.answer import date_range
+from deniable_aggregator.answer.cells import kept, segments_of
+from deniable_aggregator.answer.lines import MEAN, QUANTILE_NAMES, Lines, Wanted, differences, lines_of, pooled, trends
+from deniable_aggregator.answer.query import COLUMNS, MOST_ROWS, About, Column, Page, QueryTooLarge, Rows
+from deniable_aggregator.answer.reading import read
+from deniable_aggregator.answer.select import state, state_of
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
-from deniable_aggregator.measure.cells import kept, segments_of
-from deniable_aggregator.measure.lines import MEAN, QUANTILE_NAMES, Lines, Wanted, differences, lines_of, pooled, trends
-from deniable_aggregator.measure.look_up import Found, state_of
-from deniable_aggregator.measure.published import by_period
-from deniable_aggregator.measure.query import COLUMNS, MOST_ROWS, About, Column, Page, QueryTooLarge, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
-    from deniable.wire.report import Stratum
-    from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.measure.look_up import Published, Words
-    from deniable_aggregator.measure.query import Cell, Query
-    from deniable_aggregator.tally import Tally
+    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.query import Cell, Query
+    from deniable_aggregator.answer.question import Question, Words
+    from deniable_aggregator.answer.select import Published, Selection
 
 _MOST_VALUES = 400_000  # what is estimated in no longer than a few seconds
 _CANDIDATE, _SEARCH, _FIT = 20, 40_000, 33_000  # values that take as long as one candidate, one search, one distribution
@@ -38,14 +38,54 @@ _COMPARED, _READ = 10, 0.1  # and as long as one value that is compared, as one 
 
 
 @dataclass(frozen=True, eq=False)
+class _Topic:
+    """A metric of the query, with what was published of it."""
+
+    question: Question
+    versions: Sequence[Published]  # in the question's order
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The periods from the first to the last in which anything is published."""
+        within = self._within
+        return list(date_range.names_between(min(within), max(within), self.question.length)) if within else []
+
+    @cached_property
+    def _within(self) -> frozenset[str]:
+        """The last periods of the releases of any cell."""
+        first, last = self.question.first, self.question.last
+        return frozenset(name for each in self.versions for name in each.names if first <= name <= last)
+
+    def find(self, words: Words, first: str, last: str) -> Selection | None:
+        """Select the releases of a cell between two periods, of the highest version that has any."""
+        return next(self.find_each(words, first, last), None)
+
+    def find_each(self, words: Words, first: str, last: str) -> Iterator[Selection]:
+        """Select the releases of a cell between two periods, of each version that has any, the highest first."""
+        for version, cell in self._cells(words):
+            selection = version.between(cell, first, last)
+            if selection.releases:
+                yield selection
+
+    def state(self, words: Words, name: str | None) -> str:
+        """Say why there is nothing of a cell in a period; without a name, in all periods asked for."""
+        if name is None:
+            return "withheld" if self._within else "missing"
+        return state(self._cells(words), name)
+
+    def _cells(self, words: Words) -> Iterator[tuple[Published, str]]:
+        return ((version, self.question.cell(version.declared, words)) for version in self.versions)
+
+
+@dataclass(frozen=True, eq=False)
 class _Group:
     """The rows of one metric, cell and time."""
 
-    of: Published  # the metric
+    of: _Topic  # the metric
     # words, name: of its cell, and its period; None: all together
     words: Words
     name: str | None
-    found: Sequence[Found]  # what it rests on, of each version; nothing if nothing is published
+    found: Sequence[Selection]  # what it rests on, of each version; nothing if nothing is published
     lines: Lines | None  # what is estimated; None likewise, and where no value is asked for
     apart: NDArray[np.float64] | None  # (4, lines), of `differences`
     rise: NDArray[np.float64] | None  # (3, lines), of `trends`
@@ -59,17 +99,17 @@ class _Group:
 class _Wish(NamedTuple):
     """A group, before anything is estimated: what it rests on, and what it is compared with."""
 
-    of: Published
+    of: _Topic
     words: Words
     name: str | None
-    found: Sequence[Found]
-    sides: tuple[Found, Found] | None
+    found: Sequence[Selection]
+    sides: tuple[Selection, Selection] | None
 
 
 def rows(
     app: Collection,  # whose metrics they are
     query: Query,
-    several: Sequence[Published],  # what was published of each metric, from `look_up`
+    asked: Sequence[tuple[Question, Sequence[Published]]],  # each question, with what was published of its versions
 ) -> Rows:
     """Estimate what a query asks for.
 
@@ -78,9 +118,12 @@ def rows(
     QueryTooLarge
         If it asks for too much at once.
     """
+    several = [_Topic(*each) for each in asked]
     _check_size(query, several)
     wishes = [wish for each in several for wish in _wishes(query, each)]
-    courses = {(id(each), words): _course(each, words) for each in several for words in each.groups} if query.include else {}
+    courses = (
+        {(id(each), words): _course(each, words) for each in several for words in each.question.groups} if query.include else {}
+    )
     estimates = _Estimates(app, query, [*_founds(wishes), *(found for each in courses.values() for _, found in each)])
     rises = {key: _rise(estimates, course, query.level) for key, course in courses.items()}
     groups = [_group(estimates, wish, rises.get((id(wish.of), wish.words))) for wish in wishes]
@@ -92,11 +135,11 @@ def rows(
         app=app.name,
         trial=app.trial,
         query=query,
-        metrics=[_about(each.versions[0]) for each in several],
+        metrics=[_about(each.question.versions[0]) for each in several],
         columns=_columns(query),
         total=total,
         next=end if end < total else None,
-        releases=state_of(app, several),
+        releases=state_of(app, (version for each in several for version in each.versions)),
         rows=list(_written(query, groups)),
     )
 
@@ -104,34 +147,34 @@ def rows(
 _TOO_MANY = f"an answer has {MOST_ROWS:,} rows at most: ask for a shorter date_range, fewer metrics or segments"
 
 
-def _check_size(query: Query, several: Sequence[Published]) -> None:
+def _check_size(query: Query, several: Sequence[_Topic]) -> None:
     """Refuse more cells and times than an answer has rows, before they are listed."""
     over_time = "time" in query.dimensions or query.include
-    if sum(each.size * (len(each.names) if over_time else 1) for each in several) > MOST_ROWS:
+    if sum(each.question.size * (len(each.names) if over_time else 1) for each in several) > MOST_ROWS:
         raise QueryTooLarge(_TOO_MANY)
 
 
 # What groups rest on
 
 
-def _wishes(query: Query, of: Published) -> Iterator[_Wish]:
+def _wishes(query: Query, of: _Topic) -> Iterator[_Wish]:
     names: Sequence[str | None] = of.names if "time" in query.dimensions else [None]
-    for words in of.groups:
+    for words in of.question.groups:
         for name in names:
-            first, last = (of.first, of.last) if name is None else (name, name)
+            first, last = (of.question.first, of.question.last) if name is None else (name, name)
             found = list(of.find_each(words, first, last))[: None if query.pool else 1]
             yield _Wish(of, words, name, found, _sides(query, of, words, found, (first, last)))
 
 
 def _sides(
-    query: Query, of: Published, words: Words, several: Sequence[Found], span: tuple[str, str]
-) -> tuple[Found, Found] | None:
+    query: Query, of: _Topic, words: Words, several: Sequence[Selection], span: tuple[str, str]
+) -> tuple[Selection, Selection] | None:
     """Return what a group is compared with, and what is compared with it."""
     if not several or query.compare is None:
         return None
     (found,) = several
-    if of.earlier:
-        base = of.find(words, *map(of.earlier.of, span))
+    if of.question.earlier:
+        base = of.find(words, *map(of.question.earlier.of, span))
         return (base, found) if base else None
     at = segments_of(query).index(str(query.compare.dimension))
     if words[at] == query.compare.base:
@@ -140,17 +183,17 @@ def _sides(
     if base is None or base.declared is not found.declared:
         return None
     # Of both the same periods, so that only the segment differs.
-    both = {stratum.period for stratum in base.chosen} & {stratum.period for stratum in found.chosen}
+    both = base.by_last.keys() & found.by_last.keys()
     return (base.within(both), found.within(both)) if both else None
 
 
-def _course(of: Published, words: Words) -> list[tuple[int, Found]]:
+def _course(of: _Topic, words: Words) -> list[tuple[int, Selection]]:
     """Return the closed periods of the version of the last period, as a line is drawn through them."""
     found = [(at, each) for at, name in enumerate(of.names) if (each := of.find(words, name, name))]
     return [(at, each) for at, each in found if each.closed and each.declared is found[-1][1].declared]
 
 
-def _founds(wishes: Sequence[_Wish]) -> Iterator[Found]:
+def _founds(wishes: Sequence[_Wish]) -> Iterator[Selection]:
     for wish in wishes:
         yield from (*wish.found, *(wish.sides or ()))
 
@@ -161,35 +204,29 @@ def _founds(wishes: Sequence[_Wish]) -> Iterator[Found]:
 class _Estimates:
     """The lines of everything that a query needs, each estimated once."""
 
-    def __init__(self, app: Collection, query: Query, needed: Sequence[Found]) -> None:
+    def __init__(self, app: Collection, query: Query, needed: Sequence[Selection]) -> None:
         self._app, self._query = app, query
         self._by_value = "value" in query.dimensions
         keeps = kept(query) if self._by_value else MEAN.__eq__
         self.wanted = Wanted(keeps, query.target, query.view == "consistent", query.level)
-        distinct = {tuple(each.chosen): each.declared for each in needed if self._estimated(each.declared)}
-        strata = {stratum: declared for each, declared in distinct.items() for stratum in each}
+        distinct = {tuple(each.releases): each for each in needed if self._estimated(each.declared)}
+        strata = {stratum: each.declared for each in distinct.values() for stratum in each.releases}
         each_value = _COMPARED if query.compare else 1
-        estimating = sum(self._cost(declared, each_value) for declared in distinct.values())
+        estimating = sum(self._cost(each.declared, each_value) for each in distinct.values())
         reading = sum(_READ * each.layout.rows * each.layout.width for each in strata.values())
         if estimating + reading > _MOST_VALUES:
             rule = "this would take too long to estimate"
             raise QueryTooLarge(f"{rule}: ask for a shorter date_range, fewer metrics, or fewer segments")
-        tallies = app.store.releases.some([each.layout for each in strata.values()], list(strata))
-        self._tallies: Mapping[Stratum, Tally] = dict(zip(strata, tallies, strict=True))
-        self._lines: dict[tuple[Stratum, ...], Lines] = {}
+        readings = read(app, list(distinct.values()))
+        self._lines = {key: lines_of(reading, self.wanted) for key, reading in zip(distinct, readings, strict=True)}
 
-    def of(self, found: Found) -> Lines | None:
+    def of(self, found: Selection) -> Lines | None:
         """Return what is estimated from some releases; None where no value is asked for."""
         if not self._estimated(found.declared):
             return None
-        strata = tuple(found.chosen)
-        if strata not in self._lines:
-            counted = tally.merge(*map(self._tallies.__getitem__, strata))
-            periods = by_period(self._app, found.declared, found.chosen)
-            self._lines[strata] = lines_of(found.declared, counted, periods, self.wanted)
-        return self._lines[strata]
+        return self._lines[tuple(found.releases)]
 
-    def together(self, several: Sequence[Found]) -> tuple[Sequence[Found], Lines | None]:
+    def together(self, several: Sequence[Selection]) -> tuple[Sequence[Selection], Lines | None]:
         """Return what is estimated from all versions together, or else from the first, with the versions that it is of."""
         each = [lines for found in several if (lines := self.of(found))]
         if not each:
@@ -203,7 +240,7 @@ class _Estimates:
         if compare is None or compare.base is None:
             return None
         at = segments_of(self._query).index(str(compare.dimension))
-        segment = wish.of.cells[wish.of.versions[0].definition].dimensions[at]
+        segment = wish.of.question.cells[wish.of.question.versions[0].definition].dimensions[at]
         arms = {compare.base, wish.words[at]} <= set(self._app.registry.segments[segment])
         experiment = self._app.registry.experiments.get(segment) if arms else None
         return experiment.planned if experiment else None
@@ -222,7 +259,9 @@ class _Estimates:
         return each_value * size
 
 
-def _rise(estimates: _Estimates, course: Sequence[tuple[int, Found]], level: float) -> tuple[Lines, NDArray[np.float64]] | None:
+def _rise(
+    estimates: _Estimates, course: Sequence[tuple[int, Selection]], level: float
+) -> tuple[Lines, NDArray[np.float64]] | None:
     lines = [(at, found) for at, each in course if (found := estimates.of(each))]
     rise = trends(lines, level)
     return None if rise is None else (lines[-1][1], rise)
@@ -303,9 +342,9 @@ def _common(query: Query, group: _Group) -> dict[str, Cell]:
     """Return what the rows of a group have in common, with None for all else."""
     of, found = group.of, group.found
     common: dict[str, Cell] = dict.fromkeys(each.name for each in _columns(query))
-    common |= {"metric": of.versions[0].metric.id, "state": of.state(group.words, group.name, published=bool(found))}
+    common |= {"metric": of.question.versions[0].metric.id, "state": "published" if found else of.state(group.words, group.name)}
     if group.name is not None:
-        common |= {"period": group.name, "time": f"{period.bounds(group.name, of.length)[0]:%Y-%m-%dT%H:%M:%SZ}"}
+        common |= {"period": group.name, "time": f"{period.bounds(group.name, of.question.length)[0]:%Y-%m-%dT%H:%M:%SZ}"}
     common |= dict(zip(segments_of(query), group.words, strict=True))
     if found:
         common |= {"n": sum(each.n for each in found), "closed": all(each.closed for each in found)}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
+from deniable_aggregator.answer.measurement import Count
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference import arm_sizes
-from deniable_aggregator.measure.measurement import Count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

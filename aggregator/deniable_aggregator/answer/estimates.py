@@ -10,28 +10,22 @@ from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.prefix import PrefixTree
-from deniable_aggregator import decode
-from deniable_aggregator.decode import panel
+from deniable_aggregator.answer.measurement import Association, Description, Estimates, FactorShare, Unallocated, ValueEstimate
+from deniable_aggregator.answer.numbers import chosen_of, number_of, order_of
+from deniable_aggregator.answer.refusal import next_release
 from deniable_aggregator.decode.consistent import consistent, lowered_by
-from deniable_aggregator.decode.discovery import discover
 from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.multiple_testing import tail
-from deniable_aggregator.decode.options import option_shares
-from deniable_aggregator.measure.measurement import Association, Description, Estimates, FactorShare, Unallocated, ValueEstimate
-from deniable_aggregator.measure.numbers import chosen_of, number_of, order_of
-from deniable_aggregator.measure.refusal import next_release
-from deniable_aggregator.measure.remembered import once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.decode.joint import Joint
-    from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.tally import Tally
 
 LEVEL = 0.95
 """Default confidence level of intervals."""
@@ -63,57 +57,27 @@ def described(app: Collection, declared: Declared) -> Description:
     )
 
 
-def decoded(declared: Declared, counted: Tally, periods: Mapping[str, float]) -> tuple[Sequence[int], Estimate | None]:
-    """Estimate shares from reports of these periods: of all values, the candidates, or what was discovered; of a set's options.
-
-    Of a number there are none. Slow results are cached.
-    """
-    metric, mechanism = declared.metric, declared.mechanism
-    repeats = panel.repeats_of(metric, periods)
-    if metric.estimate:
-        return (), None
-    if metric.type == "set":
-        shares = option_shares(mechanism, counted)
-        return range(len(metric.values)), panel.Panel(counted.n, shares, repeats) if counted.n and repeats else shares
-    if not metric.open:
-        return range(metric.domain_size), decode.estimate(mechanism, counted, repeats=repeats, kept=metric.kept)
-
-    def search() -> tuple[Sequence[int], Estimate]:
-        if isinstance(mechanism, PrefixTree):
-            discovery = discover(mechanism, counted, text=metric.type == "string")
-            return discovery.values, panel.Panel(counted.n, discovery, repeats) if repeats else discovery
-        estimate = decode.estimate(mechanism, counted, declared.candidates, repeats=repeats, kept=metric.kept)
-        return declared.candidates, estimate
-
-    return once((declared.fingerprint, declared.candidates, repeats), counted, search)
-
-
 def estimated(
     app: Collection,  # whose metric it is
-    declared: Declared,  # the metric
-    counted: Tally,  # its reports
-    periods: Mapping[str, float],  # how many of them each period has
+    reading: Reading,
     level: float,  # confidence of the intervals, and of what is detected
-    found: tuple[Sequence[int], Estimate | None] | None = None,  # what `decoded` says of them, where that is known
 ) -> Estimates:
-    """Estimate a metric from reports, whichever they are."""
-    metric = declared.metric
-    values, estimate = found or decoded(declared, counted, periods)
-    rows = [] if estimate is None else _rows(declared, values, estimate, level)
-    repeats = panel.repeats_of(metric, periods)
+    """Say what was read, whichever reports it rests on."""
+    metric, shares = reading.declared.metric, reading.shares
+    rows = [] if shares is None else _rows(reading, shares, level)
     return Estimates(
-        **asdict(described(app, declared)),
-        n=counted.n,
+        **asdict(described(app, reading.declared)),
+        n=reading.n,
         target="population",
-        detection_frequency=float("nan") if estimate is None else estimate.detection_frequency(1 - level),
-        unallocated=_unallocated(estimate, level) if estimate is not None and metric.open else None,
-        association=_association(declared, counted, periods, level),
-        lowered_by=float("nan") if estimate is None else _lowered_by(declared, estimate),
+        detection_frequency=float("nan") if shares is None else shares.detection_frequency(1 - level),
+        unallocated=_unallocated(shares, level) if shares is not None and metric.open else None,
+        association=_association(reading, level),
+        lowered_by=float("nan") if shares is None else _lowered_by(reading.declared, shares),
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
         estimates=[row for row in rows if row.detected or not metric.discover],
-        number=number_of(declared, counted, repeats, level),
-        order=None if estimate is None else order_of(declared, estimate, repeats, level),
-        chosen=chosen_of(declared, counted, repeats, level),
+        number=number_of(reading, level),
+        order=order_of(reading, level),
+        chosen=chosen_of(reading, level),
     )
 
 
@@ -127,21 +91,21 @@ def _lowered_by(declared: Declared, estimate: Estimate) -> float:
     return float("nan") if declared.metric.type == "set" else lowered_by(estimate.frequency, complete=not declared.metric.open)
 
 
-def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: float) -> Iterator[ValueEstimate]:
+def _rows(reading: Reading, estimate: Estimate, level: float) -> Iterator[ValueEstimate]:
+    metric = reading.declared.metric
     found = estimate.detected(1 - level)
     # Whoever reads the answer looks at what is detected, so these intervals allow for it even where all values are listed.
     selected, simultaneous = estimate.selected_interval(found, level), estimate.interval(level, simultaneous=True)
     # Shares of options need not sum to 1. Each is possible alone.
-    whole = not declared.metric.open
-    is_set = declared.metric.type == "set"
-    possible = np.clip(estimate.frequency, 0.0, 1.0) if is_set else consistent(estimate.frequency, complete=whole)
+    is_set = metric.type == "set"
+    possible = np.clip(estimate.frequency, 0.0, 1.0) if is_set else consistent(estimate.frequency, complete=not metric.open)
     columns = (estimate.reports, estimate.frequency, estimate.stderr, *selected, *simultaneous, possible, estimate.count)
     numbers = zip(*(column.tolist() for column in columns), strict=True)
-    for position, detected, row in zip(values, found, numbers, strict=True):
+    for position, detected, row in zip(reading.values, found, numbers, strict=True):
         n, frequency, stderr, low, high, lowest, highest, share, count = row
         yield ValueEstimate(
-            value=declared.metric.value(position),
-            label=declared.metric.label(position),
+            value=metric.value(position),
+            label=metric.label(position),
             n=n,
             frequency=frequency,
             stderr=stderr,
@@ -154,15 +118,15 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
         )
 
 
-def _association(declared: Declared, counted: Tally, periods: Mapping[str, float], level: float) -> Association | None:
+def _association(reading: Reading, level: float) -> Association | None:
     """Estimate the margins of a product, and test whether its factors are independent; None if neither can be done."""
-    metric, factors = declared.metric, declared.metric.factors
-    mechanism = declared.mechanism
-    if not factors or not counted.n or metric.domain_size > _MOST_COMBINATIONS or not isinstance(mechanism, FrequencyOracle):
+    metric, factors = reading.declared.metric, reading.declared.metric.factors
+    mechanism = reading.declared.mechanism
+    if not factors or not reading.n or metric.domain_size > _MOST_COMBINATIONS or not isinstance(mechanism, FrequencyOracle):
         return None
-    shape, repeats = [len(listed) for _, listed in factors], panel.repeats_of(metric, periods)
+    shape = [len(listed) for _, listed in factors]
     try:
-        table = from_product(mechanism, counted, shape, repeats=repeats, kept=metric.kept)
+        table = from_product(mechanism, reading.counted, shape, repeats=reading.repeats, kept=metric.kept)
         test = table.independence()
     except ParameterError:  # the mechanism declared has no such table, or it is too large
         return None

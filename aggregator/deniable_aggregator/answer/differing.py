@@ -8,17 +8,17 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
+from deniable_aggregator.answer.measurement import Number
+from deniable_aggregator.answer.numbers import to_number
 from deniable_aggregator.decode.multiple_testing import holm
 from deniable_aggregator.inference.always_valid import AlwaysValid
 from deniable_aggregator.inference.difference import Difference, Side
-from deniable_aggregator.measure.measurement import Number
-from deniable_aggregator.measure.numbers import to_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deniable.registry import Metric
-    from deniable_aggregator.measure.numbers import Centre
+    from deniable_aggregator.answer.reading import Centre
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):

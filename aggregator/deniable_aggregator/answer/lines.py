@@ -8,26 +8,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable.registry.period import CYCLES
+from deniable_aggregator.answer.differing import between, differing_means, moved
+from deniable_aggregator.answer.merge import common
+from deniable_aggregator.answer.numbers import QUANTILES, course_of, to_number
 from deniable_aggregator.decode.consistent import consistent, lowered_by
-from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 from deniable_aggregator.inference.some_values import some_values
-from deniable_aggregator.measure.differing import between, differing_means, moved
-from deniable_aggregator.measure.estimates import decoded
-from deniable_aggregator.measure.merge import Decoded, common
-from deniable_aggregator.measure.numbers import QUANTILES, centre_of, course_of, spread_of, to_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from deniable.declared import Declared
+    from deniable_aggregator.answer.reading import Centre, Reading
     from deniable_aggregator.decode.estimate import Estimate, Target
     from deniable_aggregator.inference.difference import Ends
-    from deniable_aggregator.measure.numbers import Centre
-    from deniable_aggregator.tally import Tally
 
 MEAN = "mean"
 QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
@@ -48,9 +44,8 @@ class Wanted(NamedTuple):
 class Lines:
     """What is estimated from one tally."""
 
-    declared: Declared  # the metric
-    n: int  # its reports
-    repeats: float  # how many other reports in the tally the device of a report has made, on average, at most
+    reading: Reading  # of the tally; of several versions that of the first
+    n: int  # reports
     labels: Sequence[str]  # what each line is of
     # reports, estimates, stderr: (lines,). The first is how many reports each estimate rests on.
     reports: NDArray[np.int64]
@@ -61,7 +56,6 @@ class Lines:
     lowered_by: float  # the amount that consistent shares are lowered by; nan of others
     shares: Estimate | None  # what the estimates are made of; None of a number, and of several versions
     centre: Centre | None  # of a number; else None
-    decoded: Decoded | None  # all shares, wanted or not; None of a number
 
     @property
     def hypotheses(self) -> int:
@@ -71,21 +65,18 @@ class Lines:
     @property
     def alike(self) -> tuple[object, ...]:
         """What lines of the same values have in common."""
-        return self.declared.definition, self.labels
+        return self.reading.declared.definition, self.labels
 
 
-def lines_of(declared: Declared, counted: Tally, periods: Mapping[str, float], wanted: Wanted) -> Lines:
-    """Estimate what is wanted from a tally that is made of these reports by period."""
-    again = repeats_of(declared.metric, periods)
-    return (_numbers if declared.metric.estimate else _shares)(declared, counted, periods, again, wanted)
+def lines_of(reading: Reading, wanted: Wanted) -> Lines:
+    """Return what is wanted of a reading."""
+    return _numbers(reading, wanted) if reading.shares is None else _shares(reading, reading.shares, wanted)
 
 
-def _shares(declared: Declared, counted: Tally, periods: Mapping[str, float], again: float, wanted: Wanted) -> Lines:
-    metric = declared.metric
-    values, whole = decoded(declared, counted, periods)
-    assert whole is not None  # noqa: S101 - it is no number
+def _shares(reading: Reading, whole: Estimate, wanted: Wanted) -> Lines:
+    metric = reading.declared.metric
     found = whole.detected(1 - wanted.level)
-    labels = [metric.label(position) for position in values]
+    labels = [metric.label(position) for position in reading.values]
     # What a search tried and could not confirm is not an answer that anybody is known to have given.
     places = [at for at, label in enumerate(labels) if (found[at] or not metric.discover) and wanted.kept(label)]
     some = some_values(whole, places)
@@ -96,9 +87,8 @@ def _shares(declared: Declared, counted: Tally, periods: Mapping[str, float], ag
         shown = consistent(whole.frequency, complete=not metric.open)[places]
         lowered = lowered_by(whole.frequency, complete=not metric.open)
     return Lines(
-        declared=declared,
-        n=counted.n,
-        repeats=again,
+        reading=reading,
+        n=reading.n,
         labels=[labels[at] for at in places],
         reports=some.reports,
         estimates=shown,
@@ -108,17 +98,15 @@ def _shares(declared: Declared, counted: Tally, periods: Mapping[str, float], ag
         lowered_by=lowered,
         shares=some,
         centre=None,
-        decoded=Decoded(declared, periods, values, whole),
     )
 
 
-def _numbers(declared: Declared, counted: Tally, _: Mapping[str, float], again: float, wanted: Wanted) -> Lines:
-    metric, number = declared.metric, to_number(declared.metric)
-    centre = centre_of(declared, counted, again)
+def _numbers(reading: Reading, wanted: Wanted) -> Lines:
+    metric, number, centre = reading.declared.metric, to_number(reading.declared.metric), reading.centre
     if wanted.target == "respondents":
         centre = centre._replace(interval=centre.respondents)
     shares = [share for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if wanted.kept(name)]
-    spread = spread_of(declared, counted, again) if shares and metric.estimate == "distribution" else None
+    spread = reading.spread if shares and metric.estimate == "distribution" else None
     quantiles = [] if spread is None else shares
     first = [MEAN] if wanted.kept(MEAN) else []
     places = [centre.place] * len(first) + [spread.quantile(share).place for share in quantiles if spread]
@@ -131,11 +119,10 @@ def _numbers(declared: Declared, counted: Tally, _: Mapping[str, float], again: 
 
     length = moved(metric)(1.0) if metric.scale == "linear" else _UNKNOWN
     return Lines(
-        declared=declared,
-        n=counted.n,
-        repeats=again,
+        reading=reading,
+        n=reading.n,
         labels=first + [name for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if share in quantiles],
-        reports=np.full(len(places), counted.n, np.int64),
+        reports=np.full(len(places), reading.n, np.int64),
         estimates=np.array([number(place) for place in places]),
         stderr=np.array([centre.stderr * length] * len(first) + [_UNKNOWN] * len(quantiles)),
         detected=[None] * len(places),
@@ -143,18 +130,16 @@ def _numbers(declared: Declared, counted: Tally, _: Mapping[str, float], again: 
         lowered_by=_UNKNOWN,
         shares=None,
         centre=centre,
-        decoded=None,
     )
 
 
 def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
     """Combine what is estimated from several versions; None if they have no values in common, or are numbers."""
-    decoded_ = [each.decoded for each in several if each.decoded]
-    found = common(decoded_) if len(decoded_) == len(several) else None
+    found = common([each.reading for each in several])
     if found is None:
         return None
     positions, combined = found
-    metric = several[0].declared.metric
+    metric = several[0].reading.declared.metric
     labels = [metric.label(position) for position in positions]
     places = [at for at, label in enumerate(labels) if wanted.kept(label)]
 
@@ -192,7 +177,7 @@ def differences(base: Lines, lines: Lines, wanted: Wanted, planned: float | None
         apart = between(sides[0], sides[1], planned)
         return np.array([apart.estimates, *apart.interval(wanted.level), apart.p_value])
     if MEAN in lines.labels:
-        (mean,) = differing_means(lines.declared.metric, base.centre, lines.centre, wanted.level, planned)
+        (mean,) = differing_means(lines.reading.declared.metric, base.centre, lines.centre, wanted.level, planned)
         found[:, 0] = mean.difference, *mean.interval, mean.p_value
     return found
 
@@ -212,21 +197,19 @@ def trends(
     if not course:
         return None
     (*_, (_, last)) = course
-    times, lines = [at for at, _ in course], [each for _, each in course]
-    if any(each.alike != last.alike for each in lines) or last.declared.metric.discover:
+    times, lines, metric = [at for at, _ in course], [each for _, each in course], last.reading.declared.metric
+    if any(each.alike != last.alike for each in lines) or metric.discover:
         return None
     if last.centre is None:
-        shares = Course.of_shares(times, [each.shares for each in lines if each.shares], [each.repeats for each in lines])
-        found = slope(shares, CYCLES[last.declared.metric.period])
+        shares = Course.of_shares(times, [each.shares for each in lines if each.shares], [each.reading.repeats for each in lines])
+        found = slope(shares, CYCLES[metric.period])
         return None if found is None else np.array([found.estimate, *found.interval(level)])
-    centres = [each.centre for each in lines if each.centre]
-    means = course_of(times, [each.n for each in lines], [each.repeats for each in lines], centres)
-    found = slope(means, CYCLES[last.declared.metric.period])
+    found = slope(course_of(times, [each.reading for each in lines]), CYCLES[metric.period])
     if found is None:
         return None
     rises = np.full((3, len(last.labels)), _UNKNOWN)
     if MEAN in last.labels:
-        distance = moved(last.declared.metric)
+        distance = moved(metric)
         # No mean moves by more than the range in a period. Through few periods the interval may be wider.
         rises[:, 0] = [distance(min(max(float(each[0]), -1.0), 1.0)) for each in (found.estimate, *found.interval(level))]
     return rises

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
-from deniable_aggregator.measure.differing import Differing
-from deniable_aggregator.measure.measurement import Count, Number, Span
+from deniable_aggregator.answer.differing import Differing
+from deniable_aggregator.answer.measurement import Count, Number, Span
 
 
 class Told(Struct, frozen=True, forbid_unknown_fields=True):

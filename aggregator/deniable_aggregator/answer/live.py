@@ -13,10 +13,11 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from deniable_aggregator.alarms import checks, watcher
+from deniable_aggregator.answer.estimates import LEVEL, described, estimated
+from deniable_aggregator.answer.measurement import Count, Description, Estimates, Moment
+from deniable_aggregator.answer.reading import Reading
+from deniable_aggregator.answer.refusal import check_period
 from deniable_aggregator.counting import faults
-from deniable_aggregator.measure.estimates import LEVEL, described, estimated
-from deniable_aggregator.measure.measurement import Count, Description, Estimates, Moment
-from deniable_aggregator.measure.refusal import check_period
 from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.store import refused_reports
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deniable.declared import Declared
-    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.answer.collection import Collection
     from deniable_aggregator.store import Store
 
 _Refused = dict[str, Count]  # reports by the code for which they were refused
@@ -141,7 +142,7 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
         periods[stratum.period] += each.n
     told = _counted(app, declared, _refused(app))
     return LiveMeasurement(
-        **asdict(estimated(app, declared, merged, periods, level)),
+        **asdict(estimated(app, Reading(declared, merged, periods), level)),
         live=True,
         unpublished=told.unpublished,
         refused=told.refused,

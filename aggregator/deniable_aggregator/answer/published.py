@@ -1,0 +1,114 @@
+"""Measurements of what was published. Nothing here reads reports that are counted but not published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
+
+from deniable.wire.report import Stratum
+from deniable_aggregator.answer.estimates import LEVEL, described, estimated
+from deniable_aggregator.answer.measurement import Latest, Listed, Measurement, Version
+from deniable_aggregator.answer.merge import merged
+from deniable_aggregator.answer.numbers import with_strict_bands
+from deniable_aggregator.answer.reading import read
+from deniable_aggregator.answer.select import Selection, answers, moment
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.release import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deniable.declared import Declared, Definition
+    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.measurement import ValueEstimate
+    from deniable_aggregator.answer.select import Published
+
+_HOMOGENEOUS = 0.9  # least share of one answer that raises a warning
+
+
+def listed(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> Listed:
+    """Describe a metric, and how much of each version was published."""
+    first, *_ = versions = versions_of(app, id_, known)
+    return Listed(**asdict(described(app, app.highest[id_])), n=first.n, updated=first.updated, versions=versions)
+
+
+def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[Latest]:
+    """Estimate metrics, each from the last release of its highest version that has one."""
+    shown = [next((each for each in app.versions_of(id_) if each.definition in known), app.highest[id_]) for id_ in ids]
+    wholes = [Stratum(*each.definition, known.get(each.definition, Summary()).last, "") for each in shown]
+    notes = release.noted(app.store, wholes)
+    selections = [
+        Selection(app, declared, {whole: notes[whole]} if whole in notes else {})
+        for declared, whole in zip(shown, wholes, strict=True)
+    ]
+    return [
+        Latest(
+            **asdict(estimated(app, reading, LEVEL)),
+            updated=selection.updated,
+            included=selection.spans,
+            versions=versions_of(app, reading.declared.metric.id, known),
+        )
+        for selection, reading in zip(selections, read(app, selections), strict=True)
+    ]
+
+
+def measure(
+    published: Sequence[Published],  # The versions to try, the highest first. The answer is of the first one with reports.
+    known: Mapping[Definition, Summary],  # how much of each definition was published
+    # period, segment: what to estimate
+    period: str | None = None,
+    segment: str | None = None,
+    level: float = LEVEL,  # of the intervals
+    *,
+    strict: bool = False,  # whether bands of quantiles hold without any approximation
+) -> Measurement:
+    """Estimate a metric over a period; without a period, over all.
+
+    Raises
+    ------
+    Refusal
+        The first one, if a version refuses and none has reports.
+    """
+
+    def ask(version: Published) -> tuple[Published, str, Selection]:
+        cell = version.cell(segment)
+        return version, cell, version.covering(cell, period)
+
+    answered = answers(published, ask, lambda answer: answer[2].n)
+    selections = [selection for _, _, selection in answered]
+    (version, cell, selection), app = answered[0], published[0].app
+    readings = read(app, selections)
+    numbers = estimated(app, readings[0], level)
+    if strict and numbers.number:
+        numbers = replace(numbers, number=with_strict_bands(readings[0], numbers.number, level))
+    return Measurement(
+        **asdict(numbers),
+        updated=selection.updated,
+        included=selection.spans,
+        versions=versions_of(app, version.declared.metric.id, known),
+        level=level,
+        closed=selection.closed,
+        periods=version.between(cell, "", "~").spans,
+        segments=sorted(version.covered(period) - {""}),
+        period=period,
+        segment=cell or None,
+        warnings=_warnings(version.declared, numbers.estimates) if cell else [],
+        merged=merged(list(zip(selections, readings, strict=True)), level),
+    )
+
+
+def versions_of(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:
+    """Return how much of each version of a metric was published, the highest first."""
+    found = [(each.metric, known.get(each.definition, Summary())) for each in app.versions_of(id_)]
+    return [
+        Version(metric.version, metric.expires, summary.n, moment(summary.updated) if summary.n else None)
+        for metric, summary in found
+    ]
+
+
+def _warnings(declared: Declared, rows: Sequence[ValueEstimate]) -> list[str]:
+    """Warn if nearly all of a group gave one answer: this reveals the answer of everybody who is known to be in it."""
+    if not any(row.simultaneous[0] >= _HOMOGENEOUS for row in rows):
+        return []
+    return [f"at least {_HOMOGENEOUS:.0%} of this segment gave the same answer to {declared.metric.id}: this reveals each answer"]

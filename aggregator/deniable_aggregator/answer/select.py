@@ -1,0 +1,223 @@
+"""Which releases a question is about. Nothing here reads a tally: the index of releases is enough.
+
+There are two rules of time. `Published.covering` finds the release that holds a period, also where that release joins several
+periods. `Published.between` finds the releases whose last period lies in a range, so that no report is in two rows of a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import sha256
+from math import inf
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+
+from deniable_aggregator.answer.measurement import Span
+from deniable_aggregator.answer.refusal import Refusal, check_period, read_cell, withheld
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.breakdown import Breakdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Collection as Some
+
+    from deniable.declared import Declared, Definition
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.publish.release import Release
+
+State = Literal["published", "joined", "withheld", "missing"]
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+class Selection(NamedTuple):
+    """Releases of one cell of one version, of which something is estimated together."""
+
+    app: Collection
+    declared: Declared
+    releases: Mapping[Stratum, Release]  # by their last period, in order
+
+    @property
+    def n(self) -> int:
+        """Their reports."""
+        return sum(note.n for note in self.releases.values())
+
+    @property
+    def closed(self) -> bool:
+        """Whether there are any, and nothing more will be published for them."""
+        return bool(self.releases) and all(note.closed for note in self.releases.values())
+
+    @property
+    def last(self) -> str:
+        """The last period of the last one."""
+        return max(stratum.period for stratum in self.releases)
+
+    @property
+    def spans(self) -> list[Span]:
+        """The periods that each covers."""
+        return [Span(note.first or None, stratum.period) for stratum, note in self.releases.items()]
+
+    @property
+    def updated(self) -> datetime | None:
+        """The hour of the last of them; None if there are none."""
+        return max((moment(note.published) for note in self.releases.values()), default=None)
+
+    @property
+    def periods(self) -> dict[str, float]:
+        """How many reports each period has, as far as it is published."""
+        metric = self.declared.metric
+        least = 1 if self.app.trial else inf if self.declared.mechanism.part else metric.min_reports
+        return release.by_period(self.releases, metric.period, least)
+
+    @property
+    def by_last(self) -> dict[str, Selection]:
+        """Each release alone, by its last period."""
+        return {stratum.period: self._replace(releases={stratum: note}) for stratum, note in self.releases.items()}
+
+    def covers(self, period: str) -> bool:
+        """Return whether one of them covers a period."""
+        return any(note.covers(stratum.period, period) for stratum, note in self.releases.items())
+
+    def within(self, names: Some[str]) -> Selection:
+        """Return those whose last period is one of these."""
+        return self._replace(releases={stratum: note for stratum, note in self.releases.items() if stratum.period in names})
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """What was published of one version of a metric, under the definition that the registry has now."""
+
+    app: Collection
+    declared: Declared
+    cells: Mapping[str, Mapping[str, tuple[Stratum, Release]]]  # by cell, then by last period
+
+    @classmethod
+    def of_each(cls, app: Collection, versions: Sequence[Declared]) -> list[Published]:
+        """Look up some versions of one metric, in one trip to the store."""
+        found: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {each.definition: {} for each in versions}
+        for stratum, note in release.listed(app.store, versions[0].metric.id).items():
+            if (cells := found.get(stratum[:3])) is not None:
+                cells.setdefault(stratum.segment, {})[stratum.period] = (stratum, note)
+        return [cls(app, each, found[each.definition]) for each in versions]
+
+    @property
+    def length(self) -> str:
+        """Of a period."""
+        return self.declared.metric.period
+
+    @cached_property
+    def breakdown(self) -> Breakdown:
+        """The segments of the metric."""
+        return Breakdown.of(self.app.registry, self.declared.metric)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The last periods of the releases of any cell."""
+        return frozenset(last for releases in self.cells.values() for last in releases)
+
+    def cell(self, text: str | None) -> str:
+        """Return a cell with its segments in the metric's order; without a text, the cell of all reports.
+
+        Raises
+        ------
+        UnknownCell
+            If the metric has no such cell.
+        """
+        return read_cell(self.breakdown, text or "")
+
+    def covering(self, cell: str, period: str | None = None) -> Selection:
+        """Select the releases of a cell that cover a period; without a period, all of them.
+
+        Raises
+        ------
+        UnknownPeriod
+            If the metric has no such period.
+        WithheldCell
+            If other cells are published there, and this one is not.
+        """
+        if period is not None:
+            check_period(self.declared.metric, period)
+        releases = self.cells.get(cell, {})
+        selected = [releases[last] for last in sorted(releases) if period is None or releases[last][1].covers(last, period)]
+        if not selected and (others := self.covered(period)):
+            raise withheld(self.declared, self.breakdown, cell, others)
+        return Selection(self.app, self.declared, dict(selected))
+
+    def covered(self, period: str | None = None) -> set[str]:
+        """Name the cells with a release that covers a period; without a period, with any."""
+        if period is None:
+            return set(self.cells)
+        return {cell for cell, each in self.cells.items() if any(note.covers(last, period) for last, (_, note) in each.items())}
+
+    def between(self, cell: str, first: str, last: str) -> Selection:
+        """Select the releases of a cell whose last period lies between two periods, which are in it, too."""
+        releases = self.cells.get(cell, {})
+        names = [first] if first == last and first in releases else sorted(name for name in releases if first <= name <= last)
+        return Selection(self.app, self.declared, dict(releases[name] for name in names))
+
+    def state(self, cell: str, name: str) -> State:
+        """Say what became of a cell in a period."""
+        if name in self.cells.get(cell, {}):
+            return "published"
+        if any(note.covers(last, name) for last, note in self._joining.get(cell, ())):
+            return "joined"
+        return "withheld" if name in self.names else "missing"
+
+    @cached_property
+    def _joining(self) -> Mapping[str, Sequence[tuple[str, Release]]]:
+        """The releases of each cell that cover several periods, each with its last one."""
+        return {
+            cell: [(last, note) for last, (_, note) in releases.items() if note.first != last]
+            for cell, releases in self.cells.items()
+        }
+
+
+def answers(versions: Iterable[V], ask: Callable[[V], T], has_reports: Callable[[T], object] = lambda _: True) -> list[T]:
+    """Ask each version, the highest first, and return the answers with reports; if there are none, the first answer.
+
+    Raises
+    ------
+    Refusal
+        The first one, if a version refuses and none has reports.
+    """
+    found: list[T] = []
+    refusal: Refusal | None = None
+    for version in versions:
+        try:
+            found.append(ask(version))
+        except Refusal as error:
+            refusal = refusal or error
+    answered = [each for each in found if has_reports(each)]
+    if refusal and not answered:
+        raise refusal
+    return answered or found[:1]
+
+
+def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
+    """Say what became of a cell in a period, which each version names in its own way."""
+    states: set[State] = {version.state(cell, name) for version, cell in versions}
+    order: tuple[State, ...] = ("published", "joined", "withheld")
+    return next((each for each in order if each in states), "missing")
+
+
+def state_of(app: Collection, versions: Iterable[Published]) -> str:
+    """Return a text that changes with every release of some versions, and with the registry."""
+    # The registry names files of candidates, and its digest does not tell what they contain.
+    told = sorted((each.declared.definition, each.declared.candidates, _told(each)) for each in versions)
+    return sha256(repr((app.name, app.registry.digest, told)).encode()).hexdigest()[:16]
+
+
+def _told(version: Published) -> list[tuple[object, ...]]:
+    return [
+        (cell, last, note.number, note.published, note.closed, note.first, note.n)
+        for cell, releases in sorted(version.cells.items())
+        for last in sorted(releases)
+        for _, note in [releases[last]]
+    ]
+
+
+def moment(seconds: int) -> datetime:
+    """Return a Unix time as it is answered."""
+    return datetime.fromtimestamp(seconds, UTC)

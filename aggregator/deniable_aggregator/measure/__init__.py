@@ -1,1 +1,0 @@
-"""Measurements: what the reports of a metric say, with its uncertainty, as the API and the pages show it."""

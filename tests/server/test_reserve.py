@@ -19,7 +19,7 @@ from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.counting import faults
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.measure.live import measure
+from deniable_aggregator.answer.live import measure
 from deniable_aggregator.publish.counted import unpublished
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.publisher import Publisher

@@ -16,10 +16,10 @@ from deniable.cli import main
 from deniable.space import STRATUM
 from deniable.wire.report import Stratum
 from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.answer.live import measure
 from deniable_aggregator.counting import faults
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.answer.live import measure
 from deniable_aggregator.publish.counted import unpublished
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.publisher import Publisher

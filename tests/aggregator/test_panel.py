@@ -15,7 +15,7 @@ from deniable import mechanisms, registry
 from deniable.declared import Declared
 from deniable.source import OS
 from deniable_aggregator import decode, tally
-from deniable_aggregator.answer.reading import Reading
+from deniable_aggregator.answer.readings import ShareReading
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.joint import from_product
@@ -422,7 +422,7 @@ def test_groups_that_answer_alike(group, n, epsilon):
     covered, ignorant = 0, 0
     for one in ones.tolist():
         counted = tally.from_cells(mechanism.layout, np.array([n - one, one]))
-        read = (Reading(each, counted, {"2026-11-21": n}) for each in (metric, declared_of(epsilon=epsilon)))
+        read = (ShareReading(each, counted, {"2026-11-21": n}) for each in (metric, declared_of(epsilon=epsilon)))
         estimate, alone = (each.shares for each in read)
         low, high = estimate.interval(0.95)
         covered += low[1] <= f <= high[1]

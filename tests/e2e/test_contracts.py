@@ -51,6 +51,7 @@ def test_contracts_hold(copy):
             "aggregator/deniable_aggregator/attack/averaging.py",
             "import deniable_aggregator.store",
         ),
+        ("floors of an answer", "aggregator/deniable_aggregator/answer/select.py", "import deniable_aggregator.answer.rows"),
         (
             "few read what is counted and not published",
             "aggregator/deniable_aggregator/answer/estimates.py",
@@ -82,3 +83,14 @@ def test_a_planted_violation_is_caught(copy, contract, file, line):
     done = lint_imports(copy)
     assert done.returncode == 1
     assert f"{contract} BROKEN" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [("release.listed(", "answer/select.py"), ("releases.some(", "answer/readings/__init__.py")],
+)
+def test_answers_select_and_read_in_one_place(call, place):
+    """Whatever is answered, on a page or not, looks for releases and reads their tallies in the same way."""
+    folders = ("aggregator/deniable_aggregator/answer", "server/deniable_server/api", "server/deniable_server/pages")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    assert [file for file in files if call in file.read_text("utf-8")] == [ROOT / "aggregator/deniable_aggregator" / place]

@@ -12,7 +12,7 @@ import pytest
 from deniable.errors import RegistryError
 from deniable_aggregator import tally
 from deniable_aggregator.answer.estimates import estimated
-from deniable_aggregator.answer.reading import Reading
+from deniable_aggregator.answer.readings import ShareReading
 from deniable_aggregator.decode.support_estimate import Supported
 
 WORDS = ["duckduckgo.com", "google.com", "größer.example", "例え.jp", *(f"absent-{i}.example" for i in range(20))]
@@ -194,7 +194,7 @@ def test_what_was_tried_and_not_confirmed_is_not_shown(start):
         served = start(registry("", source=source, epsilon=3))
         declared = served.app.highest["page"]
         channel = SimpleNamespace(p=Fraction(3, 4), q=Fraction(1, 4))
-        read = Reading(declared, tally.empty(declared.layout), {})
+        read = ShareReading(declared, tally.empty(declared.layout), {})
         positions = [declared.metric.position(text) for text in ("ab", "cd")]
         vars(read)["_decoded"] = positions, Supported(channel, 1000, np.array([600, 260]))
         measured = estimated(served.app, read, 0.95)

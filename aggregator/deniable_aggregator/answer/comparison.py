@@ -11,8 +11,8 @@ from deniable_aggregator.answer.arms import ArmSizes, arm_sizes_of
 from deniable_aggregator.answer.differing import Differing, ValueDiffering, differing, differing_means
 from deniable_aggregator.answer.estimates import LEVEL
 from deniable_aggregator.answer.measurement import Count, Span
-from deniable_aggregator.answer.reading import read, together
-from deniable_aggregator.answer.refusal import Refusal
+from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
+from deniable_aggregator.answer.refusal import Incomparable
 from deniable_aggregator.answer.select import answers
 from deniable_aggregator.answer.series.shares import listed_values
 from deniable_aggregator.inference.difference import Side
@@ -34,12 +34,6 @@ _SAYS = (
     "These are arms of an experiment on {}. Its intervals and p-values hold however often anybody looks, and whenever it is "
     "stopped. They are narrowest for the planned difference of {:g}."
 )
-
-
-class Incomparable(Refusal):
-    """The two sides cannot be compared."""
-
-    code = "incomparable"
 
 
 class Compared(Struct, frozen=True, forbid_unknown_fields=True):
@@ -231,13 +225,21 @@ def _arms(sides: _Sides) -> Arms | None:
 def _differences(
     first: Reading, second: Reading, level: float, planned: float | None
 ) -> tuple[list[ValueDiffering], int, Overall | None]:
-    metric = first.declared.metric
-    if metric.discover or not first.n or not second.n:
+    if not first.n or not second.n:
         return [], 0, None
-    both = together([first, second])
-    if first.shares is None or second.shares is None or both.shares is None:
-        means = differing_means(metric, first.centre, second.centre, level, planned)
-        return [_told(None, "mean", each) for each in means], 0, None
+    match first, second:
+        case NumberReading(), NumberReading():
+            means = differing_means(first.declared.metric, first.centre, second.centre, level, planned)
+            return [_told(None, "mean", each) for each in means], 0, None
+        case ShareReading(), ShareReading() if not first.declared.metric.discover:
+            return _shares(first, second, level, planned)
+    return [], 0, None
+
+
+def _shares(
+    first: ShareReading, second: ShareReading, level: float, planned: float | None
+) -> tuple[list[ValueDiffering], int, Overall | None]:
+    metric, both = first.declared.metric, together([first, second])
     places = listed_values(both.values, both.shares)
     estimates = [first.shares, second.shares]
     shown = [some_values(each, places) for each in estimates]

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
 from deniable_aggregator.answer.measurement import Number
-from deniable_aggregator.answer.numbers import to_number
+from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.decode.multiple_testing import holm
 from deniable_aggregator.inference.always_valid import AlwaysValid
 from deniable_aggregator.inference.difference import Difference, Side
@@ -68,16 +68,6 @@ def differing_means(metric: Metric, first: Centre, second: Centre, level: float,
 def between(first: Side, second: Side, planned: float | None) -> Difference:
     """Return how two sides differ; of an experiment with its `planned` difference, so that it holds at all looks."""
     return Difference(first, second) if planned is None else AlwaysValid(first, second, planned)
-
-
-def moved(metric: Metric) -> Callable[[float], float]:
-    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio."""
-    if metric.axis is None:
-        return lambda distance: distance * (len(metric.values) - 1)
-    low, high = float(metric.axis.low), float(metric.axis.high)
-    if metric.scale == "log":
-        return lambda distance: float((high / low) ** distance)
-    return lambda distance: distance * (high - low)
 
 
 def _side(centre: Centre) -> Side:

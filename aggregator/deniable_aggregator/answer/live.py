@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from deniable_aggregator.alarms import checks, watcher
 from deniable_aggregator.answer.estimates import LEVEL, described, estimated
 from deniable_aggregator.answer.measurement import Count, Description, Estimates, Moment
-from deniable_aggregator.answer.reading import Reading
+from deniable_aggregator.answer.readings import reading_of
 from deniable_aggregator.answer.refusal import check_period
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import counted
@@ -142,7 +142,7 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
         periods[stratum.period] += each.n
     told = _counted(app, declared, _refused(app))
     return LiveMeasurement(
-        **asdict(estimated(app, Reading(declared, merged, periods), level)),
+        **asdict(estimated(app, reading_of(declared, merged, periods), level)),
         live=True,
         unpublished=told.unpublished,
         refused=told.refused,

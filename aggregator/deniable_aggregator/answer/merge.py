@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable_aggregator.answer.measurement import Merged, MergedVersion, ValueShare
+from deniable_aggregator.answer.readings.shares import ShareReading
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.panel import overlap
 
@@ -29,24 +30,24 @@ def common(several: Sequence[Reading]) -> tuple[list[int], Combined] | None:
     positions, combined
         The values, by their positions in the first version; None if there are none, or fewer than two versions.
     """
-    estimates = [each.shares for each in several if each.shares is not None]
-    if len(estimates) < max(2, len(several)) or any(each.declared.metric.discover for each in several):
+    readings = [each for each in several if isinstance(each, ShareReading)]
+    if len(readings) < max(2, len(several)) or any(each.declared.metric.discover for each in several):
         return None
     places = [
-        {meaning_of(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in several
+        {meaning_of(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in readings
     ]
 
     def known(meaning: Meaning) -> bool:  # candidates that share all their hashes are unknown
-        each = zip(places, estimates, strict=True)
-        return all(meaning in own and isfinite(estimate.frequency[own[meaning]]) for own, estimate in each)
+        each = zip(places, readings, strict=True)
+        return all(meaning in own and isfinite(reading.shares.frequency[own[meaning]]) for own, reading in each)
 
     meanings = list(filter(known, places[0]))
     if not meanings:
         return None
-    alike = max(each.declared.metric.together for each in several)
-    overlaps = np.array([[overlap(one.periods, other.periods, alike) for other in several] for one in several])
-    combined = combine(estimates, [[own[meaning] for meaning in meanings] for own in places], overlaps)
-    return [several[0].values[places[0][meaning]] for meaning in meanings], combined
+    alike = max(each.declared.metric.together for each in readings)
+    overlaps = np.array([[overlap(one.periods, other.periods, alike) for other in readings] for one in readings])
+    combined = combine([each.shares for each in readings], [[own[meaning] for meaning in meanings] for own in places], overlaps)
+    return [readings[0].values[places[0][meaning]] for meaning in meanings], combined
 
 
 def merged(several: Sequence[tuple[Selection, Reading]], level: float) -> Merged | None:

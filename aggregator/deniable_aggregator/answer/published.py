@@ -10,8 +10,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.answer.estimates import LEVEL, described, estimated
 from deniable_aggregator.answer.measurement import Latest, Listed, Measurement, Version
 from deniable_aggregator.answer.merge import merged
-from deniable_aggregator.answer.numbers import with_strict_bands
-from deniable_aggregator.answer.reading import read
+from deniable_aggregator.answer.readings import NumberReading, read
 from deniable_aggregator.answer.select import Selection, answers, moment
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
@@ -79,9 +78,9 @@ def measure(
     selections = [selection for _, _, selection in answered]
     (version, cell, selection), app = answered[0], published[0].app
     readings = read(app, selections)
-    numbers = estimated(app, readings[0], level)
-    if strict and numbers.number:
-        numbers = replace(numbers, number=with_strict_bands(readings[0], numbers.number, level))
+    first, numbers = readings[0], estimated(app, readings[0], level)
+    if strict and numbers.number and isinstance(first, NumberReading):
+        numbers = replace(numbers, number=first.with_strict_bands(numbers.number, level))
     return Measurement(
         **asdict(numbers),
         updated=selection.updated,

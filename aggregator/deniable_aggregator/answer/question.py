@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import date_range
 from deniable_aggregator.answer.cells import Cells, segments_of
-from deniable_aggregator.answer.comparison import Incomparable
-from deniable_aggregator.answer.lines import MEAN, QUANTILE_NAMES
 from deniable_aggregator.answer.query import IncompatibleMembers, UnknownDimension
+from deniable_aggregator.answer.readings.number import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.refusal import Incomparable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -42,6 +42,12 @@ class UnknownCell(Refusal):
     code = "segment"
 
 
+class Incomparable(Refusal):
+    """The two sides cannot be compared."""
+
+    code = "incomparable"
+
+
 class WithheldCell(Refusal):
     """The cell is withheld."""
 

@@ -15,9 +15,11 @@ import numpy as np
 from deniable.registry import period
 from deniable_aggregator.answer import date_range
 from deniable_aggregator.answer.cells import kept, segments_of
-from deniable_aggregator.answer.lines import MEAN, QUANTILE_NAMES, Lines, Wanted, differences, lines_of, pooled, trends
+from deniable_aggregator.answer.lines import differences, pooled, trends
 from deniable_aggregator.answer.query import COLUMNS, MOST_ROWS, About, Column, Page, QueryTooLarge, Rows
-from deniable_aggregator.answer.reading import read
+from deniable_aggregator.answer.reading import Wanted
+from deniable_aggregator.answer.readings import read
+from deniable_aggregator.answer.readings.number import MEAN, QUANTILE_NAMES
 from deniable_aggregator.answer.select import state, state_of
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.collection import Collection
     from deniable_aggregator.answer.query import Cell, Query
     from deniable_aggregator.answer.question import Question, Words
+    from deniable_aggregator.answer.reading import Lines
     from deniable_aggregator.answer.select import Published, Selection
 
 _MOST_VALUES = 400_000  # what is estimated in no longer than a few seconds
@@ -218,7 +221,7 @@ class _Estimates:
             rule = "this would take too long to estimate"
             raise QueryTooLarge(f"{rule}: ask for a shorter date_range, fewer metrics, or fewer segments")
         readings = read(app, list(distinct.values()))
-        self._lines = {key: lines_of(reading, self.wanted) for key, reading in zip(distinct, readings, strict=True)}
+        self._lines = {key: reading.lines(self.wanted) for key, reading in zip(distinct, readings, strict=True)}
 
     def of(self, found: Selection) -> Lines | None:
         """Return what is estimated from some releases; None where no value is asked for."""

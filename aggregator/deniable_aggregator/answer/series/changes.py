@@ -9,7 +9,8 @@ import numpy as np
 
 from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
-from deniable_aggregator.answer.differing import Differing, moved
+from deniable_aggregator.answer.differing import Differing
+from deniable_aggregator.answer.readings.number import moved
 from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Shift, Trend
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.between import FEWEST_PAIRS
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.inference.slope import Course, Slope
 
@@ -28,7 +30,7 @@ COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
 _REFERENCE = 56  # last periods that tell by how much periods differ
 
 
-def compared(length: str, kept: Sequence[Estimated]) -> int | None:
+def compared(length: str, kept: Sequence[Estimated[Reading]]) -> int | None:
     """Return which closed period the last is compared with: of days a week before, of hours a day before, else the one before."""
     if len(kept) < 2:  # noqa: PLR2004
         return None
@@ -38,13 +40,13 @@ def compared(length: str, kept: Sequence[Estimated]) -> int | None:
     return names.index(wanted) if wanted in names else len(kept) - 2
 
 
-def change(first: Estimated, second: Estimated, found: Differing) -> Change:
+def change(first: Estimated[Reading], second: Estimated[Reading], found: Differing) -> Change:
     """Say between which periods a difference was found."""
     since, last = first.selection.last, second.selection.last
     return Change(**{name: getattr(found, name) for name in Differing.__struct_fields__}, since=since, last=last)
 
 
-def through(found: Slope | None, kept: Sequence[Estimated], level: float) -> list[Trend]:
+def through(found: Slope | None, kept: Sequence[Estimated[Reading]], level: float) -> list[Trend]:
     """Return the slope of each line with its intervals; none without a slope."""
     if found is None:
         return []
@@ -66,7 +68,7 @@ def usual_differences(current: Declared, course: Course) -> list[BetweenPeriods 
 
 def seen_shifts(
     current: Declared,
-    gathered: Sequence[Estimated],
+    gathered: Sequence[Estimated[Reading]],
     course: Course,
     ends: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
     level: float,

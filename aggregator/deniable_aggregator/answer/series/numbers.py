@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.registry.period import CYCLES
-from deniable_aggregator.answer.differing import differing_means, moved
-from deniable_aggregator.answer.numbers import course_of, to_number
+from deniable_aggregator.answer.differing import differing_means
+from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved, to_number
 from deniable_aggregator.answer.series.changes import change, compared, seen_shifts, through, usual_differences
 from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Line, Point, Shift, Trend
+from deniable_aggregator.answer.series.released import of_kind
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.slope import slope
 
@@ -27,15 +28,20 @@ _MOST_MEDIANS = 12  # more would take longer than a page may
 
 
 def number_lines(
-    current: Declared, past: Sequence[Estimated], estimated: Sequence[Estimated], names: Sequence[str], level: float
+    current: Declared,
+    past: Sequence[Estimated[Reading]],
+    estimated: Sequence[Estimated[Reading]],
+    names: Sequence[str],
+    level: float,
 ) -> tuple[list[Line], int]:
     """Return the lines of the mean and the median, and that no value is left out."""
     metric = current.metric
     number, narrow = to_number(metric), 1 - (1 - level) / max(len(estimated), 1)
+    readings = of_kind(estimated, NumberReading)
     means: list[Point | None] = [None] * len(names)
     medians: list[Point | None] = [None] * len(names)
-    kept: list[Estimated] = []
-    for left, each in zip(range(len(estimated), 0, -1), estimated, strict=True):
+    kept: list[Estimated[NumberReading]] = []
+    for left, each in zip(range(len(readings), 0, -1), readings, strict=True):
         own, centre = each.reading.declared, each.reading.centre
         if _axis(own.metric) != _axis(metric):
             continue  # another axis
@@ -46,7 +52,7 @@ def number_lines(
         if own is current and each.selection.closed:
             kept.append(each)
     change, trend = _mean_change(current, kept, level), _mean_trend(current, kept, level)
-    lines = [Line("mean", None, "mean", means, change, trend, *_mean_shifts(current, [*past, *kept]))]
+    lines = [Line("mean", None, "mean", means, change, trend, *_mean_shifts(current, [*of_kind(past, NumberReading), *kept]))]
     if any(medians):
         lines.append(Line("median", None, "median", medians, None, None))
     return lines if estimated else [], 0
@@ -56,7 +62,7 @@ def _axis(metric: Metric) -> tuple[object, ...]:
     return metric.range, metric.unit, metric.scale, metric.values
 
 
-def _median(reading: Reading, level: float, narrow: float) -> Point | None:
+def _median(reading: NumberReading, level: float, narrow: float) -> Point | None:
     spread, number = reading.spread, to_number(reading.declared.metric)
     if spread is None:
         return None
@@ -65,7 +71,7 @@ def _median(reading: Reading, level: float, narrow: float) -> Point | None:
     return Point(number(middle.place), ends[0], ends[1], reading.n)
 
 
-def _mean_change(current: Declared, kept: Sequence[Estimated], level: float) -> Change | None:
+def _mean_change(current: Declared, kept: Sequence[Estimated[NumberReading]], level: float) -> Change | None:
     pair = compared(current.metric.period, kept)
     if pair is None:
         return None
@@ -73,7 +79,7 @@ def _mean_change(current: Declared, kept: Sequence[Estimated], level: float) -> 
     return change(kept[pair], kept[-1], found[0])
 
 
-def _mean_trend(current: Declared, kept: Sequence[Estimated], level: float) -> Trend | None:
+def _mean_trend(current: Declared, kept: Sequence[Estimated[NumberReading]], level: float) -> Trend | None:
     found, distance = through(slope(_course(kept), CYCLES[current.metric.period]), kept, level), moved(current.metric)
     if not found:
         return None
@@ -83,11 +89,11 @@ def _mean_trend(current: Declared, kept: Sequence[Estimated], level: float) -> T
     return Trend(each.since, each.last, distance(each.slope), *ends)
 
 
-def _course(kept: Sequence[Estimated]) -> Course:
+def _course(kept: Sequence[Estimated[NumberReading]]) -> Course:
     return course_of([each.at for each in kept], [each.reading for each in kept])
 
 
-def _mean_shifts(current: Declared, kept: Sequence[Estimated]) -> tuple[list[Shift], BetweenPeriods | None]:
+def _mean_shifts(current: Declared, kept: Sequence[Estimated[NumberReading]]) -> tuple[list[Shift], BetweenPeriods | None]:
     if current.metric.least_shift is None or not kept:
         return [], None
     course, level = _course(kept), shift.confidence(1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from deniable.registry import period
-from deniable_aggregator.answer.reading import read
+from deniable_aggregator.answer.reading import Reading
+from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.select import state
 from deniable_aggregator.answer.series.model import Told
 from deniable_aggregator.inference.shift import MEMORY
@@ -17,25 +18,31 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable_aggregator.answer.collection import Collection
-    from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.answer.select import Published, Selection
 
 _FEWEST, _MOST_PERIODS = 4, 100
 _LISTED, _OPEN = 400_000, 20_000  # values over all periods that take no longer than a page may
 
+R_co = TypeVar("R_co", bound=Reading, covariant=True)
 
-class Estimated(NamedTuple):
+
+class Estimated(NamedTuple, Generic[R_co]):
     """What was read of one release of the cell asked for."""
 
     selection: Selection
-    reading: Reading
+    reading: R_co
     at: int  # its place in the series
 
 
-def estimate(app: Collection, several: Sequence[tuple[int, Selection]]) -> list[Estimated]:
+def estimate(app: Collection, several: Sequence[tuple[int, Selection]]) -> list[Estimated[Reading]]:
     """Read some releases, each with its place in the series."""
     readings = read(app, [selection for _, selection in several])
     return [Estimated(selection, reading, at) for (at, selection), reading in zip(several, readings, strict=True)]
+
+
+def of_kind(several: Sequence[Estimated[Reading]], kind: type[R_co]) -> list[Estimated[R_co]]:
+    """Return those of a kind. Versions of a metric may be of several."""
+    return [Estimated(each.selection, each.reading, each.at) for each in several if isinstance(each.reading, kind)]
 
 
 def shown(current: Declared, found: Mapping[str, Selection]) -> list[str]:

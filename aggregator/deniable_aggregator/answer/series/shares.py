@@ -9,9 +9,10 @@ import numpy as np
 from deniable.registry.period import CYCLES
 from deniable_aggregator.answer.differing import differing
 from deniable_aggregator.answer.merge import Meaning, meaning_of
-from deniable_aggregator.answer.reading import together
+from deniable_aggregator.answer.readings import ShareReading, together
 from deniable_aggregator.answer.series.changes import change, compared, seen_shifts, through, usual_differences
 from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Line, Point, Shift, Trend
+from deniable_aggregator.answer.series.released import of_kind
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.decode.estimate import Estimate
+
+    Dated = tuple[Estimated[ShareReading], Estimate]  # the estimate is of the values that have lines
 
 MOST_LINES = 50
 """Most values of a series: of more, the most frequent ones."""
@@ -36,23 +40,25 @@ def listed_values(values: Sequence[int], estimate: Estimate) -> list[int]:
 
 
 def share_lines(
-    current: Declared, past: Sequence[Estimated], estimated: Sequence[Estimated], names: Sequence[str], level: float
+    current: Declared,
+    past: Sequence[Estimated[Reading]],
+    estimated: Sequence[Estimated[Reading]],
+    names: Sequence[str],
+    level: float,
 ) -> tuple[list[Line], int]:
     """Return a line for each of the most frequent values, and how many values have none."""
-    metric = current.metric
-    if metric.discover or not estimated:
+    metric, readings = current.metric, of_kind(estimated, ShareReading)
+    if metric.discover or not readings:
         return [], 0
-    mine = [each for each in estimated if each.reading.declared is current]
-    whole = together([each.reading for each in mine])
+    whole = together([each.reading for each in readings if each.reading.declared is current])
     values, shares = whole.values, whole.shares
-    assert shares is not None  # noqa: S101 - it is no number
     places = listed_values(values, shares)
     meanings = {meaning_of(metric, values[place]): values[place] for place in places}
     points: dict[Meaning, list[Point | None]] = {meaning: [None] * len(names) for meaning in meanings}
-    kept: list[tuple[Estimated, Estimate]] = []
-    for each in estimated:
+    kept: list[Dated] = []
+    for each in readings:
         own, estimate = each.reading.declared.metric, each.reading.shares
-        if estimate is None or own.discover:
+        if own.discover:
             continue
         known = {meaning_of(own, position): place for place, position in enumerate(each.reading.values)}
         there = [meaning for meaning in meanings if meaning in known]
@@ -85,7 +91,7 @@ def _points(some: Estimate, level: float, periods: int) -> list[Point]:
     return [Point(share, (low, high), (lowest, highest), n) for share, low, high, lowest, highest, n in rows]
 
 
-def _changes(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: float) -> list[Change]:
+def _changes(length: str, kept: Sequence[Dated], level: float) -> list[Change]:
     pair = compared(length, [each for each, _ in kept])
     if pair is None:
         return []
@@ -93,20 +99,20 @@ def _changes(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: flo
     return [change(kept[pair][0], kept[-1][0], each) for each in differing(Side.of(first), Side.of(second), level)]
 
 
-def _trends(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: float) -> list[Trend]:
+def _trends(length: str, kept: Sequence[Dated], level: float) -> list[Trend]:
     times, estimates = [each.at for each, _ in kept], [each for _, each in kept]
     course = Course.of_shares(times, estimates, [each.reading.repeats for each, _ in kept])
     found = slope(course, CYCLES[length])
     return through(found, [each for each, _ in kept], level)
 
 
-def _earlier(past: Sequence[Estimated], places: list[int]) -> list[tuple[Estimated, Estimate]]:
+def _earlier(past: Sequence[Estimated[Reading]], places: list[int]) -> list[Dated]:
     """Estimate some values in earlier periods."""
-    return [(each, some_values(each.reading.shares, places)) for each in past if each.reading.shares]
+    return [(each, some_values(each.reading.shares, places)) for each in of_kind(past, ShareReading)]
 
 
 def _shifted(
-    current: Declared, kept: Sequence[tuple[Estimated, Estimate]], hypotheses: int
+    current: Declared, kept: Sequence[Dated], hypotheses: int
 ) -> tuple[dict[int, list[Shift]], list[BetweenPeriods | None]]:
     """Find the shifts of each line, and by how much its periods differ."""
     if current.metric.least_shift is None or not kept:

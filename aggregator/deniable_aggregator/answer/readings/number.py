@@ -1,0 +1,232 @@
+"""What is read of a number, and of an ordinal of which only the mean is asked."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import asdict, replace
+from scipy.special import ndtri
+
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.window import Window
+from deniable_aggregator import decode
+from deniable_aggregator.answer.measurement import Estimates, NumberEstimate, Part, QuantileEstimate, ValueShare
+from deniable_aggregator.answer.reading import Centre, Lines, Reading
+from deniable_aggregator.answer.remembered import once
+from deniable_aggregator.decode.distribution import distribution
+from deniable_aggregator.decode.mean import mean
+from deniable_aggregator.decode.multiple_testing import tail
+from deniable_aggregator.decode.order import order
+from deniable_aggregator.decode.profile import cell_chances, value_shares
+from deniable_aggregator.decode.strict import strict_quantile
+from deniable_aggregator.inference.slope import Course
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deniable.registry import Metric
+    from deniable_aggregator.answer.measurement import Description
+    from deniable_aggregator.answer.reading import Wanted
+    from deniable_aggregator.decode.distribution import Distribution
+    from deniable_aggregator.inference.difference import Ends
+
+MEAN = "mean"
+QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
+MOST_VALUES = 21
+"""Values of a number with a step whose shares are told one by one. Of more, single shares would have large errors."""
+_UNKNOWN = float("nan")
+
+
+class NumberReading(Reading):
+    """A mean, and the distribution if it is estimated."""
+
+    @cached_property
+    def centre(self) -> Centre:
+        """The mean place of a number, or of an ordinal of which only the mean is asked."""
+        metric = self.declared.metric
+        if metric.binned:
+            return self._of_parts()
+        found = mean(self.declared.mechanism, self.counted, repeats=self.repeats, kept=metric.kept)
+        return Centre(found.place, found.stderr, found.spread, found.interval, partial(found.interval, target="respondents"))
+
+    def _of_parts(self) -> Centre:
+        """Estimate the mean from the shares of equal parts of the axis, each at its middle: it errs by half a part at most."""
+        mechanism, kept, nan = self.declared.mechanism, self.declared.metric.kept, float("nan")
+        assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - a number in parts has one
+        shares = decode.estimate(mechanism, self.counted, repeats=self.repeats, kept=kept)
+        found = order(mechanism, shares, repeats=self.repeats, kept=kept)
+        if found is None:
+            return Centre(nan, nan, nan, lambda _: (nan, nan), lambda _: (nan, nan))
+        size = mechanism.domain_size
+
+        def interval(level: float) -> tuple[float, float]:
+            low, high = found.interval(level)
+            return (low - 1) / size, high / size
+
+        stderr = found.stderr / size
+        shared = stderr**2 * self.n / (1 + self.repeats)  # responses are kept: at most all of it
+        return Centre((found.mean - 0.5) / size, stderr, shared, interval, interval)
+
+    @cached_property
+    def spread(self) -> Distribution | None:
+        """The distribution of a number; None without reports. The fit is slow, so it is remembered."""
+        declared, metric = self.declared, self.declared.metric
+        places = [metric.axis.share(value) for value in metric.step_values] if metric.axis else []
+
+        def fit() -> Distribution | None:
+            return distribution(declared.mechanism, self.counted, repeats=self.repeats, kept=metric.kept, values=places)
+
+        # A step is in no fingerprint.
+        return once(("distribution", declared.fingerprint, self.repeats, metric.step), self.counted, fit)
+
+    def estimates(self, about: Description, level: float) -> Estimates:
+        """Return the answer about a number."""
+        return Estimates(
+            **asdict(about),
+            n=self.n,
+            target="population",
+            detection_frequency=_UNKNOWN,
+            unallocated=None,
+            association=None,
+            lowered_by=_UNKNOWN,
+            estimates=[],
+            number=self._number(level),
+            order=None,
+            chosen=None,
+        )
+
+    def _number(self, level: float) -> NumberEstimate:
+        metric, n = self.declared.metric, self.n
+        number = to_number(metric)
+        low, high = (float(metric.axis.low), float(metric.axis.high)) if metric.axis else (1.0, float(len(metric.values)))
+        spread = self.spread if metric.estimate == "distribution" else None
+        found = self.centre
+        linear = metric.scale == "linear"
+        each = tuple(number(end) for end in found.respondents(level))
+        ends = found.interval(level)
+        return NumberEstimate(
+            unit=metric.unit,
+            range=(low, high),
+            scale=metric.scale,
+            mean=number(found.place),
+            stderr=found.stderr * (high - low) if linear else float("nan"),
+            interval=(number(ends[0]), number(ends[1])),
+            respondents=(each[0], each[1]),
+            sum=(n * number(found.place), (n * each[0], n * each[1])) if linear and n else None,
+            quantiles=[] if spread is None else _quantiles(spread, number, level),
+            bands="approximate",
+            values=self._values(level),
+            parts=[] if spread is None else _parts(spread.grouped(), number),
+        )
+
+    def _values(self, level: float) -> list[ValueShare]:
+        """Return the shares of the values of a number with a step; of many values, neighbours are joined."""
+        metric, mechanism = self.declared.metric, self.declared.mechanism
+        values = metric.step_values
+        if not values or not self.n or metric.axis is None or not isinstance(mechanism, Window):
+            return []
+        size = ceil(len(values) / MOST_VALUES)
+        starts = range(0, len(values), size)
+        chances = cell_chances(mechanism, [metric.axis.share(value) for value in values])
+        shares, stderr = value_shares(chances, self.counted.counts[0].astype(np.float64), starts, self.repeats)
+        reaches = [-float(ndtri(tail(each))) * stderr for each in (level, 1 - (1 - level) / len(starts))]
+        columns = (shares, stderr, *(end for reach in reaches for end in (shares - reach, shares + reach)))
+        rows = zip(starts, *(column.tolist() for column in columns), strict=True)
+        return [
+            ValueShare(
+                value=f"{values[start]:.12g}",
+                label=" to ".join(f"{end:.12g}" for end in dict.fromkeys((values[start], values[start : start + size][-1]))),
+                n=self.n,
+                frequency=share,
+                stderr=error,
+                interval=(low, high),
+                simultaneous=(lowest, highest),
+            )
+            for start, share, error, low, high, lowest, highest in rows
+        ]
+
+    def with_strict_bands(self, found: NumberEstimate, level: float) -> NumberEstimate:
+        """Return what was estimated with strict bands of its quantiles, if it has any. They are slow, so they are remembered."""
+        declared, mechanism = self.declared, self.declared.mechanism
+        if not found.quantiles or not isinstance(mechanism, Window):
+            return found
+        # How many other reports a device can have made, at most.
+        repeats = ceil(len(self.periods) * declared.metric.per_period * declared.metric.together) - 1
+
+        def bands() -> list[tuple[float, float]]:
+            return [strict_quantile(mechanism, self.counted, each.share, level, repeats=repeats) for each in found.quantiles]
+
+        number, strict = to_number(declared.metric), once(("strict", declared.fingerprint, repeats, level), self.counted, bands)
+        ends = [(number(low), number(high)) for low, high in strict]
+        quantiles = [replace(each, interval=interval) for each, interval in zip(found.quantiles, ends, strict=True)]
+        return replace(found, quantiles=quantiles, bands="strict")
+
+    def lines(self, wanted: Wanted) -> Lines:
+        """Return the mean and the quantiles that are wanted."""
+        metric, number, centre = self.declared.metric, to_number(self.declared.metric), self.centre
+        if wanted.target == "respondents":
+            centre = centre._replace(interval=centre.respondents)
+        shares = [share for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if wanted.kept(name)]
+        spread = self.spread if shares and metric.estimate == "distribution" else None
+        quantiles = [] if spread is None else shares
+        first = [MEAN] if wanted.kept(MEAN) else []
+        places = [centre.place] * len(first) + [spread.quantile(share).place for share in quantiles if spread]
+
+        def interval(level: float) -> Ends:
+            ends = [centre.interval(level)] * len(first)
+            if spread:
+                ends += [(each.low, each.high) for each in (spread.quantile(share, level) for share in quantiles)]
+            return np.array([number(low) for low, _ in ends]), np.array([number(high) for _, high in ends])
+
+        length = moved(metric)(1.0) if metric.scale == "linear" else _UNKNOWN
+        return Lines(
+            reading=self,
+            n=self.n,
+            labels=first + [name for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if share in quantiles],
+            reports=np.full(len(places), self.n, np.int64),
+            estimates=np.array([number(place) for place in places]),
+            stderr=np.array([centre.stderr * length] * len(first) + [_UNKNOWN] * len(quantiles)),
+            detected=[None] * len(places),
+            interval=interval,
+            lowered_by=_UNKNOWN,
+            shares=None,
+            centre=centre,
+        )
+
+
+def course_of(times: Sequence[int], readings: Sequence[NumberReading]) -> Course:
+    """Return the course of a mean, from what was read at each time."""
+    centres = [each.centre for each in readings]
+    columns = (np.array([[getattr(centre, name)] for centre in centres]) for name in ("place", "stderr", "spread"))
+    return Course(times, [each.n for each in readings], [each.repeats for each in readings], *columns)
+
+
+def to_number(metric: Metric) -> Callable[[float], float]:
+    """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on."""
+    return metric.axis.number if metric.axis else lambda place: 1 + place * (len(metric.values) - 1)
+
+
+def moved(metric: Metric) -> Callable[[float], float]:
+    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio."""
+    if metric.axis is None:
+        return lambda distance: distance * (len(metric.values) - 1)
+    low, high = float(metric.axis.low), float(metric.axis.high)
+    if metric.scale == "log":
+        return lambda distance: float((high / low) ** distance)
+    return lambda distance: distance * (high - low)
+
+
+def _quantiles(spread: Distribution, number: Callable[[float], float], level: float) -> list[QuantileEstimate]:
+    found = (spread.quantile(share, level) for share in QUANTILES)
+    return [
+        QuantileEstimate(each.share, number(each.place), (number(each.low), number(each.high)), each.resolved) for each in found
+    ]
+
+
+def _parts(spread: Distribution, number: Callable[[float], float]) -> list[Part]:
+    edges = [number(edge) for edge in spread.edges.tolist()]
+    return [Part(*part) for part in zip(edges, edges[1:], spread.mass.tolist(), spread.cumulative[1:].tolist(), strict=False)]

@@ -1,0 +1,204 @@
+"""What is read of answers: the share of each value."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+from scipy.special import ndtri
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.prefix import PrefixTree
+from deniable_aggregator import decode
+from deniable_aggregator.answer.measurement import (
+    Association,
+    Estimates,
+    FactorShare,
+    OrderEstimate,
+    Unallocated,
+    ValueEstimate,
+    ValuesBelow,
+)
+from deniable_aggregator.answer.reading import Lines, Reading
+from deniable_aggregator.answer.remembered import once
+from deniable_aggregator.decode import panel
+from deniable_aggregator.decode.consistent import consistent, lowered_by
+from deniable_aggregator.decode.discovery import discover
+from deniable_aggregator.decode.estimate import finite
+from deniable_aggregator.decode.joint import from_product
+from deniable_aggregator.decode.multiple_testing import tail
+from deniable_aggregator.decode.order import order
+from deniable_aggregator.inference.some_values import some_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from deniable_aggregator.answer.measurement import Chosen, Description
+    from deniable_aggregator.answer.reading import Wanted
+    from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.decode.joint import Joint
+
+_MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page
+_MOST_COMBINATIONS = 1024  # with more, their covariance takes too long for a page
+
+
+class ShareReading(Reading):
+    """The share of each value."""
+
+    @property
+    def values(self) -> Sequence[int]:
+        """Positions of the values with a share: all, the candidates, what was discovered, or options."""
+        return self._decoded[0]
+
+    @property
+    def shares(self) -> Estimate:
+        """The share of each of the values."""
+        return self._decoded[1]
+
+    @cached_property
+    def _decoded(self) -> tuple[Sequence[int], Estimate]:
+        metric, mechanism, counted, repeats = self.declared.metric, self.declared.mechanism, self.counted, self.repeats
+        if not metric.open:
+            return range(metric.domain_size), decode.estimate(mechanism, counted, repeats=repeats, kept=metric.kept)
+        # A search, and many candidates, are slow, so they are remembered.
+        return once((self.declared.fingerprint, self.declared.candidates, repeats), counted, self._search)
+
+    def _search(self) -> tuple[Sequence[int], Estimate]:
+        metric, mechanism, counted, repeats = self.declared.metric, self.declared.mechanism, self.counted, self.repeats
+        if isinstance(mechanism, PrefixTree):
+            discovery = discover(mechanism, counted, text=metric.type == "string")
+            return discovery.values, panel.Panel(counted.n, discovery, repeats) if repeats else discovery
+        candidates = self.declared.candidates
+        return candidates, decode.estimate(mechanism, counted, candidates, repeats=repeats, kept=metric.kept)
+
+    @property
+    def possible(self) -> NDArray[np.float64]:
+        """Shares that are possible together: none is negative, and all possible answers are 1 together."""
+        return consistent(self.shares.frequency, complete=not self.declared.metric.open)
+
+    @property
+    def lowered_by(self) -> float:
+        """The amount that possible shares above 0 are below the unbiased ones; nan if each is possible alone."""
+        return lowered_by(self.shares.frequency, complete=not self.declared.metric.open)
+
+    def estimates(self, about: Description, level: float) -> Estimates:
+        """Return the answer about shares."""
+        metric, shares = self.declared.metric, self.shares
+        return Estimates(
+            **asdict(about),
+            n=self.n,
+            target="population",
+            detection_frequency=shares.detection_frequency(1 - level),
+            unallocated=_unallocated(shares, level) if metric.open else None,
+            association=self._association(level),
+            lowered_by=self.lowered_by,
+            # What a search tried and could not confirm is not an answer that anybody is known to have given.
+            estimates=[row for row in self._rows(level) if row.detected or not metric.discover],
+            number=None,
+            order=self._order(level),
+            chosen=self._chosen(level),
+        )
+
+    def _rows(self, level: float) -> Iterator[ValueEstimate]:
+        metric, estimate = self.declared.metric, self.shares
+        found = estimate.detected(1 - level)
+        # Whoever reads the answer looks at what is detected, so these intervals allow for it even where all values are listed.
+        selected, simultaneous = estimate.selected_interval(found, level), estimate.interval(level, simultaneous=True)
+        columns = (estimate.reports, estimate.frequency, estimate.stderr, *selected, *simultaneous, self.possible, estimate.count)
+        numbers = zip(*(column.tolist() for column in columns), strict=True)
+        for position, detected, row in zip(self.values, found, numbers, strict=True):
+            n, frequency, stderr, low, high, lowest, highest, share, count = row
+            yield ValueEstimate(
+                value=metric.value(position),
+                label=metric.label(position),
+                n=n,
+                frequency=frequency,
+                stderr=stderr,
+                interval=(low, high),
+                interval_kind="selected" if detected else "pointwise",
+                simultaneous=(lowest, highest),
+                consistent=share,
+                count=count,
+                detected=bool(detected),
+            )
+
+    def _association(self, level: float) -> Association | None:
+        """Estimate the margins of a product, and test whether its factors are independent; None if neither can be done."""
+        metric, factors = self.declared.metric, self.declared.metric.factors
+        mechanism = self.declared.mechanism
+        if not factors or not self.n or metric.domain_size > _MOST_COMBINATIONS or not isinstance(mechanism, FrequencyOracle):
+            return None
+        shape = [len(listed) for _, listed in factors]
+        try:
+            table = from_product(mechanism, self.counted, shape, repeats=self.repeats, kept=metric.kept)
+            test = table.independence()
+        except ParameterError:  # the mechanism declared has no such table, or it is too large
+            return None
+        listed = {name: list(values) for name, values in factors}
+        margins = {name: _margin(table, axis, values, level) for axis, (name, values) in enumerate(listed.items())}
+        return Association(listed, margins, finite(test.statistic), test.degrees, finite(test.p_value))
+
+    def _order(self, level: float) -> OrderEstimate | None:
+        """Estimate mean, median and cumulative shares of an ordinal; None for other metrics, and where they are not known."""
+        metric, mechanism, shares = self.declared.metric, self.declared.mechanism, self.shares
+        if metric.type != "ordinal" or not isinstance(mechanism, FrequencyOracle) or len(metric.values) > _MOST_ORDERED:
+            return None
+        try:
+            found = order(mechanism, shares, repeats=self.repeats, kept=metric.kept)
+        except ParameterError:  # the mechanism declared has no covariance
+            return None
+        if found is None:
+            return None
+        middle, first, last = (metric.label(place) for place in found.median(level))
+        below = zip(found.below.tolist(), found.below_stderr.tolist(), strict=True)
+        return OrderEstimate(
+            mean=found.mean,
+            stderr=found.stderr,
+            interval=found.interval(level),
+            median=middle,
+            median_between=(first, last),
+            below=[ValuesBelow(metric.label(place), share, stderr) for place, (share, stderr) in enumerate(below)],
+        )
+
+    def _chosen(self, level: float) -> Chosen | None:  # noqa: ARG002 - of a set
+        return None
+
+    def lines(self, wanted: Wanted) -> Lines:
+        """Return the shares of the values that are wanted."""
+        metric, whole = self.declared.metric, self.shares
+        found = whole.detected(1 - wanted.level)
+        labels = [metric.label(position) for position in self.values]
+        # What a search tried and could not confirm is not an answer that anybody is known to have given.
+        places = [at for at, label in enumerate(labels) if (found[at] or not metric.discover) and wanted.kept(label)]
+        some = some_values(whole, places)
+        return Lines(
+            reading=self,
+            n=self.n,
+            labels=[labels[at] for at in places],
+            reports=some.reports,
+            estimates=self.possible[places] if wanted.consistent else some.frequency,
+            stderr=some.stderr if wanted.target == "population" else some.respondents_stderr,
+            detected=[bool(found[at]) for at in places],
+            interval=lambda level: some.interval(level, target=wanted.target),
+            lowered_by=self.lowered_by if wanted.consistent else float("nan"),
+            shares=some,
+            centre=None,
+        )
+
+
+def _unallocated(estimate: Estimate, level: float) -> Unallocated:
+    share, stderr = estimate.unallocated
+    reach = -float(ndtri(tail(level))) * stderr
+    return Unallocated(share, stderr, (share - reach, share + reach))
+
+
+def _margin(table: Joint, axis: int, values: Sequence[str], level: float) -> list[FactorShare]:
+    shares, stderrs = (each.tolist() for each in table.margin(axis))
+    reach = -float(ndtri(tail(level)))
+    rows = zip(values, shares, stderrs, strict=True)
+    return [FactorShare(value, share, error, (share - reach * error, share + reach * error)) for value, share, error in rows]

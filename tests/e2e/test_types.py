@@ -16,11 +16,7 @@ COLUMNS = {"server/deniable_server/api/export.py", "server/deniable_server/local
 """Files about types of columns, of an answer or of the demo's data. These are no metrics."""
 
 LEFT = {
-    "aggregator/deniable_aggregator/answer/estimates.py",
-    "aggregator/deniable_aggregator/answer/lines.py",
-    "aggregator/deniable_aggregator/answer/numbers.py",
-    "aggregator/deniable_aggregator/answer/question.py",
-    "aggregator/deniable_aggregator/answer/reading.py",
+    "aggregator/deniable_aggregator/answer/readings/shares.py",
     "server/deniable_server/pages/dashboard.py",
     "server/deniable_server/pages/headline.py",
     "server/deniable_server/pages/shown.py",

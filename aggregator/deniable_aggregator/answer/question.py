@@ -121,8 +121,8 @@ def _labels(declared: Declared) -> Sequence[str]:
     metric = declared.metric
     if metric.estimate:
         return (MEAN, *(QUANTILE_NAMES if metric.estimate == "distribution" else ()))
-    number = len(metric.values) if metric.type == "set" else metric.domain_size
-    return [metric.label(position) for position in (declared.candidates if metric.open else range(number))]
+    positions = declared.candidates if metric.open else range(metric.kind.estimated(metric))
+    return [metric.label(position) for position in positions]
 
 
 def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:

@@ -27,7 +27,7 @@ def reading_of(declared: Declared, counted: Tally, periods: Mapping[str, float])
     """Read a tally that is made of so many reports of each period."""
     if declared.metric.estimate:
         return NumberReading(declared, counted, periods)
-    kind = OptionReading if declared.metric.type == "set" else ShareReading
+    kind = OptionReading if declared.metric.kind.options else ShareReading
     return kind(declared, counted, periods)
 
 

@@ -146,7 +146,7 @@ class ShareReading(Reading):
     def _order(self, level: float) -> OrderEstimate | None:
         """Estimate mean, median and cumulative shares of an ordinal; None for other metrics, and where they are not known."""
         metric, mechanism, shares = self.declared.metric, self.declared.mechanism, self.shares
-        if metric.type != "ordinal" or not isinstance(mechanism, FrequencyOracle) or len(metric.values) > _MOST_ORDERED:
+        if not metric.kind.ordered or not isinstance(mechanism, FrequencyOracle) or len(metric.values) > _MOST_ORDERED:
             return None
         try:
             found = order(mechanism, shares, repeats=self.repeats, kept=metric.kept)

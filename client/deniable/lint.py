@@ -13,7 +13,6 @@ from deniable.expectation import arm, expected
 from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
 from deniable.limits.caps import Caps
 from deniable.limits.exposure import Exposure
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.registry.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, spelt
 from deniable.registry.period import touched
@@ -173,7 +172,7 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
     plain = f"{mechanism.name}: epsilon {mechanism.epsilon:.6g}, {size} byte{'s' * (size != 1)} a report"
     if metric.open:
         return {"mechanism": plain, "answers": f"{candidates} candidates" if candidates else "to be discovered"}
-    if metric.axis or not isinstance(mechanism, FrequencyOracle):
+    if metric.axis or metric.estimate or metric.type == "set":
         return {"mechanism": plain} | expected(metric, mechanism)
     if metric.mechanism != "auto":
         return {"mechanism": f"{plain}, as declared"}

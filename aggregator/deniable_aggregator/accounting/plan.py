@@ -15,7 +15,7 @@ from deniable.limits.caps import Caps
 from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 from deniable_aggregator.accounting import checks
-from deniable_aggregator.accounting.spend import Spend, telling
+from deniable_aggregator.accounting.spend import Spend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ class Use:
     @property
     def telling(self) -> float:
         """Probability that a report tells two given answers apart at all."""
-        return float(telling(self.mechanism))
+        return float(self.mechanism.telling)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.exact.hashing import PoolFamily
-from deniable.mechanisms.base import FrequencyOracle, Scored
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
 from deniable.mechanisms.projective import Projective
@@ -61,14 +60,6 @@ class Finding:
     p_value: float  # upper bound on the probability of this result for honest reports, over everything that the test covers
     what: str  # what was found, in words
     values: tuple[int, ...] = ()  # some of the values it is about, as places in the domain
-
-
-def influence(mechanism: Mechanism) -> float:
-    """Compute by how many respondents one report can raise a count or a sum: ``(1 - q) / (p - q)``, or the greatest score."""
-    if isinstance(mechanism, Scored):
-        return float(mechanism.greatest_score)
-    assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - there is no third kind
-    return float((1 - mechanism.q) / (mechanism.p - mechanism.q))
 
 
 def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | None = None) -> list[Finding]:
@@ -209,8 +200,8 @@ def _values(mechanism: Mechanism, tally: Tally) -> Iterator[Finding]:
         p_value, value = _furthest(support, tally.n, q, p)
         share = (float(support[value]) / tally.n - q) / (p - q)
         yield Finding("value", p_value, f"a value has an estimated share of {share:.1%}", (value,))
-        unused = _unused(mechanism, tally)
-        if len(unused):
+        if mechanism.unused:
+            unused = _unused(mechanism, tally)
             p_value, place = _furthest(unused, tally.n, q, q)
             sigmas = (float(unused[place]) - tally.n * q) / np.sqrt(tally.n * q * (1 - q))
             more = f"{abs(sigmas):.1f} standard deviations {'more' if sigmas > 0 else 'less'} often than by chance"

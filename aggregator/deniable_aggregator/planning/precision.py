@@ -15,10 +15,8 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.general_hadamard import GeneralHadamard
-from deniable.mechanisms.prefix import PrefixTree
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sampled_option import SampledOption, SampledPair
-from deniable.mechanisms.window import Window
 from deniable_aggregator import tally
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.multiple_testing import tail
@@ -100,7 +98,7 @@ class _Shares(Precision):
 
     def detects(self, n: int, level: float = 0.95) -> float | None:
         """Ask the decoder what it would detect, if nobody held any of the values."""
-        if not self.values or isinstance(self.mechanism, PrefixTree):
+        if not self.values or self.mechanism.searches:
             return None
         return _known(_nobody(self.mechanism, self.values, n).detection_frequency(1 - level))
 
@@ -158,12 +156,10 @@ def precision(
     """
     if isinstance(mechanism, SampledOption | SampledPair):
         return _Options(mechanism=mechanism, together=metric.together)
-    if isinstance(mechanism, Window):
+    if metric.estimate and not metric.binned:
         return _Mean(worst=float(mechanism.worst_variance), together=metric.together)
     if not isinstance(mechanism, FrequencyOracle):
         raise ParameterError("a plan is for a mechanism of shares or means", mechanism.name)
-    if metric.rounded:
-        return _Mean(worst=mechanism.variance(0.5, 1), together=metric.together)
     if isinstance(mechanism, Bloom) and not mechanism.basic:
         return None
     return _Shares(mechanism=mechanism, values=values, together=metric.together)

@@ -21,7 +21,6 @@ from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
-from deniable.mechanisms.prefix import PrefixTree
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sampled_option import SampledOption, SampledPair
@@ -58,7 +57,7 @@ class Simulation:
         mechanism: Mechanism,  # what the devices run
         values: Sequence[int] | None = None,  # the values that people hold, each in [0, domain_size); None for the whole domain
     ) -> None:
-        if not isinstance(mechanism, FrequencyOracle | Window) or isinstance(mechanism, PrefixTree):
+        if not isinstance(mechanism, FrequencyOracle | Window) or mechanism.searches:
             raise ParameterError("tallies are simulated of people who hold one of some given values", mechanism.name)
         self.mechanism: Any = mechanism
         self.layout = mechanism.layout

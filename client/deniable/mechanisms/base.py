@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deniable.source import Source
     from deniable.wire.layout import Layout
 
-__all__ = ["Bounds", "FrequencyOracle", "Mechanism", "Scored", "mean_variance"]
+__all__ = ["Bounds", "FrequencyOracle", "Mechanism", "Scored", "TwoSided", "mean_variance", "two_sided"]
 
 _HELD = 1.0  # seconds for which noise drawn ahead may be used; a snapshot of the machine would copy it
 _GROWTH = 4  # so many times more noise is drawn ahead if all of it was used within that time
@@ -88,6 +88,8 @@ class Mechanism(_Sealed, ABC):
     part: ClassVar[str] = ""
     """What a report is about, if it is about a part of what is asked, such as one option; see `parts`."""
     options: ClassVar[tuple[str, ...]] = ()
+    searches: ClassVar[bool] = False
+    """Whether values are found by a search, so that most reports are about prefixes of them."""
 
     domain_size: int
     epsilon: float
@@ -132,6 +134,26 @@ class Mechanism(_Sealed, ABC):
     def needed(self, least: int) -> int:
         """Return how many reports it takes on average until each estimate rests on `least`."""
         return ceil(least * Fraction(self.layout.rows, min(map(len, self.parts)))) if self.part else least
+
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report says anything about two answers, whichever they are; 1 if it is not known."""
+        return Fraction(1)
+
+    @property
+    @abstractmethod
+    def influence(self) -> Fraction:
+        """By how many respondents one made-up report can raise a count, or by how much a sum."""
+
+    @property
+    @abstractmethod
+    def worst_variance(self) -> Fraction:
+        """The variance of one report's estimate where answers vary most: half of the people hold the value or are at an end."""
+
+    @property
+    def unused(self) -> int:
+        """How many codes no value has, though reports support them. Honest ones do so with probability q for any population."""
+        return 0
 
     @property
     @abstractmethod
@@ -294,6 +316,28 @@ class FrequencyOracle(Mechanism):
         """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
         return mean_variance(self.p, self.q, self.domain_size)
 
+    @property
+    def worst_variance(self) -> Fraction:
+        """The variance of one report's estimate of the share of a value that half of the people hold."""
+        return Fraction(self.variance(0.5, 1))
+
+    @property
+    def influence(self) -> Fraction:
+        """By how many respondents one report that supports a value raises its count: ``(1 - q) / (p - q)``."""
+        return (1 - self.q) / (self.p - self.q)
+
+
+class TwoSided(FrequencyOracle):
+    """An oracle whose report favours one of two answers by exactly epsilon, or the other, or says nothing about them.
+
+    The probabilities are the same for any two answers.
+    """
+
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report favours one of two answers."""
+        return two_sided(self)
+
 
 class Scored(Mechanism):
     """A mechanism from whose reports means are estimated, not the shares of single values.
@@ -311,15 +355,20 @@ class Scored(Mechanism):
     def scores(self, payload: bytes) -> tuple[Fraction, ...]:
         """Return the unbiased estimates of all quantities from one payload. This is the plain definition, and slow."""
 
-    @property
-    @abstractmethod
-    def greatest_score(self) -> Fraction:
-        """The greatest score of any payload: what one made-up report can add to a sum."""
-
 
 def mean_variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
     """Exact variance of one report's estimate, averaged over a domain whose frequencies sum to 1."""
     return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (domain_size * (p - q) ** 2)
+
+
+def two_sided(mechanism: FrequencyOracle) -> Fraction:
+    """Return the probability that a report favours one of two answers by exactly epsilon, if it else says nothing about them.
+
+    It favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but not the
+    other, if and only if it favours the true one. So p - q = x - x / ratio.
+    """
+    ratio = mechanism.ratio
+    return (mechanism.p - mechanism.q) * (ratio + 1) / (ratio - 1)
 
 
 def _remake(cls: type[Mechanism], domain_size: int, requested: Fraction, chosen: dict[str, Any]) -> Mechanism:

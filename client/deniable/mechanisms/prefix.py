@@ -97,6 +97,7 @@ class PrefixTree(FastLocalHash):
     """
 
     part = "level of the search"
+    searches = True
     options = ("step", "start", "rows", "confirm")
 
     _STEP: ClassVar[int] = 8

@@ -112,9 +112,14 @@ class _Sampled(Scored):
         )
 
     @property
-    def greatest_score(self) -> Fraction:
+    def influence(self) -> Fraction:
         """The score of the cell that a report names."""
         return self.layout.rows * (1 - self.other) / (self.keep - self.other)
+
+    @property
+    def worst_variance(self) -> Fraction:
+        """The variance of one report's estimate of what half of the people have: most reports are about another row."""
+        return Fraction(self.layout.rows, 4) / (self.keep - self.other) ** 2 - Fraction(1, 4)
 
 
 class SampledOption(_Sampled):

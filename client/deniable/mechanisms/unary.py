@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, FrequencyOracle
+from deniable.mechanisms.base import Bounds, TwoSided
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def place(value: int, drawn: tuple[int, bool]) -> int:
     return bits
 
 
-class _Unary(FrequencyOracle):
+class _Unary(TwoSided):
     """Every bit is 1 with probability q, but the true value's bit with probability p.
 
     Two values differ in two bits, so the worst likelihood ratio is p (1 - q) / (q (1 - p)).

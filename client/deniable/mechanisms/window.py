@@ -156,7 +156,7 @@ class Window(Scored):
         return (self.cell_scores[self.layout.unpack(payload)[1]],)
 
     @property
-    def greatest_score(self) -> Fraction:
+    def influence(self) -> Fraction:
         """The score of the last cell."""
         return self.cell_scores[-1]
 

@@ -19,7 +19,6 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
 
-from deniable_aggregator.alarms.checks import influence
 from deniable_aggregator.measure import live as counted
 from deniable_aggregator.measure.comparison import compare
 from deniable_aggregator.measure.estimates import LEVEL
@@ -265,7 +264,7 @@ def _estimates(
         chosen={name: value for name, value in chosen.items() if value},
         compact=len(measured.estimates) > _COMPACT,
         here=".live_metric" if "live" in told else ".metric",
-        influence=influence(app.versions[measured.id, measured.version].mechanism),
+        influence=float(app.versions[measured.id, measured.version].mechanism.influence),
         page=page,
         **drawn,
     )

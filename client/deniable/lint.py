@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry, space
+from deniable.declared import Declared
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.expectation import arm, expected
 from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
@@ -99,7 +100,7 @@ def lint(path: str | Path) -> Lint:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
             found = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in found]
-            allowance = Allowance.of(metric, mechanism, budget)
+            allowance = Allowance.of(Declared.of(metric), budget)
             facts = _resolved(metric, mechanism, number)
             facts |= _reserved(metric, allowance, budget) | _experiments(loaded, metric, mechanism)
             if metric.delay is not None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, terminal
 from deniable.exact.epsilon import exact
-from deniable.mechanisms.permanent import Permanent
 from deniable.mechanisms.sampled_option import SampledOption, SampledPair
 from deniable.mechanisms.window import Window
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed
@@ -78,7 +77,7 @@ def _averaging(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         drawing("attack.plot")  # a missing library is reported before the work
     observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
-    kinds = [(2 + bool(arguments.lose_every)) if isinstance(each.mechanism, Permanent) else 1 for each in observers]
+    kinds = [(2 + bool(arguments.lose_every)) if each.mechanism.in_two_steps else 1 for each in observers]
     advance = progress(sum(kinds) * max(arguments.devices, 0), "devices")
     results = [
         averaging(
@@ -108,8 +107,8 @@ def _told(result: Result, lose_every: int | None) -> str:
     mechanism, first = result.observer.mechanism, result.curves[0]
     kept = next((curve for curve in result.curves if curve.way == "kept"), None)
     title = f"{mechanism.name}, {_values(mechanism)}, epsilon {mechanism.epsilon:.4g} a report"
-    if isinstance(mechanism, Permanent):
-        total = f"{mechanism.epsilon_permanent:.4g}" if mechanism.permanent_ratio else "without bound"
+    if permanent := mechanism.in_two_steps:
+        total = f"{permanent.epsilon_permanent:.4g}" if permanent.permanent_ratio else "without bound"
         title += f", {total} for all reports of a kept response"
     lines = [f"{title}; {first.devices} devices of each kind", _row("reports", [_HEADINGS[curve.way] for curve in result.curves])]
     for place, reports in enumerate(first.reports):

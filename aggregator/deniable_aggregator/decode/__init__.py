@@ -18,7 +18,6 @@ from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
-from deniable.mechanisms.permanent import Permanent
 from deniable.mechanisms.prefix import PrefixTree
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
@@ -85,7 +84,7 @@ def estimate(
             raise ParameterError("a candidate is a value of the domain", "another number")
         if len(set(values)) != len(values):
             raise ParameterError("candidates are listed once", f"{len(values) - len(set(values))} twice")
-    permanent = mechanism if kept and isinstance(mechanism, Permanent) else None
+    permanent = mechanism.in_two_steps if kept else None
     if isinstance(permanent, Bloom) and not permanent.basic:
         return _fitted(permanent, tally, values, repeats, kept=True)
     apart = _estimate(mechanism, tally, values)

@@ -19,7 +19,6 @@ from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.direct import Grr
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
-from deniable.mechanisms.permanent import Permanent
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sketch import Sketch
@@ -91,8 +90,8 @@ def estimates_covariance(
     if not repeats:
         return apart
     # A person's reports share who the person is and, where it is kept, the permanent response.
-    if kept and isinstance(mechanism, Permanent):
-        return apart + pair_support(mechanism, mechanism.permanent_support).covariance(f, n / repeats)
+    if kept and (permanent := mechanism.in_two_steps):
+        return apart + pair_support(mechanism, permanent.permanent_support).covariance(f, n / repeats)
     return np.asarray(apart + (np.diag(f) - np.outer(f, f)) * repeats / n, np.float64)
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.permanent import MAX_ROWS, Permanent
+from deniable.mechanisms.permanent import MAX_ROWS
 from deniable.registry.tables import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from deniable.declared import Declared
     from deniable.limits.exposure import Exposure
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
@@ -86,7 +87,7 @@ class Caps:
         """Return what a device may spend: the stricter of the app's budget and a registry's, if it has one."""
         return self.budget if budget is None else self.budget.tightened(budget)
 
-    def check(self, metric: Metric, mechanism: Mechanism) -> None:
+    def check(self, declared: Declared) -> None:
         """Refuse a metric that exceeds a bound. Its losses are computed from the mechanism's integers, not from the declaration.
 
         Raises
@@ -94,6 +95,7 @@ class Caps:
         ConfigurationError
             If it is refused. The message has the metric, the bound and what exceeds it.
         """
+        metric, mechanism = declared.metric, declared.mechanism
         if self.mechanisms is not None and mechanism.name not in self.mechanisms:
             allowed = ", ".join(sorted(self.mechanisms)) or "none"
             raise ConfigurationError(f"{metric.id}: this app allows the mechanisms {allowed}; got {mechanism.name}")
@@ -101,7 +103,7 @@ class Caps:
             raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {len(metric.values)}")
         self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
         if metric.kept:
-            permanent = mechanism.permanent_ratio if isinstance(mechanism, Permanent) else None
+            permanent = declared.permanent.permanent_ratio if declared.permanent else None
             self._check_loss(metric, "a kept answer", permanent, self.permanent)
 
     def check_exposure(self, exposure: Exposure) -> None:

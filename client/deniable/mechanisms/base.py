@@ -17,6 +17,7 @@ from deniable.source import OS, mark_process, process_mark
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from deniable.mechanisms.permanent import Permanent
     from deniable.source import Source
     from deniable.wire.layout import Layout
 
@@ -134,6 +135,11 @@ class Mechanism(_Sealed, ABC):
     def needed(self, least: int) -> int:
         """Return how many reports it takes on average until each estimate rests on `least`."""
         return ceil(least * Fraction(self.layout.rows, min(map(len, self.parts)))) if self.part else least
+
+    @property
+    def in_two_steps(self) -> Permanent | None:
+        """The mechanism itself, if a device can keep its permanent responses; else None."""
+        return None
 
     @property
     def telling(self) -> Fraction:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, terminal
 from deniable.exact.epsilon import exact
-from deniable.mechanisms.sampled_option import SampledOption, SampledPair
-from deniable.mechanisms.window import Window
+from deniable.mechanisms.sampled_option import Sampled
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
 def _told(result: Result, lose_every: int | None) -> str:
     mechanism, first = result.observer.mechanism, result.curves[0]
     kept = next((curve for curve in result.curves if curve.way == "kept"), None)
-    title = f"{mechanism.name}, {_values(mechanism)}, epsilon {mechanism.epsilon:.4g} a report"
+    title = f"{mechanism.name}, {mechanism.answers}, epsilon {mechanism.epsilon:.4g} a report"
     if permanent := mechanism.in_two_steps:
         total = f"{permanent.epsilon_permanent:.4g}" if permanent.permanent_ratio else "without bound"
         title += f", {total} for all reports of a kept response"
@@ -117,7 +116,7 @@ def _told(result: Result, lose_every: int | None) -> str:
     guess = result.observer.chances.max()
     lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
     if kept is None:
-        or_keep = "" if isinstance(mechanism, SampledOption | SampledPair) else ", or declare epsilon_permanent"
+        or_keep = "" if isinstance(mechanism, Sampled) else ", or declare epsilon_permanent"
         lines.append(f"This mechanism keeps no response: ask each person once{or_keep}.")
         return "\n".join(lines) + "\n"
     bound = result.observer.bound()
@@ -129,15 +128,6 @@ def _told(result: Result, lose_every: int | None) -> str:
         "Next: declare epsilon_permanent for every metric that a device answers more than once, and keep the state directory."
     )
     return "\n".join(lines) + "\n"
-
-
-def _values(mechanism: Mechanism) -> str:
-    size = mechanism.domain_size
-    if isinstance(mechanism, Window):
-        return f"{size} numbers evenly over the range"
-    if isinstance(mechanism, SampledOption | SampledPair):
-        return f"{size} sets of {size.bit_length() - 1} options"
-    return f"{size} values"
 
 
 def _about_fresh(curve: Curve) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
-from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator import tally
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.inference.difference import Side
@@ -297,7 +296,7 @@ def _differences(
 
 def _chi_square(declared: Declared, sides: list[Estimate], together: Estimate, repeats: list[float]) -> Chi2 | None:
     metric, mechanism = declared.metric, declared.mechanism
-    if metric.open or not isinstance(mechanism, FrequencyOracle):
+    if metric.open:
         return None
     return chi_square(mechanism, sides, together, repeats, kept=metric.kept)
 

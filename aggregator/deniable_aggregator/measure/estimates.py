@@ -9,7 +9,6 @@ from msgspec.structs import asdict
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.decode import panel
@@ -158,7 +157,7 @@ def _association(declared: Declared, counted: Tally, periods: Mapping[str, float
     """Estimate the margins of a product, and test whether its factors are independent; None if neither can be done."""
     metric, factors = declared.metric, declared.metric.factors
     mechanism = declared.mechanism
-    if not factors or not counted.n or metric.domain_size > _MOST_COMBINATIONS or not isinstance(mechanism, FrequencyOracle):
+    if not factors or not counted.n or metric.domain_size > _MOST_COMBINATIONS:
         return None
     shape, repeats = [len(listed) for _, listed in factors], panel.repeats_of(metric, periods)
     try:

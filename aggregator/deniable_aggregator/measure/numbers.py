@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.sampled_option import SampledPair
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.decode import options
@@ -112,7 +110,7 @@ def with_strict_bands(
 ) -> NumberEstimate:
     """Return a number with strict bands of its quantiles, if it has any. They are slow, so they are remembered."""
     mechanism = declared.mechanism
-    if not found.quantiles or not isinstance(mechanism, Window):
+    if not found.quantiles or declared.metric.binned:
         return found
 
     def bands() -> list[tuple[float, float]]:
@@ -153,7 +151,6 @@ def centre_of(declared: Declared, counted: Tally, repeats: float) -> Centre:
 def _of_parts(declared: Declared, counted: Tally, repeats: float) -> Centre:
     """Estimate the mean from the shares of equal parts of the axis, each at its middle: by at most half a part it is wrong."""
     mechanism, kept, nan = declared.mechanism, declared.metric.kept, float("nan")
-    assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - a number in parts has one
     shares = decode.estimate(mechanism, counted, repeats=repeats, kept=kept)
     found = order(mechanism, shares, repeats=repeats, kept=kept)
     if found is None:
@@ -211,7 +208,7 @@ def _parts(spread: Distribution, number: Callable[[float], float]) -> list[Part]
 def order_of(declared: Declared, estimate: Estimate, repeats: float, level: float) -> OrderEstimate | None:
     """Estimate mean, median and cumulative shares of an ordinal; None for other metrics, and where they are not known."""
     metric, mechanism = declared.metric, declared.mechanism
-    if metric.type != "ordinal" or not isinstance(mechanism, FrequencyOracle) or len(metric.values) > _MOST_ORDERED:
+    if metric.type != "ordinal" or len(metric.values) > _MOST_ORDERED:
         return None
     try:
         found = order(mechanism, estimate, repeats=repeats, kept=metric.kept)
@@ -238,7 +235,7 @@ def chosen_of(declared: Declared, counted: Tally, repeats: float, level: float) 
         return None
     average, stderr = options.chosen(mechanism, counted, repeats=repeats)
     reach = -float(ndtri(tail(level))) * stderr
-    together = _pairs(declared, counted, repeats, level) if isinstance(mechanism, SampledPair) else []
+    together = _pairs(declared, counted, repeats, level) if metric.joint else []
     return Chosen(average, stderr, (average - reach, average + reach), together)
 
 

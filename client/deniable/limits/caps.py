@@ -9,7 +9,6 @@ from math import inf, isfinite, log
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.permanent import MAX_ROWS
 from deniable.registry.tables import Budget
 
@@ -137,10 +136,10 @@ def _worst(mechanism: Mechanism) -> Fraction | None:
     So p / q and (1 - q) / (1 - p) are not above it. If p is not above q, the mechanism is wrong. The same holds for the greatest
     and the least probability of a cell.
     """
-    if not isinstance(mechanism, FrequencyOracle):
+    if mechanism.odds is None:
         bounds = mechanism.bounds()
         return None if not 0 < bounds.low < bounds.high else max(mechanism.ratio, bounds.high / bounds.low)
-    p, q = mechanism.p, mechanism.q
+    p, q = mechanism.odds
     if not q < p < 1:
         return None
     return max(mechanism.ratio, (1 - q) / (1 - p), p / q if q > 0 else mechanism.ratio)

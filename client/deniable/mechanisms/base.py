@@ -89,6 +89,8 @@ class Mechanism(_Sealed, ABC):
     part: ClassVar[str] = ""
     """What a report is about, if it is about a part of what is asked, such as one option; see `parts`."""
     options: ClassVar[tuple[str, ...]] = ()
+    sizeless: ClassVar[tuple[str, ...]] = ("permanent",)
+    """Those options that do not depend on the number of answers."""
     searches: ClassVar[bool] = False
     """Whether values are found by a search, so that most reports are about prefixes of them."""
 
@@ -145,6 +147,11 @@ class Mechanism(_Sealed, ABC):
     def telling(self) -> Fraction:
         """The probability that a report says anything about two answers, whichever they are; 1 if it is not known."""
         return Fraction(1)
+
+    @property
+    def odds(self) -> tuple[Fraction, Fraction] | None:
+        """Probability that a report supports the true value, and another one; None if no shares of values are estimated."""
+        return None
 
     @property
     @abstractmethod
@@ -259,6 +266,22 @@ class Mechanism(_Sealed, ABC):
     def says(self) -> str:
         """What one report says of the answer, in a sentence for people."""
 
+    @property
+    def answers(self) -> str:
+        """The domain, in words."""
+        return f"{self.domain_size} values"
+
+    def resized(self, domain_size: int) -> Mechanism:
+        """Make the same mechanism for another number of answers, with the options that do not depend on it.
+
+        Raises
+        ------
+        ParameterError
+            If there is none.
+        """
+        options = {name: value for name, value in self.chosen.items() if name in self.sizeless}
+        return type(self)(domain_size=domain_size, epsilon=self.requested, **options)  # type: ignore[arg-type] # read exactly
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyOracle(Mechanism):
@@ -287,6 +310,16 @@ class FrequencyOracle(Mechanism):
     def opposed(self, payload: bytes) -> set[int]:  # noqa: ARG002 - most payloads oppose nothing
         """Return the values that a payload opposes. For each of them the support is one less."""
         return set()
+
+    @property
+    def odds(self) -> tuple[Fraction, Fraction]:
+        """Probability that a report supports the true value, and another one."""
+        return self.p, self.q
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether each payload supports exactly one of two values, which are all."""
+        return False
 
     def support(self, value: int, true: int) -> Fraction:
         """Compute the probability that a payload for `true` supports `value`, minus the probability that it opposes it."""

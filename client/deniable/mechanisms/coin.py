@@ -43,6 +43,11 @@ class Coin(TwoSided):
         """Empty: both coins are fair."""
         return {}
 
+    @property
+    def mirrored(self) -> bool:
+        """Always True: a report names one of two values."""
+        return True
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Toss both coins of each report."""
         first, second = source.bits(1, 2, count), source.bits(1, 2, count)

@@ -61,6 +61,11 @@ class Grr(TwoSided):
         """The probability of the truth."""
         return {"keep": self.p}
 
+    @property
+    def mirrored(self) -> bool:
+        """Whether there are only two values: a report names one of them."""
+        return self.domain_size == 2  # noqa: PLR2004
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw the shift of each answer around the domain."""
         return shifts(source, self._kept, self.domain_size, count)

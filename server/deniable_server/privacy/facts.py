@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from deniable.declared import Declared
 from deniable.explanation import Explanation
 from deniable.lint import lint
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.registry.published import newest
 from deniable_aggregator.accounting.plan import Plan, plan
 from deniable_aggregator.accounting.statement import Statement, statement
@@ -50,8 +49,8 @@ class MetricFacts:
     @property
     def support(self) -> tuple[float, float] | None:
         """Probability that a report supports the true answer, and another one; None if shares are not estimated."""
-        mechanism = self.mechanism
-        return (float(mechanism.p), float(mechanism.q)) if isinstance(mechanism, FrequencyOracle) else None
+        odds = self.mechanism.odds
+        return odds and (float(odds[0]), float(odds[1]))
 
     @property
     def one(self) -> Guess:

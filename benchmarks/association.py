@@ -19,7 +19,7 @@ import numpy as np
 
 from deniable import mechanisms
 from deniable.mechanisms import google_rappor
-from deniable_aggregator.decode import joint, likelihood
+from deniable_aggregator.decode import joint, likelihood, payload_likelihood
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def booleans(values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.
     """Likelihoods of direct answers."""
     mechanism = mechanisms.make("binary", domain_size=2, epsilon=2)
     told = values ^ (rng.random(len(values)) >= float(mechanism.p))
-    return likelihood.likelihood(mechanism, told.astype(np.uint8).tobytes())
+    return payload_likelihood.likelihood(mechanism, told.astype(np.uint8).tobytes())
 
 
 def run(n: int, shape: tuple[int, int], errors: bool) -> str:  # noqa: FBT001 - a column of the table

@@ -11,6 +11,7 @@ from deniable import mechanisms
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
+    from deniable.mechanisms.permanent import Permanent
     from deniable.registry import Metric
     from deniable.wire.layout import Layout
 
@@ -44,6 +45,11 @@ class Declared:
     def layout(self) -> Layout:
         """The layout of its payloads."""
         return self.mechanism.layout
+
+    @property
+    def permanent(self) -> Permanent | None:
+        """Its mechanism, if devices keep permanent responses to it; else None."""
+        return self.mechanism.in_two_steps if self.metric.kept else None
 
     @property
     def name(self) -> str:

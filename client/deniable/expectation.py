@@ -7,8 +7,6 @@ from math import ceil, exp, log, sqrt
 from typing import TYPE_CHECKING
 
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.sampled_option import SampledOption, SampledPair
-from deniable.mechanisms.window import Window
 from deniable.registry.axis import BINS
 
 if TYPE_CHECKING:
@@ -43,20 +41,18 @@ def expected(
         Sentences, by what they are about.
     """
     told = {"answers": _answers(metric)}
-    if isinstance(mechanism, SampledOption | SampledPair):
-        worst = mechanism.layout.rows / (4 * REPORTS * float(mechanism.keep - mechanism.other) ** 2)
+    if metric.kind.options:
+        worst = sqrt((float(mechanism.worst_variance) + _SPREAD) / REPORTS)
         what = "of each case of a pair of options" if metric.joint else "of an option"
-        return told | {"error": f"{what}, of {REPORTS:,} reports at most {100 * sqrt(worst):.2g} points"}
-    if isinstance(mechanism, Window):
-        told |= {"error": _of_the_mean(metric, float(mechanism.worst_variance))}
-        return told | (_of_the_distribution(metric, mechanism.epsilon) if metric.estimate == "distribution" else {})
-    if isinstance(mechanism, FrequencyOracle) and metric.rounded:
-        floor = "each device rounds at one point for good, so the error of an average over many periods has a floor"
-        return told | {"error": _of_the_mean(metric, mechanism.variance(0.5, 1)), "averages": floor}
-    if isinstance(mechanism, FrequencyOracle):
+        return told | {"error": f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
+    if metric.binned and isinstance(mechanism, FrequencyOracle):
         error = 100 * sqrt(float(mechanism.mean_variance) / REPORTS)
         return told | {"error": f"of one of {BINS} equal parts, of {REPORTS:,} reports {error:.2g} points"}
-    return told
+    told |= {"error": _of_the_mean(metric, float(mechanism.worst_variance))}
+    if metric.rounded:
+        floor = "each device rounds at one point for good, so the error of an average over many periods has a floor"
+        return told | {"averages": floor}
+    return told | (_of_the_distribution(metric, mechanism.epsilon) if metric.estimate == "distribution" else {})
 
 
 def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
@@ -65,15 +61,9 @@ def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
     With one report of each of so many, an experiment finds a planned difference of a share, or of a number as a share of its
     range, in 80% of cases, at any share. It may be looked at at any time.
     """
-    if isinstance(mechanism, SampledOption | SampledPair):
-        worst = mechanism.layout.rows / (4 * float(mechanism.keep - mechanism.other) ** 2)
-    elif isinstance(mechanism, Window):
-        worst = float(mechanism.worst_variance) + _SPREAD
-    elif isinstance(mechanism, FrequencyOracle) and not metric.binned and not metric.discover:
-        worst = mechanism.variance(0.5, 1) + _SPREAD
-    else:
+    if metric.binned or mechanism.searches:
         return None
-    return ceil(_LOOKS * 2 * worst / planned**2)
+    return ceil(_LOOKS * 2 * (float(mechanism.worst_variance) + _SPREAD) / planned**2)
 
 
 def _answers(metric: Metric) -> str:

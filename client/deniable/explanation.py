@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
-from deniable.mechanisms.permanent import Permanent
 from deniable.registry.axis import BINS
 from deniable.registry.period import touched
 from deniable.source import OS
@@ -107,15 +106,16 @@ class Explanation:
         metric = registry.metrics.get(id_)
         if metric is None:
             raise ParameterError("a metric is declared in the registry", id_)
-        mechanism = mechanisms.of(metric)
-        allowance, exposure = Allowance.of(metric, mechanism, budget), Exposure.of(registry)
+        declared = Declared.of(metric)
+        mechanism = declared.mechanism
+        allowance, exposure = Allowance.of(declared, budget), Exposure.of(registry)
         return cls(
             metric=metric.id,
             description=metric.description,
             mechanism=mechanism.name,
             summary=mechanism.summary,
             epsilon=mechanism.epsilon,
-            epsilon_permanent=mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Permanent) else None,
+            epsilon_permanent=declared.permanent.epsilon_permanent if declared.permanent else None,
             answers_per_window=allowance.answers,
             window=budget.window,
             reserved_window=allowance.window / MICRO,

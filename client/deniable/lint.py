@@ -8,12 +8,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry, space
+from deniable.declared import Declared
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.expectation import arm, expected
 from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
 from deniable.limits.caps import Caps
 from deniable.limits.exposure import Exposure
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.registry.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, spelt
 from deniable.registry.period import touched
@@ -100,7 +100,7 @@ def lint(path: str | Path) -> Lint:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
             found = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in found]
-            allowance = Allowance.of(metric, mechanism, budget)
+            allowance = Allowance.of(Declared.of(metric), budget)
             facts = _resolved(metric, mechanism, number)
             facts |= _reserved(metric, allowance, budget) | _experiments(loaded, metric, mechanism)
             if metric.delay is not None:
@@ -173,7 +173,7 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
     plain = f"{mechanism.name}: epsilon {mechanism.epsilon:.6g}, {size} byte{'s' * (size != 1)} a report"
     if metric.open:
         return {"mechanism": plain, "answers": f"{candidates} candidates" if candidates else "to be discovered"}
-    if metric.axis or not isinstance(mechanism, FrequencyOracle):
+    if metric.axis or metric.estimate or metric.kind.options:
         return {"mechanism": plain} | expected(metric, mechanism)
     if metric.mechanism != "auto":
         return {"mechanism": f"{plain}, as declared"}

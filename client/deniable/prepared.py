@@ -5,11 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.limits.allowance import check, reserved
 from deniable.limits.exposure import Exposure
-from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 from deniable.registry.metric import PER_SECOND
 from deniable.registry.number import plain
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from deniable.limits.allowance import Allowance
     from deniable.limits.caps import Caps
-    from deniable.registry import Metric, Registry
+    from deniable.registry import Registry
     from deniable.registry.tables import Budget
     from deniable.source import Source
 
@@ -42,16 +41,15 @@ class Prepared:
 
     def __init__(
         self,
-        metric: Metric,  # as declared
+        declared: Declared,  # the metric
         allowance: Allowance,  # what it may spend
         segment: str,  # the public breakdown that its reports carry
     ) -> None:
-        self.metric = metric
+        metric = self.metric = declared.metric
         self.allowance = allowance
         self.segment = segment
-        self.mechanism = mechanisms.of(metric)  # the mechanism that randomises an answer
-        # The same mechanism if permanent responses are kept, else None.
-        self.permanent = self.mechanism if metric.kept and isinstance(self.mechanism, Permanent) else None
+        self.mechanism = declared.mechanism  # the mechanism that randomises an answer
+        self.permanent = declared.permanent  # the same mechanism if permanent responses are kept, else None
         self._sample = Fraction(metric.sample)
         self.delayed = metric.delay_seconds  # for how many seconds a report waits at most
         # A report that travels after the grace would be refused.
@@ -146,8 +144,9 @@ def prepare(
     found = {}
     for id_, allowance in reserved(registry, budget).items():
         metric = registry.metrics[id_]
-        each = found[id_] = Prepared(metric, allowance, registry.segment(metric, segments))
-        caps.check(metric, each.mechanism)
+        declared = Declared.of(metric)
+        found[id_] = Prepared(declared, allowance, registry.segment(metric, segments))
+        caps.check(declared)
     caps.check_exposure(Exposure.of(registry))
     check((each.allowance for each in found.values() if not each.metric.expired(today)), budget)
     return found

@@ -14,6 +14,7 @@ from deniable.exact.hashing import PoolFamily
 from deniable.registry import text
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import hash_lookup, transforms
+from deniable_aggregator.decode.families import family_of
 
 CASES = [
     ("coin", 2, None),
@@ -253,7 +254,7 @@ def test_local_hashing_has_no_floor(domain_size, epsilon):
         small += people * float(other)
         small[np.arange(family.rows), cells] += people * float(truthful - other)
     # Decoding is linear, so expectations in float decode like counts.
-    support = decode.supports(mechanism, _FloatTally(mechanism.layout, small)) / family.rows / scale
+    support = family_of(mechanism).supports(_FloatTally(mechanism.layout, small)) / family.rows / scale
     frequency = (support / 10 - float(mechanism.q)) / float(mechanism.p - mechanism.q)
     expected = np.zeros(domain_size)
     for value, people in held.items():

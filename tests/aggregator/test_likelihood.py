@@ -7,7 +7,8 @@ import pytest
 
 from deniable import mechanisms, proof
 from deniable.errors import ParameterError, PayloadError
-from deniable_aggregator.decode.likelihood import Column, bit_likelihood, likelihood, other_rates, pack, read
+from deniable_aggregator.decode.likelihood import Column, bit_likelihood, other_rates, pack, read
+from deniable_aggregator.decode.payload_likelihood import likelihood
 
 
 @pytest.mark.parametrize("name", [name for name in mechanisms.names() if name != "rappor"])

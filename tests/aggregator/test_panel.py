@@ -18,6 +18,7 @@ from deniable_aggregator import decode, tally
 from deniable_aggregator.answer.readings import ShareReading
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.combination import combine
+from deniable_aggregator.decode.families.bloom import bloom_design
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.panel import Panel, overlap, repeats, repeats_of
 from deniable_aggregator.decode.support_estimate import Supported
@@ -306,7 +307,7 @@ def test_sums_over_pairs_of_periods(first, second):
 
 def bloom_panel(mechanism, shares, n, times, rng, values):
     """Draw the tally of devices that keep their responses and report so many times, and the estimate from it."""
-    design = decode.bloom_design(mechanism, values)
+    design = bloom_design(mechanism, values)
     cohorts, bits = mechanism.cohorts, mechanism.bits
     people = rng.multinomial(n, np.full(cohorts, 1 / cohorts))
     held = np.array([rng.multinomial(each, shares) for each in people])

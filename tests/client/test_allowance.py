@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.errors import ConfigurationError
 from deniable.limits.allowance import MICRO, Allowance, check, cost, reserved, unfit
 from deniable.registry import Metric, parse, period
@@ -28,7 +29,7 @@ def metric(**changes) -> Metric:
 
 def allowance(budget: Budget | None = None, **changes) -> Allowance:
     declared = metric(**changes)
-    return Allowance.of(declared, mechanisms.of(declared), budget or Budget())
+    return Allowance.of(Declared.of(declared), budget or Budget())
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "2", "3.3333333", "16"])
@@ -86,8 +87,8 @@ def test_what_is_reserved_of_a_lifetime():
     once = allowance(Budget(per_window=32, lifetime=32), epsilon_permanent="2")
     assert (once.answers, once.answers_ever) == (2, 2)
     text = Metric("t", "string", (), "1", candidates="c.txt", epsilon_permanent="2")
-    assert Allowance.of(text, mechanisms.of(text), Budget()).answers_ever == 20
-    assert Allowance.of(text, mechanisms.of(text), Budget(per_window=None, lifetime=None)).answers_ever == inf
+    assert Allowance.of(Declared.of(text), Budget()).answers_ever == 20
+    assert Allowance.of(Declared.of(text), Budget(per_window=None, lifetime=None)).answers_ever == inf
 
 
 @given(

@@ -9,6 +9,7 @@ from math import inf, log, nan
 import pytest
 
 from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.limits.caps import Caps
@@ -25,7 +26,7 @@ def asked(mechanism="auto", size=4, epsilon="1", **changes):
 
 
 def check(caps, metric):
-    caps.check(metric, mechanisms.of(metric))
+    caps.check(Declared.of(metric))
 
 
 def test_defaults_refuse_the_outrageous():
@@ -85,7 +86,7 @@ def test_a_kept_answer_has_a_cap_of_its_own():
     google = Metric("m", "string", (), "8", mechanism="google_rappor", candidates="c.txt", parameters=f_zero)
     check(Caps(), google)  # reports that are independent have a bound
     with pytest.raises(ConfigurationError, match="for a kept answer; the registry asks more than any number"):
-        Caps(permanent=1e6).check(replace(google, epsilon_permanent="8"), mechanisms.of(google))
+        Caps(permanent=1e6).check(Declared(replace(google, epsilon_permanent="8"), mechanisms.of(google), ""))
 
 
 def test_a_device_keeps_one_of_few_rows():
@@ -138,12 +139,12 @@ E = Fraction(weight(Fraction(1)), UNIT)
 def test_what_a_mechanism_says_of_itself_is_not_believed(liar):
     """The loss is worked out from ratio, p and q; epsilon is not looked at."""
     with pytest.raises(ConfigurationError, match=r"m: this app allows 1\.05 nats for a report"):
-        Caps(epsilon=1.05).check(asked("grr"), liar)
+        Caps(epsilon=1.05).check(Declared(asked("grr"), liar, ""))
 
 
 def test_an_honest_mechanism_is_believed():
     """The same check lets an honest one pass, whatever it calls its epsilon."""
-    Caps(epsilon=1.05).check(asked("grr"), Lying(E / (E + 3), 1 / (E + 3), E, epsilon=99))
+    Caps(epsilon=1.05).check(Declared(asked("grr"), Lying(E / (E + 3), 1 / (E + 3), E, epsilon=99), ""))
 
 
 @pytest.mark.parametrize("name", [*mechanisms.names(), "pem", "tree_hist", "window", "sampled_option", "sampled_pair"])
@@ -156,9 +157,9 @@ def test_no_mechanism_contradicts_itself(name):
         except ParameterError:
             continue
         found += 1
-        Caps(epsilon=1.5, rows=1 << 40).check(asked(), mechanism)
+        Caps(epsilon=1.5, rows=1 << 40).check(Declared(asked(), mechanism, ""))
         with pytest.raises(ConfigurationError, match="nats for a report"):
-            Caps(epsilon=1).check(asked(), mechanism)
+            Caps(epsilon=1).check(Declared(asked(), mechanism, ""))
     assert found
 
 

@@ -12,7 +12,7 @@ from shutil import rmtree
 
 import pytest
 
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.device.ledger import Ledger, account
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
@@ -455,7 +455,7 @@ def test_an_update_may_lengthen_the_window(clock):
     """Spends of the last 400 days are remembered, however short the window was: the next version's may be as long."""
     state, short = State(None), Budget(window=3, per_window=None, lifetime=None)
     daily = Metric("m", "boolean", (False, True), "1")
-    allowance = Allowance.of(daily, mechanisms.of(daily), short)
+    allowance = Allowance.of(Declared.of(daily), short)
     for _ in range(400):
         assert spend(Ledger(state, short, clock), allowance) is None
         clock.now += DAY

@@ -7,7 +7,7 @@ import pickle
 from collections import Counter
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from math import ceil, exp, log
 from time import perf_counter
 
@@ -700,3 +700,30 @@ def test_bad_google_parameters(epsilon, options, rule):
     """Parameters that cannot be, or spend more than declared, are refused with the rule and the value."""
     with pytest.raises(ParameterError, match=rule):
         mechanisms.make("google_rappor", domain_size=1 << 64, epsilon=epsilon, **options)
+
+
+@pytest.mark.parametrize("name", ["coin", "binary", "grr", "oue", "subset", "local_hash", "hadamard", "pgr", "l_grr", "loloha"])
+def test_a_report_says_of_two_answers_as_often_as_declared(name):
+    """Walking every draw: the probability of a report that is more likely for one of two answers is `telling`, for any two."""
+    size = 2 if name in ("coin", "binary") else 4
+    mechanism = mechanisms.make(name, domain_size=size, epsilon="1.2")
+    masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(size)]
+    for one, other in combinations(masses, 2):
+        assert sum(share for payload, share in one.items() if share != other[payload]) == mechanism.telling
+
+
+def test_codes_that_no_value_has():
+    """A Hadamard matrix has a row for each value, a constant one, and others; a geometry has more points than values."""
+    assert mechanisms.make("hadamard", domain_size=5, epsilon=1).unused == 2
+    assert mechanisms.make("hadamard", domain_size=7, epsilon=1).unused == 0
+    points = mechanisms.make("pgr", domain_size=50, epsilon=1)
+    assert points.unused == points.layout.width - 50 > 0
+    assert mechanisms.make("grr", domain_size=5, epsilon=1).unused == 0
+
+
+def test_what_half_of_the_people_have_varies_most():
+    """With who is asked, an option's estimate varies by that of a coin, over the gain, times as many rows."""
+    options = mechanisms.make("sampled_option", domain_size=16, epsilon=1)
+    assert options.worst_variance + Fraction(1, 4) == 4 / (4 * (options.keep - options.other) ** 2)
+    oracle = mechanisms.make("oue", domain_size=16, epsilon=1)
+    assert float(oracle.worst_variance) == oracle.variance(0.5, 1)

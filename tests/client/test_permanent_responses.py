@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
@@ -31,7 +32,7 @@ RACE = """
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.limits.allowance import Allowance
 from deniable.registry.tables import Budget
 from deniable.device.ledger import Ledger
@@ -42,7 +43,7 @@ from deniable.device.state import State
 state, budget = State(Path(sys.argv[1])), Budget()
 responses = PermanentResponses(state, Ledger(state, budget))
 metric = Metric("m", "categorical", tuple("abcdefgh"), "1", epsilon_permanent="2", mechanism="rappor")
-prepared = Prepared(metric, Allowance.of(metric, mechanisms.of(metric), budget), "")
+prepared = Prepared(Declared.of(metric), Allowance.of(Declared.of(metric), budget), "")
 for day in range(20):
     made = responses.respond(prepared, prepared.occasion(datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=day)), 3)
     print(f"{day:02}", made if isinstance(made, str) else "report")
@@ -80,7 +81,7 @@ class Device:
         self.responses = PermanentResponses(self.state, self.ledger)
 
     def prepared(self, declared: Metric) -> Prepared:
-        return Prepared(declared, Allowance.of(declared, mechanisms.of(declared), self.budget), "")
+        return Prepared(Declared.of(declared), Allowance.of(Declared.of(declared), self.budget), "")
 
     def answer(self, declared: Metric, value: int | None, *, days: float = 0, sampled: bool = True) -> bytes | str:
         """Answer, so many days after the last answer."""
@@ -103,7 +104,7 @@ def device(tmp_path):
 
 BARE = metric()
 NOISY = metric(epsilon="1")
-COST = Allowance.of(BARE, mechanisms.of(BARE), FREE).cost
+COST = Allowance.of(Declared.of(BARE), FREE).cost
 
 
 def test_the_same_answer_has_the_same_response(device):

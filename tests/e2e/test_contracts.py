@@ -65,6 +65,11 @@ def test_contracts_hold(copy):
         ("live numbers are for administrators", "server/deniable_server/api/query.py", "import deniable_aggregator.answer.live"),
         ("only the store speaks Redis", "aggregator/deniable_aggregator/audit/log.py", "from redis import Redis"),
         ("only the store speaks Redis", "server/deniable_server/app.py", "import redis.exceptions"),
+        (
+            "families are asked by those who read tallies",
+            "aggregator/deniable_aggregator/answer/estimates.py",
+            "from deniable_aggregator.decode.families import family_of",
+        ),
         ("the SDK stays light", "client/deniable/source.py", "import random"),
         ("the SDK stays light", "client/deniable/client.py", "import numpy"),
         ("whoever asks needs requests only", "client/deniable_query/__init__.py", "import deniable.errors"),

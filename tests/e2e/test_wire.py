@@ -24,6 +24,7 @@ import requests
 
 from deniable import mechanisms
 from deniable.commands.sheet import sheet
+from deniable.declared import Declared
 from deniable.device import permanent_responses
 from deniable.device.ledger import Ledger
 from deniable.device.state import State
@@ -358,7 +359,7 @@ def our_device(budget):
 
     def record(id_, place, moment):
         metric = REGISTRY.metrics[id_]
-        prepared = Prepared(metric, Allowance.of(metric, mechanisms.of(metric), ours), "")
+        prepared = Prepared(Declared.of(metric), Allowance.of(Declared.of(metric), ours), "")
         clock[0] = moment.timestamp()
         occasion = prepared.occasion(moment)
         if prepared.permanent is None:
@@ -396,7 +397,7 @@ def test_allowances_and_places_of_responses():
     """What the page says of the two metrics is what follows from that budget; and under which keys responses are stored."""
     for row in rows("allowances"):
         metric = REGISTRY.metrics[row["metric"]]
-        found = Allowance.of(metric, mechanisms.of(metric), Budget(window=2, per_window=8, lifetime=10))
+        found = Allowance.of(Declared.of(metric), Budget(window=2, per_window=8, lifetime=10))
         for name in ("cost", "per_period", "window", "lifetime"):
             assert json.loads(row[name]) == getattr(found, name)
         if metric.kept:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
@@ -42,7 +42,7 @@ METRIC = Metric(
     mechanism="rappor",
     answers_per_window=16,
 )
-KEPT = Prepared(METRIC, Allowance.of(METRIC, mechanisms.of(METRIC), BUDGET), "")
+KEPT = Prepared(Declared.of(METRIC), Allowance.of(Declared.of(METRIC), BUDGET), "")
 NEVER = 1 << 40
 
 
@@ -53,7 +53,7 @@ def at(period: str) -> Occasion:
 DEVICE = f"""
 import os, sys, time
 from pathlib import Path
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.device import ledger
 from deniable.device import permanent_responses
 from deniable.device import state
@@ -69,7 +69,7 @@ mine = state.State(Path(sys.argv[1]))
 budget = {BUDGET!r}
 spends = ledger.Ledger(mine, budget)
 metric = {METRIC!r}
-prepared = Prepared(metric, Allowance.of(metric, mechanisms.of(metric), budget), "")
+prepared = Prepared(Declared.of(metric), Allowance.of(Declared.of(metric), budget), "")
 responses = permanent_responses.PermanentResponses(mine, spends)
 out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 def plain():

@@ -112,7 +112,7 @@ def test_pages_tell_of_alarms(served, page):
     assert "bits set" in shown
     assert "Honest reports do so with probability" in shown
     assert "What to do" in shown
-    influence = checks.influence(served.mechanism("plugin"))
+    influence = float(served.mechanism("plugin").influence)
     assert f"up to {influence:.3g} respondents" in shown
     assert "look made up" not in page("/m/country/live")
 

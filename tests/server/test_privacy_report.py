@@ -18,6 +18,7 @@ from markdown_it import MarkdownIt
 
 from deniable import cli, mechanisms, registry
 from deniable.commands.parser import Parser
+from deniable.declared import Declared
 from deniable.lint import lint
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
@@ -478,7 +479,7 @@ def best(mechanism, weights):
 def test_the_best_guess_is_bounded(name, size):
     """No guess from one report is right more often than the report says, by walking all draws; GRR's bound is met."""
     metric, mechanism = of(name, size)
-    (one,) = (each for each in guesses(metric, mechanism) if each.reports == 1)
+    (one,) = (each for each in guesses(Declared.of(metric)) if each.reports == 1)
     alike = best(mechanism, [Fraction(1, size)] * size)
     even = max(
         best(mechanism, [Fraction(int(value in pair), 2) for value in range(size)]) for pair in combinations(range(size), 2)
@@ -496,7 +497,7 @@ def test_the_best_guess_from_many_reports():
     """From k reports of a yes or no the best guess is the majority's, and the report says how often that is right."""
     metric, mechanism = of("binary", 2)
     p = float(mechanism.p)
-    found = {each.reports: each for each in guesses(metric, mechanism)}
+    found = {each.reports: each for each in guesses(Declared.of(metric))}
     assert sorted(found) == [0, 1, 10, 100, 365]
     right = sum(comb(365, k) * p**k * (1 - p) ** (365 - k) for k in range(183, 366))
     assert found[365].even == pytest.approx(right, abs=1e-9)
@@ -509,13 +510,13 @@ def test_the_best_guess_from_many_reports():
 def test_kept_responses_bound_the_guess():
     """However many reports of one answer are seen, the guess is no better than from the kept response."""
     metric, mechanism = of("l_grr", 2, kept=True)
-    nothing, one, kept = guesses(metric, mechanism)
+    nothing, one, kept = guesses(Declared.of(metric))
     assert (nothing.even, nothing.alike, nothing.sure) == (0.5, 0.5, SURE)
     assert one.even == pytest.approx(exp(1) / (1 + exp(1)), abs=1e-6)
     assert kept.even == pytest.approx(exp(2) / (1 + exp(2)), abs=1e-6)
     assert (kept.reports, kept.epsilon) == (None, mechanism.epsilon_permanent)
     metric, mechanism = of("l_osue", 4, kept=True)
-    _, _, kept = guesses(metric, mechanism)
+    _, _, kept = guesses(Declared.of(metric))
     assert kept.alike == pytest.approx(min(Observer(mechanism).bound().success, kept.alike))
     assert Observer(mechanism).bound().success <= kept.alike + 1e-12
 

@@ -8,14 +8,13 @@ from fractions import Fraction
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance, unfit
 from deniable.limits.caps import Caps
-from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 from deniable_aggregator.accounting import checks
-from deniable_aggregator.accounting.spend import Spend, telling
+from deniable_aggregator.accounting.spend import Spend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +72,7 @@ class Use:
     @property
     def telling(self) -> float:
         """Probability that a report tells two given answers apart at all."""
-        return float(telling(self.mechanism))
+        return float(self.mechanism.telling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +162,10 @@ def plan(
     most = inf if answers is None else checks.count("answers", answers)
     uses = []
     for metric in (registry.metrics[id_] for id_ in dict.fromkeys(metrics) or registry.metrics):
-        mechanism = mechanisms.of(metric)
-        allowance = Allowance.of(metric, mechanism, budget)
+        declared = Declared.of(metric)
+        allowance = Allowance.of(declared, budget)
         occasions = metric.per_period * periods(metric.period, days) if days is not None else reports or 0
-        kept = mechanism.kept_responses if isinstance(mechanism, Permanent) and metric.kept else 0
+        kept = declared.permanent.kept_responses if declared.permanent else 0
         drawn = int(min(occasions, most, kept, allowance.answers_ever))
-        uses.append(Use(metric=metric, mechanism=mechanism, allowance=allowance, occasions=occasions, answers=drawn))
+        uses.append(Use(metric=metric, mechanism=declared.mechanism, allowance=allowance, occasions=occasions, answers=drawn))
     return Plan(tuple(uses), days, budget)

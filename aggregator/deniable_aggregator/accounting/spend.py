@@ -10,22 +10,12 @@ from typing import TYPE_CHECKING, Self
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
 from deniable.limits.allowance import MICRO, cost
-from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator.accounting import checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deniable.mechanisms import Mechanism
-
-_TWO_SIDED = frozenset(
-    ["coin", "binary", "grr", "sue", "oue", "subset", "local_hash", "hadamard", "pgr", "l_grr", "l_osue", "loloha"]
-)
-"""Mechanisms whose report favours one of two answers by exactly epsilon, or the other, or says nothing about them. The
-probabilities are the same for any two answers.
-"""
-_HASHED = frozenset(["fast_local_hash", "pem", "tree_hist"])
-"""Those whose report names a cell, the hash of an answer: it says nothing about two answers that collide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +55,7 @@ class Spend:
             Share of the occasions on which there is a report, drawn by the device independently of the answer. Everybody can see
             whether there was one.
         """
-        return cls(cost(mechanism.ratio), count, _up(telling(mechanism) * sample))
+        return cls(cost(mechanism.ratio), count, _up(mechanism.telling * sample))
 
     @property
     def epsilon(self) -> float:
@@ -85,22 +75,6 @@ class Spend:
     def times(self, factor: int) -> Self:
         """Return the spend of `factor` times as many reports."""
         return replace(self, count=self.count * factor)
-
-
-def telling(mechanism: Mechanism) -> Fraction:
-    """Return the probability that a report says anything about two answers, whichever they are; 1 if it is unknown.
-
-    A report then favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but
-    not the other, if and only if it favours the true one. So p - q = x - x / ratio.
-    """
-    if not isinstance(mechanism, FrequencyOracle):
-        return Fraction(1)
-    p, q, ratio = mechanism.p, mechanism.q, mechanism.ratio
-    if mechanism.name in _TWO_SIDED or (mechanism.name == "rappor" and getattr(mechanism, "basic", False)):
-        return (p - q) * (ratio + 1) / (ratio - 1)
-    if mechanism.name in _HASHED:
-        return min(Fraction(1), (ratio + 1) / (ratio + mechanism.layout.width - 1))
-    return Fraction(1)
 
 
 def merged(spends: Iterable[Spend]) -> tuple[Spend, ...]:

@@ -21,20 +21,12 @@ They detect what no honest population can cause. They cannot detect lies that an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.exact.hashing import PoolFamily
-from deniable.mechanisms.base import FrequencyOracle, Scored
-from deniable.mechanisms.hadamard import Hadamard
-from deniable.mechanisms.local_hash import LocalHash
-from deniable.mechanisms.projective import Projective
-from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms
-from deniable_aggregator import decode
 from deniable_aggregator.alarms import tail_bounds
-from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
+from deniable_aggregator.decode.families import family_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,14 +53,6 @@ class Finding:
     p_value: float  # upper bound on the probability of this result for honest reports, over everything that the test covers
     what: str  # what was found, in words
     values: tuple[int, ...] = ()  # some of the values it is about, as places in the domain
-
-
-def influence(mechanism: Mechanism) -> float:
-    """Compute by how many respondents one report can raise a count or a sum: ``(1 - q) / (p - q)``, or the greatest score."""
-    if isinstance(mechanism, Scored):
-        return float(mechanism.greatest_score)
-    assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - there is no third kind
-    return float((1 - mechanism.q) / (mechanism.p - mechanism.q))
 
 
 def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | None = None) -> list[Finding]:
@@ -201,34 +185,17 @@ def _furthest(counts: NDArray[np.int64], of: NDArray[np.int64] | int, low: float
 
 def _values(mechanism: Mechanism, tally: Tally) -> Iterator[Finding]:
     """Test the support of each value, unless it is a count of the tally itself, and of codes without a value."""
-    if mechanism.domain_size > _MOST_VALUES or isinstance(getattr(mechanism, "family", None), PoolFamily):
+    family = family_of(mechanism)
+    if mechanism.odds is None or mechanism.domain_size > _MOST_VALUES or not family.mixed:
         return
-    if isinstance(mechanism, (Cms, FastLocalHash, Hadamard, Hcms, LocalHash, Projective)):
-        support = decode.supports(mechanism, tally)
-        p, q = float(mechanism.p), float(mechanism.q)
-        p_value, value = _furthest(support, tally.n, q, p)
-        share = (float(support[value]) / tally.n - q) / (p - q)
-        yield Finding("value", p_value, f"a value has an estimated share of {share:.1%}", (value,))
-        unused = _unused(mechanism, tally)
-        if len(unused):
-            p_value, place = _furthest(unused, tally.n, q, q)
-            sigmas = (float(unused[place]) - tally.n * q) / np.sqrt(tally.n * q * (1 - q))
-            more = f"{abs(sigmas):.1f} standard deviations {'more' if sigmas > 0 else 'less'} often than by chance"
-            yield Finding("value", p_value, f"a code that no value has is supported {more}")
-
-
-@singledispatch
-def _unused(mechanism: Mechanism, tally: Tally) -> NDArray[np.int64]:  # noqa: ARG001
-    """Count the supports of codes without a value: each has probability q for any population."""
-    return np.zeros(0, np.int64)
-
-
-@_unused.register(Hadamard)
-def _(mechanism: Hadamard, tally: Tally) -> NDArray[np.int64]:
-    return (tally.n + walsh_hadamard(tally.counts[0])[mechanism.domain_size + 1 :]) // 2
-
-
-@_unused.register(Projective)
-def _(mechanism: Projective, tally: Tally) -> NDArray[np.int64]:
-    sums = hyperplane_sums(mechanism.field.order, mechanism.dimension, tally.counts[0], mechanism.layout.width)
-    return sums[mechanism.domain_size :]
+    support = family.supports(tally)
+    p, q = map(float, mechanism.odds)
+    p_value, value = _furthest(support, tally.n, q, p)
+    share = (float(support[value]) / tally.n - q) / (p - q)
+    yield Finding("value", p_value, f"a value has an estimated share of {share:.1%}", (value,))
+    if mechanism.unused:
+        unused = family.unused(tally)
+        p_value, place = _furthest(unused, tally.n, q, q)
+        sigmas = (float(unused[place]) - tally.n * q) / np.sqrt(tally.n * q * (1 - q))
+        more = f"{abs(sigmas):.1f} standard deviations {'more' if sigmas > 0 else 'less'} often than by chance"
+        yield Finding("value", p_value, f"a code that no value has is supported {more}")

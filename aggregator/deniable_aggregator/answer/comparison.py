@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
-from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator.answer.arms import ArmSizes, arm_sizes_of
 from deniable_aggregator.answer.differing import Differing, ValueDiffering, differing, differing_means
 from deniable_aggregator.answer.estimates import LEVEL
@@ -253,7 +252,7 @@ def _shares(
 
 def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repeats: list[float]) -> Chi2 | None:
     metric, mechanism = declared.metric, declared.mechanism
-    if metric.open or not isinstance(mechanism, FrequencyOracle):
+    if metric.open:
         return None
     return chi_square(mechanism, sides, both, repeats, kept=metric.kept)
 

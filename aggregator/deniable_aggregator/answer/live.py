@@ -204,6 +204,6 @@ def _alarm(declared: Declared, found: watcher.Alarm) -> Alarm:
         n=round(checks.about(found.n)),
         what=found.what,
         values=[] if metric.open else [metric.label(place) for place in found.values],
-        influence=checks.influence(declared.mechanism),
+        influence=float(declared.mechanism.influence),
         since=datetime.fromtimestamp(found.since, UTC),
     )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Permanent
 from deniable.source import OS
 from deniable_aggregator.attack.devices import Forgetful, Losing, Remembering
 from deniable_aggregator.attack.observer import Observer
@@ -107,9 +106,9 @@ class Result:
             "devices": self.curves[0].devices,
             "guess": float(self.observer.chances.max()),
         }
-        if isinstance(mechanism, Permanent):
+        if permanent := mechanism.in_two_steps:
             bound = self.observer.bound()
-            written["epsilon_permanent"] = mechanism.epsilon_permanent if mechanism.permanent_ratio else None
+            written["epsilon_permanent"] = permanent.epsilon_permanent if permanent.permanent_ratio else None
             written["bound"] = {"success": bound.success, "exact": bound.exact}
         for curve in self.curves:
             columns = curve.reports, curve.successes, curve.success, curve.low, curve.high
@@ -179,7 +178,7 @@ def averaging(
         If a number is out of range.
     """
     ways = [FRESH]
-    if isinstance(observer.mechanism, Permanent):
+    if observer.mechanism.in_two_steps:
         ways += [KEPT] if lose_every is None else [KEPT, losing(lose_every)]
     after = checkpoints(reports)
     curves = [simulate(observer, way, devices=devices, after=after, advance=advance) for way in ways]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Permanent
 from deniable.source import OS
 
 if TYPE_CHECKING:
@@ -49,10 +48,11 @@ class Remembering:
         mechanism: Mechanism,  # the permanent mechanism that it runs
         value: int,  # its answer
     ) -> None:
-        if not isinstance(mechanism, Permanent):
+        permanent = mechanism.in_two_steps
+        if permanent is None:
             raise ParameterError("a device keeps the response of a permanent mechanism", mechanism.name)
-        self._mechanism, self._row = mechanism, OS.below(mechanism.layout.rows)
-        self._kept = mechanism.respond_permanently(self._row, value, OS)
+        self._mechanism, self._row = permanent, OS.below(permanent.layout.rows)
+        self._kept = permanent.respond_permanently(self._row, value, OS)
 
     def report(self) -> bytes:
         """Report the kept response, with fresh noise."""

@@ -15,11 +15,10 @@ import numpy as np
 from scipy.special import logsumexp, xlog1py, xlogy
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.source import ONE, ZERO, Source
 from deniable_aggregator import tally
-from deniable_aggregator.decode.likelihood import likelihood
+from deniable_aggregator.decode.payload_likelihood import likelihood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
+    from deniable.mechanisms.permanent import Permanent
 
     Floats = NDArray[np.float64]
 
@@ -211,9 +211,10 @@ class Observer:
 
     @property
     def _permanent(self) -> Permanent:
-        if not isinstance(self.mechanism, Permanent):
+        permanent = self.mechanism.in_two_steps
+        if permanent is None:
             raise ParameterError("a kept response is that of a permanent mechanism", self.mechanism.name)
-        return self.mechanism
+        return permanent
 
     def _steps(self, row: int) -> _Steps:
         if row not in self._known:

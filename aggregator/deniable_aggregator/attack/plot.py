@@ -8,7 +8,6 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
-from deniable.mechanisms.permanent import Permanent
 from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE, save
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ def _panel(panel: Axes, result: Result) -> None:
     mechanism, most = result.observer.mechanism, result.curves[0].reports[-1]
     title = f"{mechanism.name}, {mechanism.domain_size} values, ε = {mechanism.epsilon:.3g} a report"
     bound = None
-    if isinstance(mechanism, Permanent):
-        title += f", {mechanism.epsilon_permanent:.3g} for all"
+    if permanent := mechanism.in_two_steps:
+        title += f", {permanent.epsilon_permanent:.3g} for all"
         bound = result.observer.bound().success
     panel.set_title(title, loc="left", size=10, color=SOFT)
     panel.set(xscale="log", xlim=(1, max(most, 2)), ylim=(0, _TOP), xlabel="reports of one device")

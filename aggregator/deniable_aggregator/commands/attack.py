@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, terminal
 from deniable.exact.epsilon import exact
-from deniable.mechanisms.permanent import Permanent
-from deniable.mechanisms.sampled_option import SampledOption, SampledPair
-from deniable.mechanisms.window import Window
+from deniable.mechanisms.sampled_option import Sampled
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed
 
 if TYPE_CHECKING:
@@ -78,7 +76,7 @@ def _averaging(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         drawing("attack.plot")  # a missing library is reported before the work
     observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
-    kinds = [(2 + bool(arguments.lose_every)) if isinstance(each.mechanism, Permanent) else 1 for each in observers]
+    kinds = [(2 + bool(arguments.lose_every)) if each.mechanism.in_two_steps else 1 for each in observers]
     advance = progress(sum(kinds) * max(arguments.devices, 0), "devices")
     results = [
         averaging(
@@ -107,9 +105,9 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
 def _told(result: Result, lose_every: int | None) -> str:
     mechanism, first = result.observer.mechanism, result.curves[0]
     kept = next((curve for curve in result.curves if curve.way == "kept"), None)
-    title = f"{mechanism.name}, {_values(mechanism)}, epsilon {mechanism.epsilon:.4g} a report"
-    if isinstance(mechanism, Permanent):
-        total = f"{mechanism.epsilon_permanent:.4g}" if mechanism.permanent_ratio else "without bound"
+    title = f"{mechanism.name}, {mechanism.answers}, epsilon {mechanism.epsilon:.4g} a report"
+    if permanent := mechanism.in_two_steps:
+        total = f"{permanent.epsilon_permanent:.4g}" if permanent.permanent_ratio else "without bound"
         title += f", {total} for all reports of a kept response"
     lines = [f"{title}; {first.devices} devices of each kind", _row("reports", [_HEADINGS[curve.way] for curve in result.curves])]
     for place, reports in enumerate(first.reports):
@@ -118,7 +116,7 @@ def _told(result: Result, lose_every: int | None) -> str:
     guess = result.observer.chances.max()
     lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
     if kept is None:
-        or_keep = "" if isinstance(mechanism, SampledOption | SampledPair) else ", or declare epsilon_permanent"
+        or_keep = "" if isinstance(mechanism, Sampled) else ", or declare epsilon_permanent"
         lines.append(f"This mechanism keeps no response: ask each person once{or_keep}.")
         return "\n".join(lines) + "\n"
     bound = result.observer.bound()
@@ -130,15 +128,6 @@ def _told(result: Result, lose_every: int | None) -> str:
         "Next: declare epsilon_permanent for every metric that a device answers more than once, and keep the state directory."
     )
     return "\n".join(lines) + "\n"
-
-
-def _values(mechanism: Mechanism) -> str:
-    size = mechanism.domain_size
-    if isinstance(mechanism, Window):
-        return f"{size} numbers evenly over the range"
-    if isinstance(mechanism, SampledOption | SampledPair):
-        return f"{size} sets of {size.bit_length() - 1} options"
-    return f"{size} values"
 
 
 def _about_fresh(curve: Curve) -> str:

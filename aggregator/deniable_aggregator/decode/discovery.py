@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.prefix import GOLDEN, MULTIPLIERS, TreeHist
+from deniable.mechanisms.prefix import GOLDEN, MULTIPLIERS
 from deniable_aggregator.decode.estimate import Estimate
 from deniable_aggregator.decode.prefix_level import part_of
 
@@ -239,7 +239,7 @@ def _step(
         if glance is part and before < _SAME * stderr:
             break
     threshold = 0.0
-    if isinstance(mechanism, TreeHist):
+    if mechanism.stands_out:
         threshold = part.noise(search.alpha / max(candidates, 1), stderr)
     order = np.argsort(-frequency, kind="stable")
     order = order[frequency[order] > threshold]

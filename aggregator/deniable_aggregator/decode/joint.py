@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms.base import FrequencyOracle
+    from deniable.mechanisms import Mechanism
     from deniable_aggregator.decode.joint_table import Floats
     from deniable_aggregator.tally import Tally
 
@@ -204,7 +204,7 @@ def joint(
 
 
 def from_product(
-    mechanism: FrequencyOracle, counted: Tally, shape: Sequence[int], *, repeats: float = 0.0, kept: bool = False
+    mechanism: Mechanism, counted: Tally, shape: Sequence[int], *, repeats: float = 0.0, kept: bool = False
 ) -> Joint:
     """Estimate a table from reports of one question whose values are all combinations.
 

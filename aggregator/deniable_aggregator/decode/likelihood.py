@@ -1,7 +1,6 @@
-"""Likelihood: how likely randomised reports are under each value, for payloads and for Bloom filters from other collectors.
+"""Likelihood: how likely reports of Bloom filters are under each value. `read` reads those of other collectors from a file.
 
-`read` reads the latter from a file. `deniable_aggregator.decode.joint` uses the likelihoods of several variables to estimate
-their joint distribution.
+`deniable_aggregator.decode.joint` uses the likelihoods of several variables to estimate their joint distribution.
 """
 
 from __future__ import annotations
@@ -9,19 +8,11 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.base import FrequencyOracle, Scored
-from deniable.mechanisms.dbitflip import DBitFlip
-from deniable.mechanisms.rappor import Bloom
-from deniable.mechanisms.sampled_option import SampledOption, SampledPair
-from deniable.mechanisms.unary import Oue, Sue
-from deniable.mechanisms.window import Window
-from deniable_aggregator import tally
-from deniable_aggregator.tally import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,101 +20,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms import Mechanism
+    from deniable.mechanisms.rappor import Bloom
+
 
 _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
-_LISTED = 1 << 16  # most values that a payload is compared with
 _IMPOSSIBLE = -1e4  # stands for the logarithm of 0
-
-
-def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | None = None) -> NDArray[np.float32]:
-    """Compute how likely each report is under each value.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    payloads
-        Whole payloads, one after another.
-    values
-        The values wanted, each in [0, domain_size); by default the whole domain. People with other values are counted under the
-        value that looks most alike. So leave out no frequent value, or add a column for the others (`bit_likelihood`).
-
-    Returns
-    -------
-    ndarray of float32
-        (reports, values), each row up to a factor, with 1 as its largest.
-
-    Raises
-    ------
-    PayloadError
-        If no device could have sent a payload.
-    ParameterError
-        If a value is outside the domain.
-
-    Notes
-    -----
-    For most mechanisms, one likelihood ratio separates the values that a report supports from the others: the declared `ratio`,
-    which is the largest. A report of dBitFlip supports some values, opposes some, and says nothing of the others. Bloom filters
-    have a likelihood for each bit. A number between two points of a window may have been rounded to either.
-    """
-    layout = mechanism.layout
-    if reason := tally.sift(layout, payloads)[2]:
-        raise reason
-    wanted = np.arange(mechanism.domain_size) if values is None else np.asarray(values, object)
-    if not len(wanted) or any(not 0 <= value < mechanism.domain_size for value in wanted):
-        raise ParameterError("a candidate is a value of the domain", "another number")
-    table = np.frombuffer(payloads, np.uint8).reshape(-1, layout.payload_size)
-    if isinstance(mechanism, Bloom):
-        rows, bits = kernels.widen(table[:, : layout.row_size]).astype(np.int64), table[:, layout.row_size :]
-        return bit_likelihood(rows, bits, masks(mechanism, wanted.tolist()), p=mechanism.other, q=mechanism.one)
-    if isinstance(mechanism, DBitFlip):
-        return _topped(_of_sets(mechanism, table, wanted.astype(np.int64)))
-    small = np.float32(1 / mechanism.ratio)
-    if isinstance(mechanism, (Oue, Sue)):
-        bits = np.unpackbits(table, axis=1, count=layout.width, bitorder="little")[:, wanted.astype(np.int64)]
-        return _topped(np.where(bits, np.float32(1), small))
-    if mechanism.domain_size > _LISTED:
-        raise ParameterError(f"reports of {mechanism.name} are compared with at most {_LISTED} values", mechanism.domain_size)
-    seen, places = np.unique(np.ascontiguousarray(table).view(f"V{layout.payload_size}").ravel(), return_inverse=True)
-    if isinstance(mechanism, Scored):
-        return _topped(_of_scored(mechanism, [layout.unpack(payload.tobytes()) for payload in seen], wanted.tolist()))[places]
-    assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - a mechanism that does not score supports values
-    rows_seen = np.full((len(seen), len(wanted)), small, np.float32)
-    for place, payload in enumerate(seen):
-        held = mechanism.supported(payload.tobytes())
-        rows_seen[place, [at for at, value in enumerate(wanted) if value in held]] = 1
-    return _topped(rows_seen)[places]
-
-
-def _of_sets(mechanism: DBitFlip, table: NDArray[np.uint8], values: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Compute how much more likely each report is under each value than under a value outside of its set."""
-    d, row_size = mechanism.buckets, mechanism.layout.row_size
-    firsts = np.fromiter(map(mechanism.first, range(mechanism.layout.rows)), np.int64)
-    places = (values - firsts[kernels.widen(table[:, :row_size]).astype(np.int64), None]) % mechanism.domain_size
-    bits = np.unpackbits(table[:, row_size:], axis=1, count=d, bitorder="little")
-    odds = np.float32(mechanism.one / mechanism.other)
-    held = np.where(np.take_along_axis(bits, np.minimum(places, d - 1), axis=1), odds, 1 / odds)
-    return np.where(places < d, held, np.float32(1))
-
-
-def _of_scored(mechanism: Scored, cells: Sequence[tuple[int, int]], values: Sequence[int]) -> NDArray[np.float64]:
-    """Compute the probability of what each report says, given its row, under each number or set."""
-    if isinstance(mechanism, Window):
-        return _of_window(mechanism, np.array([cell for _, cell in cells]), np.array(values, np.int64))
-    assert isinstance(mechanism, SampledOption | SampledPair)  # noqa: S101 - no other mechanism scores
-    true = np.array([[mechanism.index(value, row) == named for value in values] for row, named in cells])
-    return np.where(true, float(mechanism.keep), float(mechanism.other))
-
-
-def _of_window(mechanism: Window, cells: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Compute the probability of each cell under each value, which is rounded to one of two points."""
-    points, parts = np.divmod(values * (mechanism.points - 1), mechanism.domain_size - 1)
-    beyond = cells[:, None] - points  # cells past the first of the lower point's window
-    lower, upper = ((shift <= beyond) & (beyond < shift + mechanism.length) for shift in (0, 1))
-    part = parts / (mechanism.domain_size - 1)
-    mixed = (1 - part) * lower + part * upper
-    return float(mechanism.outside) + float(mechanism.inside - mechanism.outside) * mixed
 
 
 def masks(mechanism: Bloom, values: Sequence[int]) -> NDArray[np.uint8]:
@@ -342,10 +243,6 @@ def pack(numbers: Iterable[int], width: int) -> NDArray[np.uint8]:
     """
     size = -(-width // 8)
     return np.frombuffer(b"".join(number.to_bytes(size, "little") for number in numbers), np.uint8).reshape(-1, size)
-
-
-def _topped(rows: NDArray[Any]) -> NDArray[np.float32]:
-    return np.asarray(rows / rows.max(axis=1, keepdims=True), np.float32)
 
 
 def _log(share: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import betainc
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.sampled_option import Sampled, SampledPair
 from deniable_aggregator.decode.binomial import clopper_pearson, half_significant
 from deniable_aggregator.decode.channel import Channel
 from deniable_aggregator.decode.estimate import Estimate
@@ -158,7 +158,7 @@ def chosen(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> tuple
     return total, sqrt(variance + repeats * most / tally.n)
 
 
-def _together(sets: SampledOption | SampledPair, tally: Tally, shares: OptionShares) -> float:
+def _together(sets: Sampled, tally: Tally, shares: OptionShares) -> float:
     """Estimate what the variance of the sum of all shares has beyond that of each share: reports about a pair tell of two."""
     if not isinstance(sets, SampledPair):
         return 0.0
@@ -168,8 +168,8 @@ def _together(sets: SampledOption | SampledPair, tally: Tally, shares: OptionSha
     return 2 * float((excess / shares.told[first] / shares.told[second]).sum()) / shares.channel.gain**2
 
 
-def _checked(mechanism: Mechanism, tally: Tally) -> SampledOption | SampledPair:
-    if not isinstance(mechanism, SampledOption | SampledPair):
+def _checked(mechanism: Mechanism, tally: Tally) -> Sampled:
+    if not isinstance(mechanism, Sampled):
         raise ParameterError("shares of options are estimated from reports of sets", mechanism.name)
     tally.check_decoder(mechanism)
     return mechanism

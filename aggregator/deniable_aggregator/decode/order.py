@@ -17,7 +17,7 @@ from deniable_aggregator.decode.support_estimate import Supported
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from deniable.mechanisms.base import FrequencyOracle
+    from deniable.mechanisms import Mechanism
     from deniable_aggregator.decode.estimate import Estimate
 
 
@@ -57,7 +57,7 @@ class Order:
         return low
 
 
-def order(mechanism: FrequencyOracle, estimate: Estimate, *, repeats: float = 0.0, kept: bool = False) -> Order | None:
+def order(mechanism: Mechanism, estimate: Estimate, *, repeats: float = 0.0, kept: bool = False) -> Order | None:
     """Estimate mean position, cumulative shares and median.
 
     Parameters

@@ -190,5 +190,6 @@ class Part:
 
 def part_of(mechanism: PrefixTree, tally: Tally, level: int) -> Part:
     """Return the part of a tally that belongs to a level."""
-    rows = slice(*mechanism.first_rows[level : level + 2])
+    numbers = mechanism.parts[level]
+    rows = slice(numbers[0], numbers[-1] + 1)
     return Part(mechanism, rows.start, tally.counts[rows], tally.reports[rows])

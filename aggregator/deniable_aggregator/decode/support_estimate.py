@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import betainc, ndtri
 
-from deniable.mechanisms.coin import Coin
-from deniable.mechanisms.direct import Grr
 from deniable_aggregator.decode.binomial import clopper_pearson, half_significant
 from deniable_aggregator.decode.channel import Channel
 from deniable_aggregator.decode.estimate import Estimate
@@ -47,7 +45,7 @@ class Supported(Estimate):
     @property
     def mirrored(self) -> bool:
         """Whether each report supports exactly one of two values, which are all: then their estimates sum to 1."""
-        return isinstance(self.mechanism, Coin | Grr) and self.mechanism.domain_size == len(self.support) == 2  # noqa: PLR2004
+        return getattr(self.mechanism, "mirrored", False) and len(self.support) == 2  # noqa: PLR2004
 
     @property
     def count(self) -> NDArray[np.float64]:

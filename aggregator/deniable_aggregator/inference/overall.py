@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms.base import FrequencyOracle
+    from deniable.mechanisms import Mechanism
     from deniable_aggregator.decode.estimate import Estimate
 
 _MOST = 1024  # values; with more, their covariance takes too long
@@ -25,7 +25,7 @@ _ROUNDS = 5  # each brings a rise about ten times nearer to what its own varianc
 
 
 def chi_square(
-    mechanism: FrequencyOracle,  # what the devices ran
+    mechanism: Mechanism,  # what the devices ran
     sides: Sequence[Estimate],  # the estimates of all values of each side
     together: Estimate,  # those of the reports of both
     # Of each side, how many other reports the device of a report has made, on average, at most.
@@ -54,7 +54,7 @@ def chi_square(
 
 
 def rise_seen(
-    mechanism: FrequencyOracle,  # what the devices run
+    mechanism: Mechanism,  # what the devices run
     n: int,  # reports of each side
     at: float,  # The share that rises. All other values have equal shares, on both sides.
     level: float,  # confidence of the test
@@ -80,10 +80,13 @@ def rise_seen(
     return rise
 
 
-def _is_chi_square(mechanism: FrequencyOracle, n: int) -> bool:
+def _is_chi_square(mechanism: Mechanism, n: int) -> bool:
     """Return whether the statistic of two sides is chi-square, of which the smaller one has n reports."""
     # With a large epsilon, few reports do not support what their devices hold.
-    enough = n * float(mechanism.q) >= _FEWEST and n * float(1 - mechanism.p) >= mechanism.domain_size
+    if mechanism.odds is None:
+        return False
+    p, q = mechanism.odds
+    enough = n * float(q) >= _FEWEST and n * float(1 - p) >= mechanism.domain_size
     if mechanism.domain_size > _MOST or not enough:
         return False
     try:

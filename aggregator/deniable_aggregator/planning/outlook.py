@@ -12,7 +12,6 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.expectation import resolved_from
 from deniable.mechanisms import auto
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.registry.tables import Publication
 from deniable_aggregator.accounting import checks
 from deniable_aggregator.inference.overall import rise_seen
@@ -121,7 +120,7 @@ class Outlook:
     @property
     def overall(self) -> float | None:
         """The smallest such rise for which the test of all values at once says that the arms differ; None without that test."""
-        if self.metric.open or self.metric.estimate or not isinstance(self.mechanism, FrequencyOracle) or self.n is None:
+        if self.metric.open or self.metric.estimate or self.mechanism is None or self.n is None:
             return None
         return rise_seen(self.mechanism, self.n // 2, self.terms.share, self.terms.level, POWER)
 

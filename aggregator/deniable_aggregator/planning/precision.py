@@ -13,22 +13,15 @@ from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.dbitflip import DBitFlip
-from deniable.mechanisms.general_hadamard import GeneralHadamard
-from deniable.mechanisms.prefix import PrefixTree
-from deniable.mechanisms.rappor import Bloom
-from deniable.mechanisms.sampled_option import SampledOption, SampledPair
-from deniable.mechanisms.window import Window
+from deniable.mechanisms.sampled_option import Sampled
 from deniable_aggregator import tally
-from deniable_aggregator.decode.bucket_estimate import Partial
+from deniable_aggregator.decode.families import family_of
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.options import OptionShares, option_shares
-from deniable_aggregator.decode.support_estimate import Supported
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
-    from deniable_aggregator.decode.estimate import Estimate
 
 POWER = 0.8
 """Probability that a difference between two arms is seen, if it is there."""
@@ -100,16 +93,16 @@ class _Shares(Precision):
 
     def detects(self, n: int, level: float = 0.95) -> float | None:
         """Ask the decoder what it would detect, if nobody held any of the values."""
-        if not self.values or isinstance(self.mechanism, PrefixTree):
+        if not self.values or self.mechanism.searches:
             return None
-        return _known(_nobody(self.mechanism, self.values, n).detection_frequency(1 - level))
+        return _known(family_of(self.mechanism).nobody(self.values, n).detection_frequency(1 - level))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Options(Precision):
     """Shares of the options of a set."""
 
-    mechanism: SampledOption | SampledPair
+    mechanism: Sampled
 
     @cached_property
     def _nothing(self) -> OptionShares:
@@ -156,27 +149,15 @@ def precision(
     Precision or None
         None for Bloom filters that are decoded by regression: their error depends on all answers.
     """
-    if isinstance(mechanism, SampledOption | SampledPair):
+    if isinstance(mechanism, Sampled):
         return _Options(mechanism=mechanism, together=metric.together)
-    if isinstance(mechanism, Window):
+    if metric.estimate and not metric.binned:
         return _Mean(worst=float(mechanism.worst_variance), together=metric.together)
     if not isinstance(mechanism, FrequencyOracle):
         raise ParameterError("a plan is for a mechanism of shares or means", mechanism.name)
-    if metric.rounded:
-        return _Mean(worst=mechanism.variance(0.5, 1), together=metric.together)
-    if isinstance(mechanism, Bloom) and not mechanism.basic:
+    if not family_of(mechanism).foreseen:
         return None
     return _Shares(mechanism=mechanism, values=values, together=metric.together)
-
-
-def _nobody(mechanism: FrequencyOracle, values: int, n: int) -> Estimate:
-    """Return the estimate of values that nobody holds."""
-    none = np.zeros(values, np.int64)
-    if isinstance(mechanism, DBitFlip) and mechanism.layout.rows > 1:
-        return Partial(mechanism, n, none, np.full(values, round(n * mechanism.buckets / mechanism.domain_size)))
-    if isinstance(mechanism, GeneralHadamard):  # its variance at 0 is the share of reports that touch a value, over p^2
-        return Supported(mechanism, n, none, np.full(values, round(n * mechanism.variance(0.0, 1) * float(mechanism.p) ** 2)))
-    return Supported(mechanism, n, none)
 
 
 def _known(share: float) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 from deniable import mechanisms
 from deniable.errors import ConfigurationError
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.sampled_option import Sampled
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.accounting import checks
@@ -168,7 +168,6 @@ class OfShares(Rehearsal):
 
     def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
         """Estimate the share of each value."""
-        assert isinstance(self.mechanism, FrequencyOracle)  # noqa: S101 - shares have one
         estimate = decode.estimate(self.mechanism, tally, self.values, repeats=self.metric.together - 1)
         return estimate.frequency, *estimate.interval(level)
 
@@ -280,7 +279,7 @@ def rehearsals(registry: Registry, stated: Mapping[str, Mapping[str, float]]) ->
 
 def _rehearsal(metric: Metric, candidates: tuple[int, ...], stated: Mapping[str, float] | None) -> Rehearsal:
     mechanism = mechanisms.of(metric)
-    if isinstance(mechanism, SampledOption | SampledPair):
+    if isinstance(mechanism, Sampled):
         return OfOptions(metric=metric, mechanism=mechanism, shares=of_options(metric, stated))
     held = None if stated is None else of_values(metric, stated)
     if isinstance(mechanism, Window) or metric.rounded:

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
 
-_ALL = (*mechanisms.names(), "window", "sampled_option", "sampled_pair")
-_CHOOSY = ("coin", "binary", "sampled_option", "sampled_pair")
-"""Mechanisms that exist for some domains only: for two values, or for the sets of some options. The coin needs ln 3, too."""
+_ALL = mechanisms.provable()
 
 
 def prove(parser: argparse.ArgumentParser) -> Run:
@@ -53,7 +51,7 @@ def _prove(name: str, domain_size: int, epsilon: str, options: dict[str, Any], *
     try:
         mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
     except ParameterError as error:
-        if name in _CHOOSY:
+        if not mechanisms.any_size(name):
             return None
         print(f"{name} d={domain_size} epsilon={epsilon}: {error}")
         return False

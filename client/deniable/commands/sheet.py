@@ -9,14 +9,12 @@ from fractions import Fraction
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.caps import Caps
-from deniable.mechanisms.permanent import Permanent
 from deniable.registry.axis import BINS
 
 if TYPE_CHECKING:
-    from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget
 
@@ -50,9 +48,10 @@ def sheet(
 
 
 def _metric(metric: Metric, budget: Budget) -> dict[str, Any]:
-    mechanism = mechanisms.of(metric)
+    declared = Declared.of(metric)
+    mechanism = declared.mechanism
     layout = mechanism.layout
-    allowance = Allowance.of(metric, mechanism, budget)
+    allowance = Allowance.of(declared, budget)
     return {
         "version": metric.version,
         "type": metric.type,
@@ -86,19 +85,19 @@ def _metric(metric: Metric, budget: Budget) -> dict[str, Any]:
             "payload_bytes": layout.payload_size,
         },
         "constants": _written(mechanism.constants),
-        "allowance": _allowance(metric, mechanism, allowance),
+        "allowance": _allowance(declared, allowance),
     }
 
 
-def _allowance(metric: Metric, mechanism: Mechanism, allowance: Allowance) -> dict[str, Any]:
-    kept = metric.kept and isinstance(mechanism, Permanent)
+def _allowance(declared: Declared, allowance: Allowance) -> dict[str, Any]:
+    permanent = declared.permanent
     return {
         "cost": allowance.cost,
         "per_period": allowance.per_period,
         "window": allowance.window,
         "lifetime": allowance.lifetime,
-        "answers": allowance.answers if kept else None,
-        "answers_ever": None if not kept or isinf(allowance.answers_ever) else int(allowance.answers_ever),
+        "answers": allowance.answers if permanent else None,
+        "answers_ever": None if not permanent or isinf(allowance.answers_ever) else int(allowance.answers_ever),
     }
 
 

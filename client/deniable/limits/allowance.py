@@ -10,17 +10,14 @@ from fractions import Fraction
 from math import ceil, inf, log, nextafter
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms
-from deniable.declared import fingerprint
+from deniable.declared import Declared
 from deniable.errors import ConfigurationError
-from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from deniable.mechanisms import Mechanism
-    from deniable.registry import Metric, Registry
+    from deniable.registry import Registry
     from deniable.registry.tables import Budget
 
 _REMEMBERED = 400.0  # days
@@ -54,9 +51,7 @@ class Allowance:
     @classmethod
     def of(
         cls,
-        # metric, mechanism: the metric and its mechanism
-        metric: Metric,
-        mechanism: Mechanism,
+        declared: Declared,  # the metric
         budget: Budget,  # the device's budget
     ) -> Allowance:
         """Compute what a metric may spend.
@@ -65,20 +60,20 @@ class Allowance:
         spend the cost of `answers` responses. Its part of the lifetime is its part of the window, times the budget's
         ``lifetime / per_window``.
         """
+        metric, permanent = declared.metric, declared.permanent
         occasions = period.touched(metric.period, budget.window) * metric.per_period
-        answers, each, most = 0, cost(mechanism.ratio), inf
-        if metric.kept and isinstance(mechanism, Permanent) and mechanism.permanent_ratio is not None:
-            most = inf if metric.open else mechanism.kept_responses
+        answers, each, most = 0, cost(declared.mechanism.ratio), inf
+        if permanent and permanent.permanent_ratio is not None:
+            most = inf if metric.open else permanent.kept_responses
             answers = occasions = int(min(metric.answers_per_window, most, occasions))
-            each = cost(mechanism.permanent_ratio)
+            each = cost(permanent.permanent_ratio)
         window, lifetime = occasions * each, None
         if budget.per_window is not None and budget.lifetime is not None:
             share = int(window * Fraction(budget.lifetime) / Fraction(budget.per_window))
             # The smallest lifetime is one window. It pays for all answers of this window.
             lifetime = int(min(share - share % each, most * each))
-        tag = fingerprint(metric, mechanism.canonical)
         remembered = period.touched(metric.period, max(budget.window, _REMEMBERED))
-        return cls(metric.id, tag, each, metric.per_period, answers, window, lifetime, remembered)
+        return cls(metric.id, declared.fingerprint, each, metric.per_period, answers, window, lifetime, remembered)
 
     @property
     def answers_ever(self) -> float:
@@ -105,7 +100,7 @@ def reserved(
     ParameterError
         If a metric has no mechanism.
     """
-    return {id_: Allowance.of(metric, mechanisms.of(metric), budget) for id_, metric in registry.metrics.items()}
+    return {id_: Allowance.of(Declared.of(metric), budget) for id_, metric in registry.metrics.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from math import inf, isfinite, log
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.permanent import MAX_ROWS, Permanent
+from deniable.mechanisms.permanent import MAX_ROWS
 from deniable.registry.tables import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from deniable.declared import Declared
     from deniable.limits.exposure import Exposure
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
@@ -86,7 +86,7 @@ class Caps:
         """Return what a device may spend: the stricter of the app's budget and a registry's, if it has one."""
         return self.budget if budget is None else self.budget.tightened(budget)
 
-    def check(self, metric: Metric, mechanism: Mechanism) -> None:
+    def check(self, declared: Declared) -> None:
         """Refuse a metric that exceeds a bound. Its losses are computed from the mechanism's integers, not from the declaration.
 
         Raises
@@ -94,6 +94,7 @@ class Caps:
         ConfigurationError
             If it is refused. The message has the metric, the bound and what exceeds it.
         """
+        metric, mechanism = declared.metric, declared.mechanism
         if self.mechanisms is not None and mechanism.name not in self.mechanisms:
             allowed = ", ".join(sorted(self.mechanisms)) or "none"
             raise ConfigurationError(f"{metric.id}: this app allows the mechanisms {allowed}; got {mechanism.name}")
@@ -101,7 +102,7 @@ class Caps:
             raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {len(metric.values)}")
         self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
         if metric.kept:
-            permanent = mechanism.permanent_ratio if isinstance(mechanism, Permanent) else None
+            permanent = declared.permanent.permanent_ratio if declared.permanent else None
             self._check_loss(metric, "a kept answer", permanent, self.permanent)
 
     def check_exposure(self, exposure: Exposure) -> None:
@@ -135,10 +136,10 @@ def _worst(mechanism: Mechanism) -> Fraction | None:
     So p / q and (1 - q) / (1 - p) are not above it. If p is not above q, the mechanism is wrong. The same holds for the greatest
     and the least probability of a cell.
     """
-    if not isinstance(mechanism, FrequencyOracle):
+    if mechanism.odds is None:
         bounds = mechanism.bounds()
         return None if not 0 < bounds.low < bounds.high else max(mechanism.ratio, bounds.high / bounds.low)
-    p, q = mechanism.p, mechanism.q
+    p, q = mechanism.odds
     if not q < p < 1:
         return None
     return max(mechanism.ratio, (1 - q) / (1 - p), p / q if q > 0 else mechanism.ratio)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms.auto import Choice
     from deniable.registry import Metric
 
-__all__ = ["MAX_REPORT_BYTES", "Mechanism", "choose", "make", "names", "of"]
+__all__ = ["MAX_REPORT_BYTES", "Mechanism", "any_size", "choose", "make", "names", "of", "provable"]
 
 # The module and class of each mechanism. A device imports only the mechanisms that its registry names.
 _CLOSED = {
@@ -52,6 +52,8 @@ _NUMBERS = {"window": ("window", "Window")}
 _SETS = {"sampled_option": ("sampled_option", "SampledOption"), "sampled_pair": ("sampled_option", "SampledPair")}
 """Mechanisms for sets of listed options."""
 _ALL = _CLOSED | _OPEN | _SEARCH | _NUMBERS | _SETS
+_SOME_SIZES = ("coin", "binary", *_SETS)
+"""Mechanisms that exist for some domains only: for two values, or for the sets of some options."""
 _PERMANENT = ("l_grr", "l_osue", "loloha", "dbitflip", "rappor", "google_rappor")
 """Mechanisms with permanent responses."""
 
@@ -68,6 +70,16 @@ def names() -> tuple[str, ...]:
     Not among them are ``google_rappor``, which needs the parameters of a deployment, and those that search for common values.
     """
     return tuple(name for name in _CLOSED | _OPEN if name != "google_rappor")
+
+
+def provable() -> tuple[str, ...]:
+    """Return the name of every mechanism that needs only a domain and an epsilon, and that does not search."""
+    return (*names(), *_NUMBERS, *_SETS)
+
+
+def any_size(name: str) -> bool:
+    """Return whether a mechanism exists for every number of values from 2 on."""
+    return name not in _SOME_SIZES
 
 
 def choose(

@@ -17,10 +17,11 @@ from deniable.source import OS, mark_process, process_mark
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from deniable.mechanisms.permanent import Permanent
     from deniable.source import Source
     from deniable.wire.layout import Layout
 
-__all__ = ["Bounds", "FrequencyOracle", "Mechanism", "Scored", "mean_variance"]
+__all__ = ["Bounds", "FrequencyOracle", "Mechanism", "Scored", "TwoSided", "mean_variance", "two_sided"]
 
 _HELD = 1.0  # seconds for which noise drawn ahead may be used; a snapshot of the machine would copy it
 _GROWTH = 4  # so many times more noise is drawn ahead if all of it was used within that time
@@ -88,6 +89,10 @@ class Mechanism(_Sealed, ABC):
     part: ClassVar[str] = ""
     """What a report is about, if it is about a part of what is asked, such as one option; see `parts`."""
     options: ClassVar[tuple[str, ...]] = ()
+    sizeless: ClassVar[tuple[str, ...]] = ("permanent",)
+    """Those options that do not depend on the number of answers."""
+    searches: ClassVar[bool] = False
+    """Whether values are found by a search, so that most reports are about prefixes of them."""
 
     domain_size: int
     epsilon: float
@@ -132,6 +137,36 @@ class Mechanism(_Sealed, ABC):
     def needed(self, least: int) -> int:
         """Return how many reports it takes on average until each estimate rests on `least`."""
         return ceil(least * Fraction(self.layout.rows, min(map(len, self.parts)))) if self.part else least
+
+    @property
+    def in_two_steps(self) -> Permanent | None:
+        """The mechanism itself, if a device can keep its permanent responses; else None."""
+        return None
+
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report says anything about two answers, whichever they are; 1 if it is not known."""
+        return Fraction(1)
+
+    @property
+    def odds(self) -> tuple[Fraction, Fraction] | None:
+        """Probability that a report supports the true value, and another one; None if no shares of values are estimated."""
+        return None
+
+    @property
+    @abstractmethod
+    def influence(self) -> Fraction:
+        """By how many respondents one made-up report can raise a count, or by how much a sum."""
+
+    @property
+    @abstractmethod
+    def worst_variance(self) -> Fraction:
+        """The variance of one report's estimate where answers vary most: half of the people hold the value or are at an end."""
+
+    @property
+    def unused(self) -> int:
+        """How many codes no value has, though reports support them. Honest ones do so with probability q for any population."""
+        return 0
 
     @property
     @abstractmethod
@@ -231,6 +266,22 @@ class Mechanism(_Sealed, ABC):
     def says(self) -> str:
         """What one report says of the answer, in a sentence for people."""
 
+    @property
+    def answers(self) -> str:
+        """The domain, in words."""
+        return f"{self.domain_size} values"
+
+    def resized(self, domain_size: int) -> Mechanism:
+        """Make the same mechanism for another number of answers, with the options that do not depend on it.
+
+        Raises
+        ------
+        ParameterError
+            If there is none.
+        """
+        options = {name: value for name, value in self.chosen.items() if name in self.sizeless}
+        return type(self)(domain_size=domain_size, epsilon=self.requested, **options)  # type: ignore[arg-type] # read exactly
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyOracle(Mechanism):
@@ -259,6 +310,16 @@ class FrequencyOracle(Mechanism):
     def opposed(self, payload: bytes) -> set[int]:  # noqa: ARG002 - most payloads oppose nothing
         """Return the values that a payload opposes. For each of them the support is one less."""
         return set()
+
+    @property
+    def odds(self) -> tuple[Fraction, Fraction]:
+        """Probability that a report supports the true value, and another one."""
+        return self.p, self.q
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether each payload supports exactly one of two values, which are all."""
+        return False
 
     def support(self, value: int, true: int) -> Fraction:
         """Compute the probability that a payload for `true` supports `value`, minus the probability that it opposes it."""
@@ -294,6 +355,28 @@ class FrequencyOracle(Mechanism):
         """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
         return mean_variance(self.p, self.q, self.domain_size)
 
+    @property
+    def worst_variance(self) -> Fraction:
+        """The variance of one report's estimate of the share of a value that half of the people hold."""
+        return Fraction(self.variance(0.5, 1))
+
+    @property
+    def influence(self) -> Fraction:
+        """By how many respondents one report that supports a value raises its count: ``(1 - q) / (p - q)``."""
+        return (1 - self.q) / (self.p - self.q)
+
+
+class TwoSided(FrequencyOracle):
+    """An oracle whose report favours one of two answers by exactly epsilon, or the other, or says nothing about them.
+
+    The probabilities are the same for any two answers.
+    """
+
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report favours one of two answers."""
+        return two_sided(self)
+
 
 class Scored(Mechanism):
     """A mechanism from whose reports means are estimated, not the shares of single values.
@@ -311,15 +394,20 @@ class Scored(Mechanism):
     def scores(self, payload: bytes) -> tuple[Fraction, ...]:
         """Return the unbiased estimates of all quantities from one payload. This is the plain definition, and slow."""
 
-    @property
-    @abstractmethod
-    def greatest_score(self) -> Fraction:
-        """The greatest score of any payload: what one made-up report can add to a sum."""
-
 
 def mean_variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
     """Exact variance of one report's estimate, averaged over a domain whose frequencies sum to 1."""
     return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (domain_size * (p - q) ** 2)
+
+
+def two_sided(mechanism: FrequencyOracle) -> Fraction:
+    """Return the probability that a report favours one of two answers by exactly epsilon, if it else says nothing about them.
+
+    It favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but not the
+    other, if and only if it favours the true one. So p - q = x - x / ratio.
+    """
+    ratio = mechanism.ratio
+    return (mechanism.p - mechanism.q) * (ratio + 1) / (ratio - 1)
 
 
 def _remake(cls: type[Mechanism], domain_size: int, requested: Fraction, chosen: dict[str, Any]) -> Mechanism:

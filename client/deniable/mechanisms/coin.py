@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, FrequencyOracle
+from deniable.mechanisms.base import Bounds, TwoSided
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TRUTH = 2
 
 
-class Coin(FrequencyOracle):
+class Coin(TwoSided):
     """Randomised response with two coins: on heads tell the truth, on tails answer what a second coin says.
 
     The true answer is given with probability 3/4, so epsilon is ln 3. If P_B is the share of "yes" among the answers, the share
@@ -42,6 +42,11 @@ class Coin(FrequencyOracle):
     def constants(self) -> dict[str, Any]:
         """Empty: both coins are fair."""
         return {}
+
+    @property
+    def mirrored(self) -> bool:
+        """Always True: a report names one of two values."""
+        return True
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Toss both coins of each report."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, FrequencyOracle
+from deniable.mechanisms.base import Bounds, TwoSided
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def shifts(source: Source, kept: int, size: int, count: int, unit: int = UNIT) -
     return [0 if digit == _KEPT else other + 1 for digit, other in zip(keep, others, strict=True)]
 
 
-class Grr(FrequencyOracle):
+class Grr(TwoSided):
     """Generalised randomised response: the truth with probability e^eps / (e^eps + d - 1), else another value uniformly.
 
     Best for small domains, d < 3 e^eps + 2.
@@ -60,6 +60,11 @@ class Grr(FrequencyOracle):
     def constants(self) -> dict[str, Any]:
         """The probability of the truth."""
         return {"keep": self.p}
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether there are only two values: a report names one of them."""
+        return self.domain_size == 2  # noqa: PLR2004
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw the shift of each answer around the domain."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, FrequencyOracle
+from deniable.mechanisms.base import Bounds, TwoSided
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def column(row: int, choice: int, inside: int) -> int:
     return found | lowest if (found & row).bit_count() & 1 == inside else found
 
 
-class Hadamard(FrequencyOracle):
+class Hadamard(TwoSided):
     """Hadamard response with one block: K = 2^ceil(log2(d + 1)) columns, half of them in the set of each value.
 
     Value v owns row v + 1 of the K x K Hadamard matrix; row 0 is constant. The set of v is the columns y with H[v + 1, y] = +1,
@@ -71,6 +71,11 @@ class Hadamard(FrequencyOracle):
         """Return the values whose set has the reported column."""
         column = self.layout.unpack(payload)[1]
         return {value for value in range(self.domain_size) if not ((value + 1) & column).bit_count() & 1}
+
+    @property
+    def unused(self) -> int:
+        """The rows that no value has, but for the constant one."""
+        return self.layout.width - 1 - self.domain_size
 
     def bounds(self) -> Bounds:
         """Return the bounds of a column's probability."""

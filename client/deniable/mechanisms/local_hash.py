@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import LinearFamily, is_prime
-from deniable.mechanisms.base import Bounds, FrequencyOracle, mean_variance
+from deniable.mechanisms.base import Bounds, TwoSided, mean_variance
 from deniable.mechanisms.direct import shifts
 from deniable.wire.layout import MAX_CELLS, Layout
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable.source import Source
 
 
-class LocalHash(FrequencyOracle):
+class LocalHash(TwoSided):
     """Pick a hash function at random, hash the value to one of g cells, and answer with GRR over the cells.
 
     The functions are *all* linear functionals over F_g. Two values collide in exactly 1/g of them, so the estimator is unbiased

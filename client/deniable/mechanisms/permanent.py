@@ -54,6 +54,11 @@ class Permanent(FrequencyOracle):
         return wanted
 
     @property
+    def in_two_steps(self) -> Permanent:
+        """The mechanism itself."""
+        return self
+
+    @property
     def chosen(self) -> dict[str, Any]:
         """The options with their values; the permanent epsilon as it was written."""
         given = super().chosen

@@ -97,6 +97,9 @@ class PrefixTree(FastLocalHash):
     """
 
     part = "level of the search"
+    searches = True
+    stands_out: ClassVar[bool] = False
+    """Whether the search keeps only prefixes that stand out of the noise."""
     options = ("step", "start", "rows", "confirm")
 
     _STEP: ClassVar[int] = 8
@@ -247,5 +250,6 @@ class TreeHist(PrefixTree):
     name = "tree_hist"
     summary = "hash the value, or half of the time its beginning, into a few cells, name the cell with odds e^epsilon"
 
+    stands_out = True
     _START = 8
     _CONFIRM = "0.5"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.finite_field import Field, is_order
-from deniable.mechanisms.base import Bounds, FrequencyOracle, mean_variance
+from deniable.mechanisms.base import Bounds, TwoSided, mean_variance
 from deniable.source import ONE, ZERO
 from deniable.wire.layout import MAX_CELLS, Layout
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LISTED = 1024  # most payloads of all values together that are listed; listing them takes a few milliseconds
 
 
-class Projective(FrequencyOracle):
+class Projective(TwoSided):
     """Projective geometry response: a point of the value's own hyperplane is e^eps times as likely as any other point.
 
     The points of the geometry are vectors of t coordinates over a field of q elements. The first coordinate that is not 0 is 1.
@@ -156,6 +156,11 @@ class Projective(FrequencyOracle):
         """Return the values whose hyperplane has the reported point."""
         point = self.vector(self.layout.unpack(payload)[1])
         return {value for value in range(self.domain_size) if not self._product(point, self.vector(value))}
+
+    @property
+    def unused(self) -> int:
+        """The hyperplanes that no value has."""
+        return self.layout.width - self.domain_size
 
     def bounds(self) -> Bounds:
         """Return the bounds of a point's probability."""

@@ -12,7 +12,7 @@ from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.exact.hashing import PoolFamily, data, key
 from deniable.mechanisms import google_rappor
-from deniable.mechanisms.base import Bounds
+from deniable.mechanisms.base import Bounds, two_sided
 from deniable.mechanisms.permanent import Permanent, flips, second_flip
 from deniable.wire.layout import Layout
 
@@ -182,6 +182,11 @@ class Rappor(Bloom):
             "flip_permanent": self.flip_permanent,
             "flip_again": self._flip,
         }
+
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report favours one of two answers; 1 if a value has several bits, or shares its own."""
+        return two_sided(self) if self.basic else Fraction(1)
 
     # Zeros and ones are flipped with the same probability, so one draw for each bit is enough.
 

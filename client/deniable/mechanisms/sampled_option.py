@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deniable.source import Source
 
 
-class _Sampled(Scored):
+class Sampled(Scored):
     """A report names a row, drawn at random, and what the answer has there, by generalised randomised response.
 
     Parameters
@@ -78,6 +78,11 @@ class _Sampled(Scored):
     def _agreed(self) -> str:
         return f"{self.keep} {self.other}"
 
+    @property
+    def answers(self) -> str:
+        """The domain, in words."""
+        return f"{self.domain_size} sets of {self.domain_size.bit_length() - 1} options"
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw the row of each report, and the shift of its index."""
         width = self.layout.width
@@ -112,12 +117,17 @@ class _Sampled(Scored):
         )
 
     @property
-    def greatest_score(self) -> Fraction:
+    def influence(self) -> Fraction:
         """The score of the cell that a report names."""
         return self.layout.rows * (1 - self.other) / (self.keep - self.other)
 
+    @property
+    def worst_variance(self) -> Fraction:
+        """The variance of one report's estimate of what half of the people have: most reports are about another row."""
+        return Fraction(self.layout.rows, 4) / (self.keep - self.other) ** 2 - Fraction(1, 4)
 
-class SampledOption(_Sampled):
+
+class SampledOption(Sampled):
     """One option, drawn at random, and whether it is chosen, by randomised response with the whole epsilon.
 
     Reports of a set have the same privacy loss as those of a yes or no. With m options, each is told by one in m reports.
@@ -139,7 +149,7 @@ class SampledOption(_Sampled):
         )
 
 
-class SampledPair(_Sampled):
+class SampledPair(Sampled):
     """Two options, drawn at random, and which of them are chosen, by generalised randomised response over the four cases."""
 
     name = "sampled_pair"

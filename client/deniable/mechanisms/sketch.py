@@ -242,6 +242,11 @@ class FastLocalHash(Sketch):
         row, cell = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if self.place(row, value) == cell}
 
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report favours one of two answers. It names a cell, and says nothing about two that collide."""
+        return min(Fraction(1), (self.ratio + 1) / (self.ratio + self.width - 1))
+
     def bounds(self) -> Bounds:
         """Return the bounds of a cell's probability."""
         return Bounds(self.other, self.p)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, FrequencyOracle, mean_variance
+from deniable.mechanisms.base import Bounds, TwoSided, mean_variance
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import Layout
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from deniable.source import Source
 
 
-class Subset(FrequencyOracle):
+class Subset(TwoSided):
     """Report a set of w values. A set with the truth is e^eps times as likely as one without.
 
     w has the least exact variance; it is near d / (e^eps + 1). No mechanism for d values is more exact at any epsilon. A report

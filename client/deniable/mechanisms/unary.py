@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, FrequencyOracle
+from deniable.mechanisms.base import Bounds, TwoSided
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def place(value: int, drawn: tuple[int, bool]) -> int:
     return bits
 
 
-class _Unary(FrequencyOracle):
+class Unary(TwoSided):
     """Every bit is 1 with probability q, but the true value's bit with probability p.
 
     Two values differ in two bits, so the worst likelihood ratio is p (1 - q) / (q (1 - p)).
@@ -77,7 +77,7 @@ class _Unary(FrequencyOracle):
         return Bounds.of_bits(self.q, self.p, self.domain_size, direct=True)
 
 
-class Sue(_Unary):
+class Sue(Unary):
     """Symmetric unary encoding, also known as basic one-time RAPPOR: every bit keeps the truth with odds e^(eps/2).
 
     References
@@ -93,7 +93,7 @@ class Sue(_Unary):
         return Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)
 
 
-class Oue(_Unary):
+class Oue(Unary):
     """Optimised unary encoding: the true value's bit is a fair coin, every other bit is 1 with odds e^-eps.
 
     Best for domains of some hundred values, for which a bit for each value is not too much to send.

@@ -82,7 +82,7 @@ class Window(Scored):
 
     name = "window"
     summary = "name a part of the range: one near the answer with odds e^epsilon, any other with odds 1"
-    options = ("blocks", "length")
+    options = sizeless = ("blocks", "length")
 
     blocks: int = 0
     length: int = 0
@@ -130,6 +130,11 @@ class Window(Scored):
             f"{near:.3f} it is one of the {self.length} around your answer, else any of the others, each as likely."
         )
 
+    @property
+    def answers(self) -> str:
+        """The domain, in words."""
+        return f"{self.domain_size} numbers evenly over the range"
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw, for each report, the rounding and the shift around the ring of cells."""
         w, steps = self.length, self.points - 1
@@ -156,7 +161,7 @@ class Window(Scored):
         return (self.cell_scores[self.layout.unpack(payload)[1]],)
 
     @property
-    def greatest_score(self) -> Fraction:
+    def influence(self) -> Fraction:
         """The score of the last cell."""
         return self.cell_scores[-1]
 

@@ -19,7 +19,6 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
 
-from deniable_aggregator.alarms.checks import influence
 from deniable_aggregator.answer import live as counted
 from deniable_aggregator.answer.comparison import compare
 from deniable_aggregator.answer.estimates import LEVEL
@@ -263,7 +262,7 @@ def _estimates(
         chosen={name: value for name, value in chosen.items() if value},
         compact=len(measured.estimates) > _COMPACT,
         here=".live_metric" if "live" in told else ".metric",
-        influence=influence(app.versions[measured.id, measured.version].mechanism),
+        influence=float(app.versions[measured.id, measured.version].mechanism.influence),
         page=page,
         **drawn,
     )

@@ -7,10 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.explanation import Explanation
 from deniable.lint import lint
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.registry.published import newest
 from deniable_aggregator.accounting.plan import Plan, plan
 from deniable_aggregator.accounting.statement import Statement, statement
@@ -50,8 +49,8 @@ class MetricFacts:
     @property
     def support(self) -> tuple[float, float] | None:
         """Probability that a report supports the true answer, and another one; None if shares are not estimated."""
-        mechanism = self.mechanism
-        return (float(mechanism.p), float(mechanism.q)) if isinstance(mechanism, FrequencyOracle) else None
+        odds = self.mechanism.odds
+        return odds and (float(odds[0]), float(odds[1]))
 
     @property
     def one(self) -> Guess:
@@ -122,16 +121,16 @@ def gather(
 
 
 def _metric(loaded: Registry, metric: Metric) -> MetricFacts:
-    mechanism = mechanisms.of(metric)
+    declared = Declared.of(metric)
     file = Path(loaded.file).parent / metric.candidates if metric.candidates else None
     totals = tuple(plan(loaded, metrics=[metric.id], days=days) for days in SPANS)
     planned = totals[-1]
     return MetricFacts(
         metric=metric,
-        mechanism=mechanism,
+        mechanism=declared.mechanism,
         explanation=Explanation.of(loaded, metric.id, planned.budget),
         allowance=planned.uses[0].allowance,
         candidates=(len(loaded.candidates(metric)), sha256(file.read_bytes()).hexdigest() if file else ""),
-        guesses=guesses(metric, mechanism),
+        guesses=guesses(declared),
         totals=totals,
     )

@@ -15,15 +15,15 @@ from math import exp, inf, log
 from typing import TYPE_CHECKING
 
 from deniable.limits.allowance import cost
-from deniable.mechanisms.permanent import Permanent
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import periods
 from deniable_aggregator.accounting.spend import Spend
 from deniable_aggregator.attack.observer import Observer
 
 if TYPE_CHECKING:
+    from deniable.declared import Declared
     from deniable.mechanisms import Mechanism
-    from deniable.registry import Metric
+    from deniable.mechanisms.permanent import Permanent
 
 SURE = 0.9
 """Probability of one answer before any report, in the last of these cases."""
@@ -53,12 +53,13 @@ def posterior(
     return 1 / (1 + (1 - prior) / prior * exp(-epsilon))
 
 
-def guesses(metric: Metric, mechanism: Mechanism) -> tuple[Guess, ...]:
+def guesses(declared: Declared) -> tuple[Guess, ...]:
     """Bound the guesses from no report, from one, and from all reports of one answer of a device in a year."""
+    metric, mechanism = declared.metric, declared.mechanism
     size = None if metric.open or metric.axis else metric.domain_size
     found = [Guess(0, epsilon=0.0, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
     if metric.kept:
-        return (*found, _fresh(mechanism, 1, size), _kept(mechanism, size))
+        return (*found, _fresh(mechanism, 1, size), _kept(declared.permanent, size))
     year = metric.per_period * periods(metric.period, _YEAR)
     counts = sorted({*(reports for reports in _REPORTS if reports <= year), year})
     return (*found, *(_fresh(mechanism, reports, size) for reports in counts))
@@ -68,8 +69,8 @@ def _fresh(mechanism: Mechanism, reports: int, size: int | None) -> Guess:
     return _bounded([Spend.of(mechanism, reports)], reports, reports * mechanism.epsilon, size)
 
 
-def _kept(mechanism: Mechanism, size: int | None) -> Guess:
-    if not isinstance(mechanism, Permanent) or mechanism.permanent_ratio is None:
+def _kept(mechanism: Permanent | None, size: int | None) -> Guess:
+    if mechanism is None or mechanism.permanent_ratio is None:
         return Guess(None, epsilon=inf, even=1.0, alike=1.0, sure=1.0)  # a kept response may be the answer itself
     bound = _bounded([Spend(cost(mechanism.permanent_ratio))], None, mechanism.epsilon_permanent, size)
     if bound.alike is None or mechanism.domain_size > _VALUES or mechanism.layout.rows > _ROWS:

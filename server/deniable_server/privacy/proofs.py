@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from deniable import mechanisms
 from deniable.errors import ParameterError
-from deniable.mechanisms.window import Window
 from deniable.proof import prove
 
 if TYPE_CHECKING:
@@ -35,17 +33,10 @@ def attempt(metric: Metric, mechanism: Mechanism) -> Proved:
         return Proved(metric.id, prove(mechanism), own=True)
     try:
         size = _FEW_SETS if metric.kind.options else _FEW
-        few = mechanisms.make(mechanism.name, domain_size=size, epsilon=mechanism.requested, **_options(mechanism))
+        few = mechanism.resized(size)
     except ParameterError:
         return Proved(metric.id, None, own=False)
     return Proved(metric.id, prove(few) if _walkable(few) else None, own=False)
-
-
-def _options(mechanism: Mechanism) -> dict[str, Any]:
-    """Return the options that do not depend on the number of answers."""
-    if isinstance(mechanism, Window):
-        return mechanism.chosen
-    return {name: value for name, value in mechanism.chosen.items() if name == "permanent"}
 
 
 def _walkable(mechanism: Mechanism) -> bool:

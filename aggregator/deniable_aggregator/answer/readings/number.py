@@ -10,7 +10,6 @@ import numpy as np
 from msgspec.structs import asdict, replace
 from scipy.special import ndtri
 
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.answer.measurement import Estimates, NumberEstimate, Part, QuantileEstimate, ValueShare
@@ -56,7 +55,6 @@ class NumberReading(Reading):
     def _of_parts(self) -> Centre:
         """Estimate the mean from the shares of equal parts of the axis, each at its middle: it errs by half a part at most."""
         mechanism, kept, nan = self.declared.mechanism, self.declared.metric.kept, float("nan")
-        assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - a number in parts has one
         shares = decode.estimate(mechanism, self.counted, repeats=self.repeats, kept=kept)
         found = order(mechanism, shares, repeats=self.repeats, kept=kept)
         if found is None:
@@ -152,7 +150,7 @@ class NumberReading(Reading):
     def with_strict_bands(self, found: NumberEstimate, level: float) -> NumberEstimate:
         """Return what was estimated with strict bands of its quantiles, if it has any. They are slow, so they are remembered."""
         declared, mechanism = self.declared, self.declared.mechanism
-        if not found.quantiles or not isinstance(mechanism, Window):
+        if not found.quantiles or self.declared.metric.binned:
             return found
         # How many other reports a device can have made, at most.
         repeats = ceil(len(self.periods) * declared.metric.per_period * declared.metric.together) - 1

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
-from deniable.mechanisms.sampled_option import SampledPair
 from deniable_aggregator.answer.measurement import Chosen, PairEstimate
 from deniable_aggregator.answer.readings.shares import ShareReading
 from deniable_aggregator.decode import options, panel
@@ -50,7 +49,7 @@ class OptionReading(ShareReading):
         mechanism = self.declared.mechanism
         average, stderr = options.chosen(mechanism, self.counted, repeats=self.repeats)
         reach = -float(ndtri(tail(level))) * stderr
-        together = self._pairs(level) if isinstance(mechanism, SampledPair) else []
+        together = self._pairs(level) if self.declared.metric.joint else []
         return Chosen(average, stderr, (average - reach, average + reach), together)
 
     def _pairs(self, level: float) -> list[PairEstimate]:

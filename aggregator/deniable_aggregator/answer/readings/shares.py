@@ -9,7 +9,6 @@ from msgspec.structs import asdict
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.answer.measurement import (
@@ -131,7 +130,7 @@ class ShareReading(Reading):
         """Estimate the margins of a product, and test whether its factors are independent; None if neither can be done."""
         metric, factors = self.declared.metric, self.declared.metric.factors
         mechanism = self.declared.mechanism
-        if not factors or not self.n or metric.domain_size > _MOST_COMBINATIONS or not isinstance(mechanism, FrequencyOracle):
+        if not factors or not self.n or metric.domain_size > _MOST_COMBINATIONS:
             return None
         shape = [len(listed) for _, listed in factors]
         try:
@@ -146,7 +145,7 @@ class ShareReading(Reading):
     def _order(self, level: float) -> OrderEstimate | None:
         """Estimate mean, median and cumulative shares of an ordinal; None for other metrics, and where they are not known."""
         metric, mechanism, shares = self.declared.metric, self.declared.mechanism, self.shares
-        if not metric.kind.ordered or not isinstance(mechanism, FrequencyOracle) or len(metric.values) > _MOST_ORDERED:
+        if not metric.kind.ordered or len(metric.values) > _MOST_ORDERED:
             return None
         try:
             found = order(mechanism, shares, repeats=self.repeats, kept=metric.kept)

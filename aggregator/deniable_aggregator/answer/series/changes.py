@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 from deniable_aggregator.answer.differing import Differing
 from deniable_aggregator.answer.readings.number import moved
@@ -74,10 +73,10 @@ def seen_shifts(
     level: float,
 ) -> dict[int, list[Shift]]:
     """Return the shifts that were seen in the periods shown, of each value."""
-    metric, mechanism, told = current.metric, current.mechanism, dict[int, list[Shift]]()
+    metric, permanent, told = current.metric, current.permanent, dict[int, list[Shift]]()
     distance = moved(metric) if metric.estimate else float
     low, high = (np.array(each) for each in zip(*ends, strict=True))
-    p, q = mechanism.permanent_support if metric.kept and isinstance(mechanism, Permanent) else (1, 0)
+    p, q = permanent.permanent_support if permanent else (1, 0)
     found = shift.shifts(
         course,
         (low, high),

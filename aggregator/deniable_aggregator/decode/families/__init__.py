@@ -1,0 +1,65 @@
+"""One family for each form of tally. What depends on how a mechanism's reports are counted is asked of its family.
+
+A mechanism's family is that of the first of its classes that is listed here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deniable.mechanisms.coin import Coin
+from deniable.mechanisms.dbitflip import DBitFlip
+from deniable.mechanisms.direct import Grr
+from deniable.mechanisms.general_hadamard import GeneralHadamard
+from deniable.mechanisms.hadamard import Hadamard
+from deniable.mechanisms.local_hash import LocalHash
+from deniable.mechanisms.prefix import PrefixTree
+from deniable.mechanisms.projective import Projective
+from deniable.mechanisms.rappor import Bloom
+from deniable.mechanisms.sampled_option import Sampled
+from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms
+from deniable.mechanisms.subset import Subset
+from deniable.mechanisms.unary import Unary
+from deniable.mechanisms.window import Window
+from deniable_aggregator.decode.families import (
+    bloom,
+    buckets,
+    direct,
+    hadamard,
+    hashed,
+    prefix,
+    projective,
+    sampled,
+    subset,
+    window,
+)
+
+if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
+    from deniable_aggregator.decode.families.family import Family
+
+__all__ = ["family_of"]
+
+_FAMILIES: dict[type, type[Family[Any]]] = {
+    Coin: direct.Named,
+    Grr: direct.Named,
+    Unary: direct.Marked,
+    Subset: subset.Sets,
+    Hadamard: hadamard.OneMatrix,
+    GeneralHadamard: hadamard.Blocks,
+    Projective: projective.Points,
+    LocalHash: hashed.Hashed,
+    FastLocalHash: hashed.Hashed,
+    Cms: hashed.HashedBits,
+    Hcms: hashed.HashedSigns,
+    Bloom: bloom.Filters,
+    DBitFlip: buckets.Buckets,
+    Sampled: sampled.Rows,
+    Window: window.Cells,
+    PrefixTree: prefix.Levels,
+}
+
+
+def family_of(mechanism: Mechanism) -> Family[Any]:
+    """Return the family of a mechanism, which reads its tallies."""
+    return next(_FAMILIES[each] for each in type(mechanism).__mro__ if each in _FAMILIES)(mechanism)

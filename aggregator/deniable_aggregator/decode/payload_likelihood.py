@@ -1,0 +1,59 @@
+"""How likely payloads are under each value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ParameterError
+from deniable_aggregator import tally
+from deniable_aggregator.decode.families import family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms import Mechanism
+
+
+def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | None = None) -> NDArray[np.float32]:
+    """Compute how likely each report is under each value.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran.
+    payloads
+        Whole payloads, one after another.
+    values
+        The values wanted, each in [0, domain_size); by default the whole domain. People with other values are counted under the
+        value that looks most alike. So leave out no frequent value, or add a column for the others (`bit_likelihood`).
+
+    Returns
+    -------
+    ndarray of float32
+        (reports, values), each row up to a factor, with 1 as its largest.
+
+    Raises
+    ------
+    PayloadError
+        If no device could have sent a payload.
+    ParameterError
+        If a value is outside the domain.
+
+    Notes
+    -----
+    For most mechanisms, one likelihood ratio separates the values that a report supports from the others: the declared `ratio`,
+    which is the largest. A report of dBitFlip supports some values, opposes some, and says nothing of the others. Bloom filters
+    have a likelihood for each bit. A number between two points of a window may have been rounded to either.
+    """
+    layout = mechanism.layout
+    if reason := tally.sift(layout, payloads)[2]:
+        raise reason
+    wanted = np.arange(mechanism.domain_size) if values is None else np.asarray(values, object)
+    if not len(wanted) or any(not 0 <= value < mechanism.domain_size for value in wanted):
+        raise ParameterError("a candidate is a value of the domain", "another number")
+    table = np.frombuffer(payloads, np.uint8).reshape(-1, layout.payload_size)
+    return family_of(mechanism).likelihood(table, wanted)

@@ -1,0 +1,82 @@
+"""What depends on a mechanism is asked of the mechanism, or of its family: no list of names, hardly a test of its class."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from deniable import mechanisms
+from deniable.mechanisms.base import Mechanism
+
+ROOT = Path(__file__).parents[2]
+MOST = 25
+"""Tests of a mechanism's class that product code may have outside of the mechanisms and their families."""
+HOME = "client/deniable/mechanisms/"
+
+
+def product():
+    """Yield the path and the syntax tree of each module of product code."""
+    for folder in ("client", "aggregator", "server"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+def classes():
+    """Return the names of all classes of mechanisms."""
+    found = {"Mechanism"}
+    trees = [tree for path, tree in product() if path.startswith(HOME)]
+    while True:  # until no class has one of them as its base
+        more = {
+            node.name
+            for tree in trees
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef) and found & {base.id for base in node.bases if isinstance(base, ast.Name)}
+        }
+        if more <= found:
+            return found
+        found |= more
+
+
+def questions(tree, names):
+    """Yield the line of each test of a mechanism's class in a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            asked = {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}
+            yield from [node.lineno] * bool(asked & names)
+
+
+def test_hardly_anything_asks_for_the_class_of_a_mechanism():
+    """A new mechanism answers for itself. Where its class is asked for, somebody must think of it."""
+    names = classes()
+    assert {"Grr", "Window", "Hcms", "LOsue", "FrequencyOracle", "Permanent", "PrefixTree"} <= names
+    families = "aggregator/deniable_aggregator/decode/families/"
+    found = [
+        f"{path}:{line}" for path, tree in product() if not path.startswith((HOME, families)) for line in questions(tree, names)
+    ]
+    assert len(found) <= MOST, found
+
+
+def test_no_list_of_mechanisms_stands_elsewhere():
+    """Three names in one list, set, tuple or table are knowledge of which mechanisms there are."""
+    names = {*mechanisms.provable(), "google_rappor", "pem", "tree_hist"}
+    assert len(names) == 24
+    found = []
+    for path, tree in product():
+        if path == f"{HOME}__init__.py":
+            continue
+        for node in ast.walk(tree):
+            members = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+            if len(names & {member.value for member in members if isinstance(member, ast.Constant)}) > 2:
+                found.append(f"{path}:{node.lineno}")
+    assert found == []
+
+
+def test_every_mechanism_has_a_family():
+    """Nobody meets a mechanism whose tally nothing reads."""
+    from deniable_aggregator.decode.families import family_of
+
+    sizes = {"coin": 2, "binary": 2, "sampled_pair": 4, "sampled_option": 4}
+    for name in (*mechanisms.provable(), "pem", "tree_hist"):
+        made = mechanisms.make(name, domain_size=sizes.get(name, 8), epsilon=2)
+        assert isinstance(made, Mechanism)
+        assert family_of(made).mechanism is made

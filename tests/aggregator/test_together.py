@@ -104,8 +104,12 @@ def test_a_store_that_is_away():
 def test_a_promise_that_is_broken(client):
     """A store that does not keep the promise takes none."""
     store = Store(client, "shop", Durability("always"))
+    before = client.config_get("appendonly")
     client.config_set("appendonly", "no")
-    answers = together.append([(store, upload(key)) for key in "abc"])
+    try:
+        answers = together.append([(store, upload(key)) for key in "abc"])
+    finally:
+        client.config_set("appendonly", before["appendonly"])
     assert all(isinstance(answer, redis.RedisError) for answer in answers)
     assert entries(store) == []
 
@@ -114,11 +118,12 @@ def test_a_store_that_is_full(client):
     """None is appended, and each is told why; one that was appended before is known."""
     store = Store(client, "shop")
     together.append([(store, upload("a")), (store, upload("b"))])
+    before = client.config_get("maxmemory")
     client.config_set("maxmemory", 1)
     try:
         assert outcomes(together.append([(store, upload(key)) for key in "bcd"])) == ["duplicate", *["no room"] * 2]
     finally:
-        client.config_set("maxmemory", 0)
+        client.config_set("maxmemory", before["maxmemory"])
     assert len(entries(store)) == 2
 
 

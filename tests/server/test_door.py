@@ -229,8 +229,10 @@ def test_both_ways_refuse_alike_where_there_is_no_room(start, served, settings):
         client = another.store._client
         client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.2))
 
-    direct, by_flask = both(start, served, replace(settings, metrics_key=METRICS), fill)
-    served.store._client.config_set("maxmemory", 0)
+    try:
+        direct, by_flask = both(start, served, replace(settings, metrics_key=METRICS), fill)
+    finally:
+        served.store._client.config_set("maxmemory", 1 << 30)
     assert direct.left()[0] == by_flask.left()[0] == []
 
 

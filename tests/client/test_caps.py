@@ -119,6 +119,7 @@ class Lying:
 
     def __init__(self, p, q, ratio, epsilon=0.1):
         self.p, self.q, self.ratio, self.epsilon = Fraction(p), Fraction(q), Fraction(ratio), epsilon
+        self.odds = self.p, self.q
 
 
 E = Fraction(weight(Fraction(1)), UNIT)

@@ -85,7 +85,7 @@ def stop(partition: Partition, worker: str) -> None:
 def read(store: Store) -> Health:
     """Read the state of an app, in one call for each partition and one for its faults, without reading any report."""
     parts = [_of(partition) for partition in store.partitions]
-    kinds = store.script("some")([store.faults.key], HOLD_UP)  # a script, as it needs no further connection
+    kinds = store.faults.glance(HOLD_UP)
     lags = [part.lag for part in parts]
     return Health(
         backlog=sum(part.backlog for part in parts),

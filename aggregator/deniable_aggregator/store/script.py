@@ -142,6 +142,19 @@ class Script:
         return pool, _idle.get(pool) or _idle_of(pool)
 
 
+def ask(client: redis.Redis, *command: Any) -> Any:
+    """Give a command over a connection that scripts keep, so that it opens none of its own."""
+    if isinstance(client, Cluster):
+        return client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py has no types for this
+    pool = client.connection_pool
+    idle = _idle_of(pool).here()
+    try:
+        answers = _give(pool, idle, _taken(pool, idle), [command], None)
+    except redis.ConnectionError:  # it was closed while nobody used it
+        answers = _give(pool, idle, pool.get_connection(), [command], None)
+    return _good(answers)[0]
+
+
 def _taken(pool: ConnectionPool, idle: list[Any]) -> Any:
     try:
         return idle.pop() if idle else pool.get_connection()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable_aggregator.store.change import Change
-from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.script import Script, ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +38,10 @@ class Table:
     def some(self, names: Sequence[str]) -> list[bytes | None]:
         """Return the values of some names, read at one moment."""
         return cast("list[bytes | None]", self._client.hmget(self.key, names)) if names else []
+
+    def glance(self, names: Sequence[str]) -> list[bytes | None]:
+        """Return the values of some names, over a connection that scripts keep: no other is opened."""
+        return cast("list[bytes | None]", ask(self._client, "HMGET", self.key, *names))
 
     def put(self, told: Mapping[str, str | int]) -> None:
         """Set the values of some names."""

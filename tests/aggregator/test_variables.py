@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import running, variables
 from deniable_aggregator.process.variables import WORKER, strays
+from deniable_aggregator.store import connect
 
 ALL = {**SDK, **variables.VARIABLES}
 
@@ -193,8 +195,11 @@ def test_what_tells_of_a_server_is_its_own(tmp_path):
 
 def test_a_worker_goes_by_its_variables(monkeypatch, registry_file, start_store):
     """A worker without any flag counts the apps of the registry, and is stopped by a bad variable, by name."""
+    url = start_store("wheel")
+    with closing(connect(url)) as client:
+        client.flushall()  # other tests use it, too
     environment = {
-        "DENIABLE_REDIS_URL": start_store("wheel"),
+        "DENIABLE_REDIS_URL": url,
         "DENIABLE_REGISTRY": str(registry_file),
         "DENIABLE_LOG_FORMAT": "json",
         "DENIABLE_LOG_LEVEL": "info",

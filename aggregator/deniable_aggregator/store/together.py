@@ -71,7 +71,7 @@ def _outcome(answer: Any) -> Appended | redis.RedisError | None:
         return Appended("no room")
     if isinstance(answer, (redis.ConnectionError, redis.exceptions.NoScriptError)):
         return None
-    return answer if isinstance(answer, redis.RedisError) else appended(answer)
+    return _again(answer) if isinstance(answer, redis.RedisError) else appended(answer)
 
 
 def _of_server(answer: Call | Appended | redis.RedisError | None) -> redis.RedisError | None:

@@ -19,8 +19,8 @@ from deniable_aggregator.answer.measurement import Span
 from deniable_aggregator.answer.refusal import awaited, check_period, read_cell
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.audit.entry import LONGEST
-from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.strata import strata_by_period
 from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.questions import central_noise
 from deniable_aggregator.questions.budgets import Asked, BudgetSpent
@@ -158,7 +158,7 @@ def _exact(app: App, declared: Declared, breakdown: Breakdown, whole: Stratum, n
     layout, reports = declared.mechanism.layout, Counter[str]()
     strata = [
         stratum
-        for each, listed in counted.strata(app.store, declared.definition).items()
+        for each, listed in strata_by_period(app.store, declared.definition).items()
         if note.covers(whole.period, each.period)
         for stratum in listed
     ]

@@ -31,8 +31,8 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--json", action="store_true", help="one JSON object for each finding, by line")
 
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.store.embedded import redacted
         from deniable_aggregator.store.errors import AWAY
+        from deniable_aggregator.store.server.embedded import redacted
         from deniable_server.doctor import alike, examine
         from deniable_server.settings import Settings
 

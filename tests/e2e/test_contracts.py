@@ -115,7 +115,7 @@ def test_a_planted_violation_is_caught(copy, contract, file, line):
 
 @pytest.mark.parametrize(
     ("call", "place"),
-    [("release.listed(", "answer/select.py"), ("releases.some(", "answer/readings/__init__.py")],
+    [("release.listed(", "answer/select.py"), ("releases.tallies(", "answer/readings/__init__.py")],
 )
 def test_answers_select_and_read_in_one_place(call, place):
     """Whatever is answered, on a page or not, looks for releases and reads their tallies in the same way."""

@@ -69,7 +69,7 @@ def alarms(
         By definition, for metrics with alarms.
     """
     names = [tallies.name(each) for each in definitions]
-    texts = store.alarms.some(names)
+    texts = store.alarms.values(names)
     found = {}
     for definition, text in zip(definitions, texts, strict=True):
         kept = _Kept.read(text).alarms.values()
@@ -225,7 +225,7 @@ class Watch:
         """Test a period as a whole, and each of its segments if there are several and they have enough reports."""
         layout = question.layout
         least = max(_LEAST_REPORTS, question.metric.min_reports)  # readers of alarms learn of no smaller group
-        parts = dict(zip(strata, self._store.each(layout, strata), strict=True))
+        parts = dict(zip(strata, self._store.sums(layout, strata), strict=True))
         groups = [("", list(strata)), *((stratum.segment, [stratum]) for stratum in strata if len(strata) > 1)]
         for segment, members in groups:
             n = sum(parts[stratum].n for stratum in members)

@@ -134,7 +134,7 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
         check_period(declared.metric, period)
     source = _source(app)
     strata = [stratum for some in strata_by_period(source, declared.definition).values() for stratum in some]
-    sums = dict(zip(strata, source.each(declared.layout, strata), strict=True))
+    sums = dict(zip(strata, source.sums(declared.layout, strata), strict=True))
     chosen = {stratum: each for stratum, each in sums.items() if period in (None, stratum.period)}
     merged = total(declared.layout, chosen.values())
     periods = Counter[str]()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.values.collections import Change
+    from deniable_aggregator.store.values.collections import StoreCommand
 
 _TRIES = 1000  # a try fails only if another process has appended
 _PAGE = 1000
@@ -61,7 +61,7 @@ class AuditLog:
         actor: str,
         details: Mapping[str, str | int],
         *,
-        change: Change | None = None,
+        change: StoreCommand | None = None,
         along: Callable[[bytes, bytes], Any] | None = None,
         unless: Callable[[], bool] | None = None,
     ) -> Entry | None:
@@ -94,7 +94,7 @@ class AuditLog:
         """
         attempt = along or partial(self._write, change)
         for _ in range(_TRIES):
-            end = self._end or self._found(self.store.audit.some(-_LAST, -1))
+            end = self._end or self._found(self.store.audit.between(-_LAST, -1))
             self._end = end
             if unless and unless():
                 return None
@@ -111,7 +111,7 @@ class AuditLog:
                 return None
         raise CommandRefused(f"the audit log of {self.app} has grown under each of {_TRIES} tries")
 
-    def _write(self, change: Change | None, seen: bytes, line: bytes) -> Any:
+    def _write(self, change: StoreCommand | None, seen: bytes, line: bytes) -> Any:
         """Append a line and make a change in one script; neither if the change would change nothing."""
         if change is None:
             return self._append([self.key], [seen, line])
@@ -140,7 +140,7 @@ class AuditLog:
         """
         at = 0
         while True:
-            page = self.store.audit.some(at, at + _PAGE - 1)
+            page = self.store.audit.between(at, at + _PAGE - 1)
             if self.first() != first:  # places have moved, perhaps before the page was read
                 raise Rotated
             if not page:
@@ -161,7 +161,7 @@ class AuditLog:
 
     def _backwards(self) -> Iterator[list[bytes]]:
         at = -1
-        while page := self.store.audit.some(at - _PAGE + 1, at):
+        while page := self.store.audit.between(at - _PAGE + 1, at):
             yield page
             at -= _PAGE
 

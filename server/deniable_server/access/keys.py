@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.values.collections import Change, Table
+    from deniable_aggregator.store.values.collections import StoreCommand, Table
 
 _START = 7
 _LONGEST_NAME = 100
@@ -149,8 +149,8 @@ class KeyStore:
         self._used.drop(id_)
         return forgotten
 
-    def _logged(self, event: str, actor: str, details: dict[str, str | int], change: Change) -> bool:
-        """Change the keys and append to the audit log, or neither; return whether anything was changed."""
+    def _logged(self, event: str, actor: str, details: dict[str, str | int], change: StoreCommand) -> bool:
+        """StoreCommand the keys and append to the audit log, or neither; return whether anything was changed."""
         return self._log.append(event, actor, details, change=change) is not None
 
     def note(self, id_: str, day: date) -> None:

@@ -162,7 +162,7 @@ def _exact(app: App, declared: Declared, breakdown: Breakdown, whole: Stratum, n
         if note.covers(whole.period, each.period)
         for stratum in listed
     ]
-    for stratum, each in zip(strata, app.store.each(layout, strata), strict=True):
+    for stratum, each in zip(strata, app.store.sums(layout, strata), strict=True):
         reports[breakdown.filed(stratum.segment)] += each.n
     if reports.total() != app.store.releases.read(layout, [whole]).n:
         raise Problem(404, "not_kept", "the exact numbers that this release was made of are not kept, and this was never asked")

@@ -34,7 +34,7 @@ def reading_of(declared: Declared, counted: Tally, periods: Mapping[str, float])
 def read(app: Collection, selections: Sequence[Selection]) -> list[Reading]:
     """Read some selections, in one trip to the store."""
     layouts = {stratum: each.declared.layout for each in selections for stratum in each.releases}
-    tallies = dict(zip(layouts, app.store.releases.some(list(layouts.values()), list(layouts)), strict=True))
+    tallies = dict(zip(layouts, app.store.releases.tallies(list(layouts.values()), list(layouts)), strict=True))
 
     def counted(selection: Selection) -> Tally:
         some = [tallies[stratum] for stratum in selection.releases]

@@ -49,8 +49,9 @@ def test_contracts_hold(copy):
             "aggregator/deniable_aggregator/store/sums/tallies.py",
             "import deniable_aggregator.store.uploads",
         ),
-        ("floors of the server", "server/deniable_server/api/ingest.py", "import deniable_server.pages"),
+        ("floors of the server", "server/deniable_server/api/uploads/ingest.py", "import deniable_server.pages"),
         ("floors of the server", "server/deniable_server/access/keys.py", "import deniable_server.service"),
+        ("rooms of the API", "server/deniable_server/api/uploads/intake.py", "import deniable_server.api.answers.export"),
         (
             "research and the archive know no store",
             "aggregator/deniable_aggregator/attack/averaging.py",
@@ -64,10 +65,14 @@ def test_contracts_hold(copy):
         ),
         (
             "few read what is counted and not published",
-            "server/deniable_server/api/rows.py",
+            "server/deniable_server/api/answers/rows.py",
             "import deniable_aggregator.publish.hourly",
         ),
-        ("live numbers are for administrators", "server/deniable_server/api/query.py", "import deniable_aggregator.answer.live"),
+        (
+            "live numbers are for administrators",
+            "server/deniable_server/api/answers/metrics.py",
+            "import deniable_aggregator.answer.live",
+        ),
         ("only the store speaks Redis", "aggregator/deniable_aggregator/audit/log.py", "from redis import Redis"),
         ("only the store speaks Redis", "server/deniable_server/app.py", "import redis.exceptions"),
         (

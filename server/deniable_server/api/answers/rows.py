@@ -18,10 +18,10 @@ from deniable_aggregator.answer.question import questions
 from deniable_aggregator.answer.rows import rows
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.audit.entry import shortened
+from deniable_server.api.answers.export import FORMATS, JSON
+from deniable_server.api.answers.parameters import LONGEST_SHOWN, only_parameters, versions_asked
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
-from deniable_server.api.export import FORMATS, JSON
-from deniable_server.api.query import LONGEST_SHOWN, only_parameters, versions_asked
 from deniable_server.http.etag import answered
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit

@@ -18,7 +18,7 @@ from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server.servers import is_one
 from deniable_aggregator.store.uploads import together
-from deniable_server.api import uploads
+from deniable_server.api.uploads import intake
 from deniable_server.http import gate, trace
 from deniable_server.http.visit import Visit
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deniable_aggregator.store.uploads.partition import Appended
-    from deniable_server.api.uploads import Prepared
+    from deniable_server.api.uploads.intake import Prepared
     from deniable_server.service import Service
 
 PATH = "/v1/reports"
@@ -89,7 +89,7 @@ class Door:
         upload = None
         try:
             with suppress(Refused, StoreError):
-                upload = uploads.prepare(self._known, visit)
+                upload = intake.prepare(self._known, visit)
         finally:
             body.seek(0)
             logs.end()
@@ -99,7 +99,7 @@ class Door:
         if isinstance(outcome, StoreError):
             visit.hand_on(partial(_fail, outcome))
             return None
-        settle = partial(uploads.settle, self._known, visit, upload, outcome)
+        settle = partial(intake.settle, self._known, visit, upload, outcome)
         if outcome.outcome not in ("appended", "duplicate"):
             visit.hand_on(settle)
             return None

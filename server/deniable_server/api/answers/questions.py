@@ -24,9 +24,9 @@ from deniable_aggregator.publish.strata import strata_by_period
 from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.questions import central_noise
 from deniable_aggregator.questions.budgets import Asked, BudgetSpent
+from deniable_server.api.answers.parameters import find_metric
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
-from deniable_server.api.query import find_metric
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 from flask import Blueprint, jsonify, request
@@ -11,13 +10,12 @@ from msgspec.structs import replace
 
 from deniable_aggregator.answer import published
 from deniable_aggregator.answer.comparison import compare
-from deniable_aggregator.answer.estimates import LEVEL
 from deniable_aggregator.answer.measurement import Listed
-from deniable_aggregator.answer.query import LEVELS, RULES
 from deniable_aggregator.answer.refusal import next_release
-from deniable_aggregator.answer.select import Published, state_of
+from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.answer.series import series
 from deniable_aggregator.publish import release
+from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of, versions_asked
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.http.etag import answered
@@ -28,14 +26,12 @@ if TYPE_CHECKING:
 
     from flask import Response
 
-    from deniable.declared import Declared
+    from deniable_aggregator.answer.select import Published
     from deniable_server.service import App
 
 blueprint = Blueprint("query", __name__)
 blueprint.after_request(kept)
 
-LONGEST_SHOWN = 40
-"""Most characters of what was given that a refusal repeats."""
 _MOST_LISTED = 100  # metrics in one answer
 
 
@@ -132,48 +128,3 @@ def comparison(id_: str) -> Response:
     period, segment = (request.args.get(name) for name in ("period", "segment"))
     level, found = level_asked(), published_of(app, id_)
     return _answered(found, lambda: jsonify(compare(found, a, b, period=period, segment=segment, level=level)))
-
-
-def published_of(app: App, name: str) -> list[Published]:
-    """Look up what was published of ``metric@version``; or of all versions of a ``metric``, the highest first."""
-    return Published.of_each(app, versions_asked(app, name))
-
-
-def versions_asked(app: App, name: str) -> list[Declared]:
-    """Return the version of a name ``metric@version``; or all versions of a ``metric``, the highest first."""
-    found = find_metric(app, name)
-    return [found] if "@" in name else app.versions_of(found.metric.id)
-
-
-def only_parameters(*names: str) -> None:
-    """Refuse a request with unknown parameters."""
-    unknown = sorted(set(request.args) - set(names))
-    if unknown:
-        allowed = f"parameters are {', '.join(names)}" if names else "there are no parameters"
-        raise Problem(400, "unknown_parameter", f"{allowed}; got {', '.join(unknown)}")
-
-
-def find_metric(app: App, id_: str) -> Declared:
-    """Return the metric of a name ``metric`` or ``metric@version``."""
-    found = app.find(id_)
-    if found is None:
-        known = ", ".join(str(each.metric.version) for each in app.versions_of(id_.partition("@")[0]))
-        if known:
-            raise Problem(404, "unknown_version", f"versions of this metric are {known}")
-        near = get_close_matches(id_, app.highest, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric{hint}")
-    return found
-
-
-def level_asked() -> float:
-    """Read the parameter ``level``."""
-    text = request.args.get("level", str(LEVEL))
-    try:
-        level = float(text)
-    except ValueError:
-        level = 0.0
-    least, most = LEVELS
-    if not least <= level <= most:
-        raise Problem(400, "level", f"{RULES['level']}; got {text[:LONGEST_SHOWN]}")
-    return level

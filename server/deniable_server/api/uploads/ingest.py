@@ -8,8 +8,8 @@ from __future__ import annotations
 import msgspec
 from flask import Blueprint, Response
 
-from deniable_server.api import uploads
 from deniable_server.api.auth import app_by_ingest_key
+from deniable_server.api.uploads import intake
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 from deniable_server.service import service
@@ -24,7 +24,7 @@ def reports() -> Response:
     202 with the numbers accepted and rejected; rejected reports need not be sent again. If an upload is repeated with the same
     Idempotency-Key, it gets the same numbers with ``duplicate`` true, and is not counted again.
     """
-    return Response(msgspec.json.encode(uploads.take(service(), visit())), 202, content_type="application/json")
+    return Response(msgspec.json.encode(intake.take(service(), visit())), 202, content_type="application/json")
 
 
 @blueprint.get("/v1/registry")

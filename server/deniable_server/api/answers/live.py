@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from flask import Blueprint, jsonify, request
 
 from deniable_aggregator.answer import live as measured
+from deniable_server.api.answers.parameters import find_metric, level_asked, only_parameters
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_admin_key
-from deniable_server.api.query import find_metric, level_asked, only_parameters
 from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:

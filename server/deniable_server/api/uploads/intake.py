@@ -1,7 +1,7 @@
 """Uploads: from a request to what it changed in the store. Nothing here needs Flask.
 
 An upload is prepared, appended to the stream of its partition, and settled. `take` does this for one upload, with all that is to
-be done about one that is refused. `deniable_server.api.door` does it for good ones that arrived together.
+be done about one that is refused. `deniable_server.api.uploads.door` does it for good ones that arrived together.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError, StoreFull
 from deniable_aggregator.store.uploads import refused_reports
 from deniable_aggregator.store.uploads.partition import Upload
-from deniable_server.api import batches
 from deniable_server.api.auth import bearer, identify, note, upload_key
+from deniable_server.api.uploads import batches
 from deniable_server.http.problem import RETRY_SECONDS, Problem
 
 if TYPE_CHECKING:

@@ -54,6 +54,16 @@ CATALOGUE: dict[str, Entry] = {
         "ingest",
         ("deniable check-config", "deniable check-config --json"),
     ),
+    "dead-letters": Entry(
+        "list batches that could not be counted, and count them after all",
+        "aggregator",
+        (
+            f"deniable dead-letters list {_STORE}",
+            f"deniable dead-letters show 1760000000000-0 {_STORE}",
+            f"deniable dead-letters requeue --all {_STORE}",
+            f"deniable dead-letters purge 1760000000000-0 {_STORE}",
+        ),
+    ),
     "demo": Entry(
         "real devices' answers through real processes, beside the truth",
         "demo",
@@ -63,16 +73,6 @@ CATALOGUE: dict[str, Entry] = {
         "divide an app over a cluster, before its first upload",
         "aggregator",
         (f"deniable divide {_STORE} --into 3",),
-    ),
-    "dlq": Entry(
-        "list batches that could not be counted, and count them after all",
-        "aggregator",
-        (
-            f"deniable dlq list {_STORE}",
-            f"deniable dlq show 1760000000000-0 {_STORE}",
-            f"deniable dlq requeue --all {_STORE}",
-            f"deniable dlq purge 1760000000000-0 {_STORE}",
-        ),
     ),
     "doctor": Entry(
         "look at a live installation; tell what is wrong, and what to do",
@@ -204,7 +204,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "publish",
         "worker",
         "check-config",
-        "dlq",
+        "dead-letters",
         "erase",
         "recount",
         "audit-log",

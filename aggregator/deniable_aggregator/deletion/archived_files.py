@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
 from deniable_aggregator import tally
-from deniable_aggregator.archive import mixture
+from deniable_aggregator.archive import mixture, recount
 from deniable_aggregator.archive.errors import ArchiveError, MissingFileError, RecountDiffersError
 from deniable_aggregator.archive.folder import COMMITS, HOURS
 from deniable_aggregator.counting.faults import Faults
@@ -141,7 +141,7 @@ class ArchivedFiles:
                 end = period.end(stratum.period)
                 try:
                     if commits := sorted(due & names):
-                        self._exchange(_Former(partition, folder, stratum, commits))
+                        self._mix_commits(_Former(partition, folder, stratum, commits))
                     if end and end.timestamp() < closed and any(name.startswith((COMMITS, HOURS)) for name in names):
                         self._mix(partition, folder, stratum)
                 except ArchiveError as error:
@@ -149,6 +149,18 @@ class ArchivedFiles:
                 yield
         if failed:
             raise failed
+
+    def _mix_commits(self, former: _Former) -> None:
+        """Mix the commits of whole hours. One that is damaged stays, and the others are mixed without it."""
+        try:
+            self._exchange(former)
+        except ArchiveError:
+            # Otherwise one damaged file would let every later commit of its stratum show when it was counted.
+            failed = recount.count_files(former.folder.url, former.folder.number, former.stratum, former.names).failed
+            readable = [name for name in former.names if name not in failed]
+            if failed and readable:
+                self._exchange(former._replace(names=readable))
+            raise
 
     def _mix(self, partition: Partition, folder: Folder, stratum: Stratum) -> None:
         """Mix all files of a closed period."""

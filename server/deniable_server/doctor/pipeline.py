@@ -102,7 +102,7 @@ def dead(app: str, state: Health) -> Finding:
     if not state.dead:
         return Finding("dead letters", "ok", "none", app=app)
     meaning = "batches that were accepted are in no tally"
-    remedy = f"`deniable dlq --app {app} list` says why; requeue them once that is mended, or purge them"
+    remedy = f"`deniable dead-letters --app {app} list` says why; requeue them once that is mended, or purge them"
     return Finding("dead letters", "warning", f"{state.dead:,}", meaning, remedy, app)
 
 

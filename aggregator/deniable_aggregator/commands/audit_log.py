@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.audit.entry import EVENTS, whole
+from deniable_aggregator.audit.entry import EVENTS, intact_entry
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _print(log: AuditLog, found: Verification) -> None:
 
 def _list(log: AuditLog, event: str | None, *, as_json: bool) -> int:
     for line in log.lines(log.first()):
-        entry = whole(line)
+        entry = intact_entry(line)
         if entry is None:
             print("no entry; ask `deniable audit-log verify`", file=sys.stderr)
         elif event in (None, entry.event):

@@ -23,9 +23,11 @@ from deniable_aggregator.counting.faults import present
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, health, schema, tallies
-from deniable_aggregator.store.archived import LastRecount
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import GROUP, Partition, Store, schema
+from deniable_aggregator.store.sums import deltas, tallies
+from deniable_aggregator.store.uploads import batch, health
+from deniable_aggregator.store.uploads.archived import LastRecount
+from deniable_aggregator.store.uploads.batch import Group
 
 pytest.importorskip("pyarrow")
 

@@ -10,9 +10,10 @@ from deniable.cli import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store import Store
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 pytestmark = pytest.mark.cluster_too
 

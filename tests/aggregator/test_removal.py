@@ -23,10 +23,11 @@ from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
-from deniable_aggregator.store import GROUP, Store, Weights, batch
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.tallies import name
+from deniable_aggregator.store import GROUP, Store, Weights
+from deniable_aggregator.store.sums.tallies import name
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 pytestmark = [pytest.mark.both_stores, pytest.mark.cluster_too]
 

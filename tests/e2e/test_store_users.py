@@ -37,9 +37,10 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, connect, embedded, schema
-from deniable_aggregator.store.archived import LastRecount
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store import Store, connect, schema
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.servers import primaries
+from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
 from deniable_server.access.roles import ROLES

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from gunicorn.config import Config
 
-from deniable_server.api.door import Answer
+from deniable_server.api.uploads.door import Answer
 from deniable_server.serving import direct, plain_request
 from deniable_server.serving.direct import Direct, usable
 

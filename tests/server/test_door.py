@@ -19,11 +19,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from werkzeug.test import EnvironBuilder
 
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import refused_reports
-from deniable_aggregator.store.room import Room
+from deniable_aggregator.store.server.room import Room
+from deniable_aggregator.store.uploads import refused_reports
 from deniable_server.access.key_ring import FRESH_SECONDS
 from deniable_server.access.keys import KeyStore
-from deniable_server.api import uploads
+from deniable_server.api.uploads import intake
 from deniable_server.http.visit import Visit
 from deniable_server.rates import Volume
 
@@ -253,7 +253,7 @@ def good(way, *keys):
 def test_a_failure_counts_once(way, monkeypatch):
     """After a bug when the store has answered, Flask answers all that arrived together: each counts once."""
     requests = good(way, "a", "b", "c")
-    monkeypatch.setattr(uploads, "_note_paid", lambda *_: 1 / 0)
+    monkeypatch.setattr(intake, "_note_paid", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         way.send(requests)
     monkeypatch.undo()
@@ -285,7 +285,7 @@ def test_nothing_is_asked_to_prepare_an_upload(way, unknown, monkeypatch):
         key, _ = KeyStore(way.served.store).create("ingest", "")
         requests[0][1]["Authorization"] = f"Bearer {key}"
         way.send(requests)
-        assert uploads.prepare(known, Visit(environ(*requests[0])))
+        assert intake.prepare(known, Visit(environ(*requests[0])))
         known.ring._clock = lambda: time.monotonic() + FRESH_SECONDS
     elif unknown == "partitions":
         known.apps["shop"].store._checked = -math.inf
@@ -293,7 +293,7 @@ def test_nothing_is_asked_to_prepare_an_upload(way, unknown, monkeypatch):
         known.limits._sources._day = "2020-01-01"
     for kind in (redis.Connection, redis.UnixDomainSocketConnection):
         monkeypatch.setattr(kind, "send_packed_command", lambda *_, **__: pytest.fail("the store was asked"))
-    prepared = uploads.prepare(known, Visit(environ(*requests[0])))
+    prepared = intake.prepare(known, Visit(environ(*requests[0])))
     monkeypatch.undo()
     assert (prepared is None) == (unknown != "nothing")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from deniable.commands.parser import Run
-    from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
+    from deniable_aggregator.store.uploads.dead_letters import DeadLetter, DeadLetters
 
 _ID = re.compile(r"(\d{1,3}/)?\d{1,20}-\d{1,20}")
 _MAX_BACKLOG = 10_000
@@ -45,7 +45,7 @@ def dead_letters(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.store.dead_letters import DeadLetters
+        from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
         store = options.store(options.environment(arguments), arguments.app, "dead-letters looks at")
         letters = DeadLetters(store)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import PayloadError
 from deniable_aggregator import tally
-from deniable_aggregator.store.deltas import Additions, Deltas, Weights
+from deniable_aggregator.store.sums.deltas import Additions, Deltas, Weights
 from deniable_aggregator.tally import set_bits
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
-    from deniable_aggregator.store import batch
+    from deniable_aggregator.store.uploads import batch
 
 Joined = dict[tuple["Stratum", "Layout"], bytes]
 

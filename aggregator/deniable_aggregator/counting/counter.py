@@ -21,11 +21,11 @@ from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store import batch, health
-from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
-from deniable_aggregator.store.deltas import growth
 from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, transient
-from deniable_aggregator.store.room import COMMITS, COUNTING, Room
+from deniable_aggregator.store.server.room import COMMITS, COUNTING, Room
+from deniable_aggregator.store.sums.deltas import growth
+from deniable_aggregator.store.uploads import batch, health
+from deniable_aggregator.store.uploads.deliveries import Deliveries, StreamEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Partition, Store
-    from deniable_aggregator.store.deltas import Deltas
+    from deniable_aggregator.store.sums.deltas import Deltas
 
 log = logging.getLogger("deniable.worker")
 

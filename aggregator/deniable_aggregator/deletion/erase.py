@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.store import batch, refused_reports, schema
-from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.holdings import COUNTED, INDEXES, Holdings
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.sums.holdings import COUNTED, INDEXES, Holdings
+from deniable_aggregator.store.uploads import batch, refused_reports
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.dead_letters import DeadLetter
-    from deniable_aggregator.store.table import Table
+    from deniable_aggregator.store.uploads.dead_letters import DeadLetter
+    from deniable_aggregator.store.values.collections import Table
 
 
 @dataclass(frozen=True, slots=True)

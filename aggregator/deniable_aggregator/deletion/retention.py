@@ -24,10 +24,11 @@ from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.store import schema, tallies
-from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import StoreFull
-from deniable_aggregator.store.holdings import COUNTED, PUBLISHED, Holdings
+from deniable_aggregator.store.sums import tallies
+from deniable_aggregator.store.sums.holdings import COUNTED, PUBLISHED, Holdings
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -16,7 +16,8 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from deniable.limits.allowance import MICRO
-from deniable_aggregator.store import schema, tallies
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.sums import tallies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -49,11 +49,6 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
-    "check-config": Entry(
-        "tell what a server would make of this environment",
-        "ingest",
-        ("deniable check-config", "deniable check-config --json"),
-    ),
     "dead-letters": Entry(
         "list batches that could not be counted, and count them after all",
         "aggregator",
@@ -75,9 +70,9 @@ CATALOGUE: dict[str, Entry] = {
         (f"deniable divide {_STORE} --into 3",),
     ),
     "doctor": Entry(
-        "look at a live installation; tell what is wrong, and what to do",
+        "check settings or a live installation; tell what to do",
         "ingest",
-        ("deniable doctor", "deniable doctor --data data"),
+        ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": Entry(
         "remove all that the store has of a metric, for good",
@@ -203,7 +198,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "keys",
         "publish",
         "worker",
-        "check-config",
         "dead-letters",
         "erase",
         "recount",

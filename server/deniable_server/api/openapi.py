@@ -16,7 +16,7 @@ from flask import Response as FlaskResponse
 import deniable
 from deniable_server.access.roles import ROLES
 from deniable_server.api import schemas
-from deniable_server.api.export import FORMATS
+from deniable_server.api.answers.export import FORMATS
 from deniable_server.http.trace import HEADER
 
 blueprint = Blueprint("openapi", __name__)

@@ -27,8 +27,8 @@ from prometheus_client.registry import Collector
 
 from deniable_server.access.roles import ROLES
 from deniable_server.api.auth import bearer
-from deniable_server.api.batches import REJECTIONS
 from deniable_server.api.openapi import OPERATIONS
+from deniable_server.api.uploads.batches import REJECTIONS
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 from deniable_server.prometheus.looked_up import Gauges

@@ -26,7 +26,7 @@ from deniable.registry import period
 from deniable_aggregator.answer.cells import kept
 from deniable_aggregator.answer.query import Filter, Query
 from deniable_aggregator.answer.select import Published, state_of
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.decode.multiple_testing import holm, holm_adjusted
 from deniable_server.api.answers.export import _harmless
 
@@ -644,7 +644,7 @@ def test_filters_with_many_values_cost_little():
 
 
 def logged(shop):
-    return dict(whole(shop.store._client.lindex("{shop}:audit", -1)).details)
+    return dict(intact_entry(shop.store._client.lindex("{shop}:audit", -1)).details)
 
 
 def test_the_audit_log_tells_what_was_asked(filled):

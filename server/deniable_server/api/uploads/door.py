@@ -69,7 +69,7 @@ class Door:
             None where Flask must answer, with the same environment. What was decided is in it.
         """
         visits = [self._visit(environ) for environ in environs]
-        prepared = [self._prepare(visit) for visit in visits]
+        prepared = self._prepare_all(visits)
         good = [upload for upload in prepared if upload]
         settings = self._known.settings
         outcomes = iter(together.append([(upload.app.store, upload.stored(settings)) for upload in good]) if good else ())
@@ -82,6 +82,18 @@ class Door:
         if self._proxy:
             self._proxy(environ, cast("Any", None))  # changes the environment
         return Visit(environ)
+
+    def _prepare_all(self, visits: Sequence[Visit]) -> list[Prepared | None]:
+        """Prepare uploads; of those with the same new sums only the first, which pays for them."""
+        prepared: list[Prepared | None] = []
+        seen: set[tuple[str, bytes]] = set()
+        for visit in visits:
+            upload = self._prepare(visit)
+            new = {(visit.app, kind) for kind in upload.batch.growth} if upload else set()
+            # If the first is refused, the next must pay. So Flask decides about it, when this is known.
+            prepared.append(upload if seen.isdisjoint(new) else None)
+            seen |= new
+        return prepared
 
     def _prepare(self, visit: Visit) -> Prepared | None:
         logs.begin(request=visit.number, route=PATH)

@@ -221,8 +221,3 @@ def test_where_gunicorn_has_to_do_something_with_each_request(change):
     for name, value in change.items():
         config.set(name, value)
     assert not usable(config)
-
-
-def test_the_path_is_that_of_flask(served):
-    """The door is at the address of the view."""
-    assert plain_request.PATH in {rule.rule for rule in served.flask.url_map.iter_rules()}

@@ -14,6 +14,7 @@ import msgspec
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.upload_rules import Refused
+from deniable.wire import addresses
 from deniable_aggregator.process import logs
 from deniable_aggregator.store import together
 from deniable_aggregator.store.errors import StoreError
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.partition import Appended
     from deniable_server.api.uploads.intake import Prepared
     from deniable_server.service import Service
-
-PATH = "/v1/reports"
 
 
 class Answer(NamedTuple):
@@ -96,7 +95,7 @@ class Door:
         return prepared
 
     def _prepare(self, visit: Visit) -> Prepared | None:
-        logs.begin(request=visit.number, route=PATH)
+        logs.begin(request=visit.number, route=addresses.REPORTS)
         body = visit.environ["wsgi.input"]
         upload = None
         try:
@@ -115,7 +114,7 @@ class Door:
         if outcome.outcome not in ("appended", "duplicate"):
             visit.hand_on(settle)
             return None
-        logs.begin(request=visit.number, route=PATH, app=visit.app)
+        logs.begin(request=visit.number, route=addresses.REPORTS, app=visit.app)
         try:
             body = msgspec.json.encode(settle())
         except Refused:  # its key was used for another upload
@@ -123,7 +122,7 @@ class Door:
             return None
         else:
             if self._answered:
-                self._answered(visit, PATH, 202)
+                self._answered(visit, addresses.REPORTS, 202)
             trace.told("POST", 202)
         finally:
             logs.end()

@@ -11,7 +11,7 @@ import pytest
 from gunicorn.config import Config
 
 from deniable_server.api.uploads.door import Answer
-from deniable_server.serving import direct, plain_request
+from deniable_server.serving import direct
 from deniable_server.serving.direct import Direct, usable
 
 UPLOAD = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"

@@ -16,8 +16,8 @@ from deniable.errors import ConfigurationError
 from deniable.registry.text import visible
 from deniable_aggregator.commands.options import opened
 from deniable_aggregator.store.errors import StoreError
-from deniable_aggregator.store.room import Room
-from deniable_aggregator.store.sessions import Sessions
+from deniable_aggregator.store.server.room import Room
+from deniable_aggregator.store.values.sessions import Sessions
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits

@@ -16,7 +16,7 @@ from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.audit.verify import Chain
 from deniable_aggregator.store import Store, connect, schema
-from deniable_aggregator.store.change import Change
+from deniable_aggregator.store.values.collections import Change
 
 ID = {"id": "3f9c2b7a51e0d486"}
 

@@ -28,9 +28,10 @@ from deniable_aggregator.publish import publisher, release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.period import Period
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, deltas, staging, tallies
+from deniable_aggregator.store import Store
 from deniable_aggregator.store.script import Script
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store.server.servers import primaries
+from deniable_aggregator.store.sums import deltas, staging, tallies
 
 pytestmark = pytest.mark.divided_too
 

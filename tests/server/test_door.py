@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from werkzeug.test import EnvironBuilder
 
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import refused_reports
-from deniable_aggregator.store.room import Room
+from deniable_aggregator.store.server.room import Room
+from deniable_aggregator.store.uploads import refused_reports
 from deniable_server.access.key_ring import FRESH_SECONDS
 from deniable_server.access.keys import KeyStore
 from deniable_server.api.uploads import intake

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from deniable.registry import period
-from deniable_aggregator.store import refused_reports
+from deniable_aggregator.store.uploads import refused_reports
 from deniable_server.api.uploads import batches
 
 

@@ -19,7 +19,8 @@ from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.hourly import Hourly
-from deniable_aggregator.store import refused_reports, schema
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.uploads import refused_reports
 from deniable_server.access.keys import KeyStore, id_of
 
 from .conftest import INGEST, READ, Served

@@ -13,8 +13,9 @@ from deniable.declared import Declared
 from deniable.wire.report import Stratum
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.store import Store, schema, tallies
-from deniable_aggregator.store.deltas import Weights
+from deniable_aggregator.store import Store, schema
+from deniable_aggregator.store.sums import tallies
+from deniable_aggregator.store.sums.deltas import Weights
 from deniable_server.doctor.config import inspect
 
 pytestmark = pytest.mark.both_stores

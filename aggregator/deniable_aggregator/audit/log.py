@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.change import Change
+    from deniable_aggregator.store.values.collections import Change
 
 _TRIES = 1000  # a try fails only if another process has appended
 _PAGE = 1000

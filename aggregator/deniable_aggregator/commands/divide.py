@@ -25,7 +25,7 @@ def divide(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.store.partition import MOST
+        from deniable_aggregator.store.uploads.partition import MOST
 
         store = options.store(options.environment(arguments), arguments.app, "divide takes")
         if not 1 <= arguments.into <= MOST:

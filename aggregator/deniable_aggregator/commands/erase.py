@@ -14,7 +14,7 @@ from deniable_aggregator.commands import options
 if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_aggregator.archive.folder import Folder
-    from deniable_aggregator.deletion.erase import Found, Removal
+    from deniable_aggregator.deletion.erase import ErasePlan, Removal
     from deniable_aggregator.store import Store
 
 _MOST = 1 << 53
@@ -76,7 +76,7 @@ def _declared(paths: str | None, app: str, metric: str) -> set[int]:
     return {each.version for each in loaded.definitions if each.id == metric} if loaded else set()
 
 
-def _print(store: Store, what: str, found: Found) -> None:
+def _print(store: Store, what: str, found: ErasePlan) -> None:
     versions = ", ".join(map(str, found.versions)) or "none"
     print(f"{what} of {store.app}: versions {versions}; periods {found.periods}; keys and fields {found.keys}")
     if found.letters:
@@ -100,7 +100,7 @@ def _erase_files(store: Store, archive: Folder | None, metric: str, version: int
         print(later)
 
 
-def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found: Found, highest: int) -> None:
+def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found: ErasePlan, highest: int) -> None:
     from deniable_aggregator.audit.log import AuditLog
 
     details: dict[str, str | int] = {"metric": arguments.metric, "keys": found.keys + len(found.letters)}

@@ -176,8 +176,8 @@ def _tell(stratum: Stratum, recounts: list[_Recount], left_out: list[_Read]) -> 
 
 def _note(store: Store, verdicts: Counter[str]) -> None:
     """Note what was found, for the doctor."""
-    from deniable_aggregator.store.archived import LastRecount
     from deniable_aggregator.store.errors import CommandRefused
+    from deniable_aggregator.store.uploads.archived import LastRecount
 
     found = LastRecount(int(store.now()), verdicts.total(), verdicts[_DIFFERS], verdicts[_FAILS])
     try:

@@ -35,7 +35,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.store import health
+        from deniable_aggregator.store.uploads import health
 
         stores = options.stores(options.environment(arguments), arguments.app)
         state = {store.app: health.read(store) for store in stores}

@@ -117,13 +117,13 @@ def _chores(stores: list[Store], paths: str | None, events: Events | None, archi
     from deniable.registry import published
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.counting.faults import Faults
-    from deniable_aggregator.store import compaction, consumers
+    from deniable_aggregator.store.uploads import compaction, deliveries
 
     yield Chore("compaction", compaction.EVERY_SECONDS, compaction.Compaction(stores[0]).run, Faults(stores[0], events))
     loaded = published.load_all(paths or "")
     for store in stores:
         faults = Faults(store, events)
-        yield Chore("departures", consumers.EVERY_SECONDS, partial(consumers.forget, store), faults)
+        yield Chore("departures", deliveries.FORGET_SECONDS, partial(deliveries.forget_dead, store), faults)
         if store.app in loaded:
             yield from _published(store, loaded[store.app], faults, archive)
         else:

@@ -49,6 +49,16 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
+    "dead-letters": Entry(
+        "list batches that could not be counted, and count them after all",
+        "aggregator",
+        (
+            f"deniable dead-letters list {_STORE}",
+            f"deniable dead-letters show 1760000000000-0 {_STORE}",
+            f"deniable dead-letters requeue --all {_STORE}",
+            f"deniable dead-letters purge 1760000000000-0 {_STORE}",
+        ),
+    ),
     "demo": Entry(
         "real devices' answers through real processes, beside the truth",
         "demo",
@@ -58,16 +68,6 @@ CATALOGUE: dict[str, Entry] = {
         "divide an app over a cluster, before its first upload",
         "aggregator",
         (f"deniable divide {_STORE} --into 3",),
-    ),
-    "dlq": Entry(
-        "list batches that could not be counted, and count them after all",
-        "aggregator",
-        (
-            f"deniable dlq list {_STORE}",
-            f"deniable dlq show 1760000000000-0 {_STORE}",
-            f"deniable dlq requeue --all {_STORE}",
-            f"deniable dlq purge 1760000000000-0 {_STORE}",
-        ),
     ),
     "doctor": Entry(
         "check settings or a live installation; tell what to do",
@@ -198,7 +198,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "keys",
         "publish",
         "worker",
-        "dlq",
+        "dead-letters",
         "erase",
         "recount",
         "audit-log",

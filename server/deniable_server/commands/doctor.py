@@ -38,8 +38,8 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         if arguments.settings:
             return _check_settings(arguments)
-        from deniable_aggregator.store.embedded import redacted
         from deniable_aggregator.store.errors import AWAY
+        from deniable_aggregator.store.server.embedded import redacted
         from deniable_server.doctor import alike, examine
         from deniable_server.settings import Settings
 

@@ -13,9 +13,10 @@ from deniable import mechanisms, space
 from deniable.errors import ConfigurationError, DeniableError, RegistryError
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import variables
-from deniable_aggregator.store import Store, room
-from deniable_aggregator.store.embedded import redacted
+from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.server import room
+from deniable_aggregator.store.server.embedded import redacted
 from deniable_server.settings import VARIABLES, Keys, Settings
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from deniable_aggregator.answer.measurement import Span
 from deniable_aggregator.answer.refusal import awaited, check_period, read_cell
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.audit.entry import LONGEST
-from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.strata import strata_by_period
 from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.questions import central_noise
-from deniable_aggregator.questions.budgets import Asked, BudgetSpent
+from deniable_aggregator.questions.budgets import BudgetSpent, PaidQuestion
 from deniable_server.api.answers.parameters import find_metric
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
@@ -82,7 +82,7 @@ def withheld(id_: str) -> Response:
         counts = [cube.total(cell) for cell in cells]
         return central_noise.most(counts, cost) if len(counts) > 1 else central_noise.count(counts[0], cost)
 
-    answer = _paid(app, Asked(whole, month, tuple(named), cost), draw)
+    answer = _paid(app, PaidQuestion(whole, month, tuple(named), cost), draw)
     visit().asked["spent"] = str(Decimal(answer.spent) / MICRO)
     return jsonify(
         trial=app.trial,
@@ -95,7 +95,7 @@ def withheld(id_: str) -> Response:
         left=answer.left / MICRO,
         guarantee=_guarantee(app, month, cost),
         level=_LEVEL,
-        **_told(cells, answer.told, cost),
+        **_told(cells, answer.value, cost),
     )
 
 
@@ -158,7 +158,7 @@ def _exact(app: App, declared: Declared, breakdown: Breakdown, whole: Stratum, n
     layout, reports = declared.mechanism.layout, Counter[str]()
     strata = [
         stratum
-        for each, listed in counted.strata(app.store, declared.definition).items()
+        for each, listed in strata_by_period(app.store, declared.definition).items()
         if note.covers(whole.period, each.period)
         for stratum in listed
     ]
@@ -169,7 +169,7 @@ def _exact(app: App, declared: Declared, breakdown: Breakdown, whole: Stratum, n
     return Cube.of(breakdown, reports)
 
 
-def _paid(app: App, asked: Asked, draw: Callable[[], int]) -> Answer:
+def _paid(app: App, asked: PaidQuestion, draw: Callable[[], int]) -> Answer:
     """Answer a question, or say what is left of the budget."""
     try:
         return app.budgets.ask(_key(), asked, draw)

@@ -15,7 +15,7 @@ from deniable.upload_rules import Refused, place
 from deniable.wire import report
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import batch
+from deniable_aggregator.store.uploads import batch
 from deniable_server.service import Collected
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from deniable.upload_rules import Refused
 from deniable.wire import addresses
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import together
 from deniable_aggregator.store.errors import StoreError
-from deniable_aggregator.store.servers import is_one
+from deniable_aggregator.store.server.servers import is_one
+from deniable_aggregator.store.uploads import together
 from deniable_server.api.uploads import intake
 from deniable_server.http import gate, trace
 from deniable_server.http.visit import Visit
@@ -26,7 +26,7 @@ from deniable_server.http.visit import Visit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from deniable_aggregator.store.partition import Appended
+    from deniable_aggregator.store.uploads.partition import Appended
     from deniable_server.api.uploads.intake import Prepared
     from deniable_server.service import Service
 

@@ -18,9 +18,9 @@ from werkzeug.wsgi import get_content_length, get_input_stream
 from deniable import upload_rules
 from deniable.upload_rules import Refused
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import refused_reports
 from deniable_aggregator.store.errors import StoreError, StoreFull
-from deniable_aggregator.store.partition import Upload
+from deniable_aggregator.store.uploads import refused_reports
+from deniable_aggregator.store.uploads.partition import Upload
 from deniable_server.api.auth import bearer, identify, note, upload_key
 from deniable_server.api.uploads import batches
 from deniable_server.http.problem import RETRY_SECONDS, Problem
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.store import Appended
-    from deniable_aggregator.store.limit import Limit
+    from deniable_aggregator.store.values.limit import Limit
     from deniable_server.access.keys import Key
     from deniable_server.http.visit import Visit
     from deniable_server.service import App, Service

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import uuid4
 
-from deniable_aggregator.store import schema, tallies
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.sums import tallies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -9,15 +10,20 @@ from typing import TYPE_CHECKING, Any, cast
 import redis
 
 from deniable.wire.report import MAX_INFLATED_BYTES
-from deniable_aggregator.store.cluster import Cluster
-from deniable_aggregator.store.partition import GROUP
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store.server.cluster import Cluster
+from deniable_aggregator.store.server.servers import primary
+from deniable_aggregator.store.uploads.partition import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from deniable_aggregator.store.partition import Partition
+    from deniable_aggregator.store import Store
+    from deniable_aggregator.store.uploads.partition import Partition
 
+log = logging.getLogger("deniable.worker")
+
+FORGET_SECONDS = 600.0
+"""Seconds between searches for dead workers."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between reads of a cluster
 _LARGEST = MAX_INFLATED_BYTES  # bytes of an entry, at most: it holds less than its upload
 _AT_ONCE = 128  # entries in one answer of the store, at most, so that a worker holds little more than 128 MiB of them
@@ -129,3 +135,20 @@ def _by_stream(reply: list[Any]) -> dict[str, list[StreamEntry]]:
 
 def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[StreamEntry]:
     return [StreamEntry(id_, (fields or {}).get(b"d")) for id_, fields in read]
+
+
+def forget_dead(store: Store, idle: float = 3600.0) -> None:
+    """Delete consumers of dead workers: those that were killed did not leave.
+
+    Parameters
+    ----------
+    store
+        The app's store.
+    idle
+        Seconds without a sign of life after which a worker is dead. A consumer with entries is kept until these are taken over.
+    """
+    try:
+        if forgotten := sum(each.forget(idle) for each in store.partitions):
+            log.info("removed %d dead workers of %s", forgotten, store.app)
+    except redis.ResponseError as error:
+        log.warning("dead workers stay in the store's list (%s)", type(error).__name__)

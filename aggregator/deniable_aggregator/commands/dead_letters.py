@@ -1,4 +1,4 @@
-"""The subcommand ``dlq``: list batches that could not be counted, and requeue or remove them."""
+"""The subcommand ``dead-letters``: list batches that could not be counted, and requeue or remove them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from deniable.commands.parser import Run
-    from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
+    from deniable_aggregator.store.uploads.dead_letters import DeadLetter, DeadLetters
 
 _ID = re.compile(r"(\d{1,3}/)?\d{1,20}-\d{1,20}")
 _MAX_BACKLOG = 10_000
 
 
-def dlq(parser: argparse.ArgumentParser) -> Run:
-    """``deniable dlq list|show|requeue|purge --redis-url URL --app NAME``.
+def dead_letters(parser: argparse.ArgumentParser) -> Run:
+    """``deniable dead-letters list|show|requeue|purge --redis-url URL --app NAME``.
 
     Exit status: 0 done; 1 if an id is unknown, or a batch could not be requeued; 2 for a wrong configuration; 3 if the store
     cannot be used.
@@ -45,9 +45,9 @@ def dlq(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.store.dead_letters import DeadLetters
+        from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
-        store = options.store(options.environment(arguments), arguments.app, "dlq looks at")
+        store = options.store(options.environment(arguments), arguments.app, "dead-letters looks at")
         letters = DeadLetters(store)
         if arguments.action == "list":
             return _list(list(letters))
@@ -67,7 +67,7 @@ def dlq(parser: argparse.ArgumentParser) -> Run:
 
 def _checked(id_: str) -> str:
     if not _ID.fullmatch(id_):
-        raise ConfigurationError(f"an id is two numbers joined by -, as `deniable dlq list` shows them; got {id_!r}")
+        raise ConfigurationError(f"an id is two numbers joined by -, as `deniable dead-letters list` shows them; got {id_!r}")
     return id_
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.store import schema, tallies
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.sums import tallies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.store.schema import Key
-    from deniable_aggregator.store.table import Table
+    from deniable_aggregator.store.values.collections import Table
 
 COUNTED = (schema.TALLIES, schema.COPIES)
 """Indexes of exact data."""

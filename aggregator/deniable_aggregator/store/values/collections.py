@@ -1,16 +1,26 @@
-"""Tables: hashes of the store, from names to values."""
+"""Collections in the store: tables, lists of lines, sets of names, and changes of them.
+
+One that does not exist is empty.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from deniable_aggregator.store.change import Change
 from deniable_aggregator.store.script import Script, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import redis
+
+
+class Change(NamedTuple):
+    """A change that is not made yet."""
+
+    key: str  # the key to be changed
+    command: str  # The store's command, in capitals. An answer of 0 or nothing means that it changed nothing.
+    arguments: tuple[str | int, ...]  # its arguments after the key
 
 
 class Table:
@@ -70,8 +80,54 @@ class Table:
         return bool(Script(self._client, "replace")([self.key], [name, before, after]))
 
 
-def each(places: Sequence[tuple[Table, str]]) -> list[bytes | None]:
-    """Read what tables of one store tell of a name each, in one round trip."""
+class Lines:
+    """A list of lines, empty where the store has none."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        key: str,  # of the list
+    ) -> None:
+        self._client, self.key = client, key
+
+    def some(self, first: int, last: int) -> list[bytes]:
+        """Read those from one place to another, both included; places below 0 are told from the end."""
+        return cast("list[bytes]", self._client.lrange(self.key, first, last))
+
+    def first(self) -> bytes | None:
+        """Read the oldest, or None."""
+        return cast("bytes | None", self._client.lindex(self.key, 0))
+
+    def dropping(self, number: int) -> Change:
+        """Return the change that deletes some of the oldest."""
+        return Change(self.key, "LTRIM", (number, -1))
+
+
+class Names:
+    """A set of names, empty where the store has none."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        key: str,  # of the set
+    ) -> None:
+        self._client, self.key = client, key
+
+    def all(self) -> set[str]:
+        """Read all of them."""
+        return {name.decode() for name in cast("set[bytes]", self._client.smembers(self.key))}
+
+    def add(self, names: Iterable[str]) -> None:
+        """Add some, at least one."""
+        self._client.sadd(self.key, *names)
+
+    def drop(self, name: str) -> None:
+        """Forget one."""
+        self._client.srem(self.key, name)
+
+
+def values_at(places: Sequence[tuple[Table, str]]) -> list[bytes | None]:
+    """Read the value of one name in each of some tables of one store, in one round trip."""
     if not places:
         return []
     pipeline = places[0][0]._client.pipeline(transaction=False)

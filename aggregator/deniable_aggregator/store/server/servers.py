@@ -11,8 +11,8 @@ from redis.connection import SSLConnection, parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
-from deniable_aggregator.store.cluster import Cluster
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.server.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -32,11 +32,11 @@ from redis.retry import Retry
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import children
-from deniable_aggregator.store import about
-from deniable_aggregator.store.servers import connect
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.servers import connect
 
 if TYPE_CHECKING:
-    from deniable_aggregator.store import durability as durability_
+    from deniable_aggregator.store.server import durability as durability_
 
 logger = logging.getLogger(__name__)
 

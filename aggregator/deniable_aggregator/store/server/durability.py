@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import redis
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store import about
-from deniable_aggregator.store.replicas import NUMBER, TIMEOUT, Replicas
-from deniable_aggregator.store.servers import primaries
-from deniable_aggregator.store.writable import PromiseBroken
+from deniable_aggregator.store.errors import PromiseBroken
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.replicas import NUMBER, TIMEOUT, Replicas
+from deniable_aggregator.store.server.servers import primaries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from deniable import space
 from deniable.wire.report import Stratum
-from deniable_aggregator.store import tallies
-from deniable_aggregator.store.staging import Piece
+from deniable_aggregator.store.sums import tallies
+from deniable_aggregator.store.sums.staging import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

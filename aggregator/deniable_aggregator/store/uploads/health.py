@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from deniable_aggregator.store.partition import GROUP
+from deniable_aggregator.store.uploads.partition import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.partition import Partition
+    from deniable_aggregator.store.uploads.partition import Partition
 
 BEAT_SECONDS = 5.0
 LIFE_SECONDS = 60

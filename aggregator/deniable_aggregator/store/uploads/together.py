@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from deniable_aggregator.store.errors import Redivided, transient
-from deniable_aggregator.store.partition import Appended, appended
 from deniable_aggregator.store.script import Call
+from deniable_aggregator.store.uploads.partition import Appended, appended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.partition import Upload
+    from deniable_aggregator.store.uploads.partition import Upload
 
 
 def append(batches: Sequence[tuple[Store, Upload]]) -> list[Appended | redis.RedisError]:

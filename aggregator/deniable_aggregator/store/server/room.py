@@ -3,8 +3,8 @@
 Everybody with the public key can send uploads until no room is left. If the store has a limit (`maxmemory`), uploads are refused
 before it is reached. Meanwhile waiting batches are counted. Sums of many small groups take more than the batches did, so counting
 ends before the limit, too. So there is always room to revoke a key, to sign in, and to erase a metric or delete what is due.
-Records of earlier days are deleted, one day a minute (`deniable_aggregator.store.uploads`). Those of today stay until midnight
-(UTC). The use of memory is read regularly: at most a second, or a hundredth of the limit, lies between two reads.
+Records of earlier days are deleted, one day a minute (`uploads.seen`). Those of today stay until midnight (UTC). The use
+of memory is read regularly: at most a second, or a hundredth of the limit, lies between two reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from deniable.space import UPLOADS
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store.server.servers import primaries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

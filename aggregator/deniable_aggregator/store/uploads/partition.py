@@ -19,17 +19,19 @@ import numpy as np
 import redis
 from redis.crc import key_slot
 
-from deniable_aggregator.store import deltas, schema, tallies, uploads
-from deniable_aggregator.store.archived import Archived
-from deniable_aggregator.store.deltas import Weights
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import NoRoom, Redivided
-from deniable_aggregator.store.limit import Excess, arguments
 from deniable_aggregator.store.script import Call, Script
-from deniable_aggregator.store.servers import place, primary
-from deniable_aggregator.store.staging import Piece, Staging, digest
-from deniable_aggregator.store.table import Table
-from deniable_aggregator.store.tallies import Shelf
-from deniable_aggregator.store.uploads import Seen
+from deniable_aggregator.store.server.servers import place, primary
+from deniable_aggregator.store.sums import deltas, tallies
+from deniable_aggregator.store.sums.deltas import Weights
+from deniable_aggregator.store.sums.staging import Piece, Staging, digest
+from deniable_aggregator.store.sums.tallies import Shelf
+from deniable_aggregator.store.uploads import seen
+from deniable_aggregator.store.uploads.archived import Archived
+from deniable_aggregator.store.uploads.seen import Seen
+from deniable_aggregator.store.values.collections import Table
+from deniable_aggregator.store.values.limit import Excess, arguments
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -39,11 +41,11 @@ if TYPE_CHECKING:
     from deniable.declared import Definition
     from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
-    from deniable_aggregator.store.deltas import Deltas
-    from deniable_aggregator.store.durability import Durability
-    from deniable_aggregator.store.limit import Limit
-    from deniable_aggregator.store.room import Room
     from deniable_aggregator.store.schema import Key
+    from deniable_aggregator.store.server.durability import Durability
+    from deniable_aggregator.store.server.room import Room
+    from deniable_aggregator.store.sums.deltas import Deltas
+    from deniable_aggregator.store.values.limit import Limit
 
 GROUP = "agg"
 MOST = 64
@@ -234,11 +236,11 @@ class Partition:
             return False
         return True
 
-    def _call(self, upload: Upload, name: uploads.Name) -> Call:
+    def _call(self, upload: Upload, name: seen.Name) -> Call:
         limits = [*upload.limits, *upload.volumes]
         keys = [self.stream, self._seen.base, *(limit.key for limit in limits)]
         part = -(-upload.cap // self.among)
-        numbers = part, uploads.days(upload.ttl), len(upload.limits), *arguments(limits)
+        numbers = part, seen.days(upload.ttl), len(upload.limits), *arguments(limits)
         return Call(keys, [upload.entry, *name, upload.remember, *numbers])
 
     def _begin(self) -> None:

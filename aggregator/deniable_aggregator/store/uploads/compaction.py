@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store.server.servers import primaries
 
 if TYPE_CHECKING:
     from deniable_aggregator.store import Store

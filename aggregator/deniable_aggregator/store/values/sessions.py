@@ -12,7 +12,8 @@ from hashlib import sha256
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, cast
 
-from deniable_aggregator.store import schema, secret
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.values import secret
 
 if TYPE_CHECKING:
     import redis

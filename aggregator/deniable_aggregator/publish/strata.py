@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
 
 
-def strata(store: Store | Hourly, definition: Definition) -> dict[Stratum, list[Stratum]]:
+def strata_by_period(store: Store | Hourly, definition: Definition) -> dict[Stratum, list[Stratum]]:
     """Return the strata of each period of a definition (metric, version, fingerprint), in order."""
     found: dict[Stratum, list[Stratum]] = {}
     for stratum in sorted(store.strata(definition[0])):
@@ -28,7 +28,7 @@ def unpublished(store: Store, declared: Declared, of: Hourly | None = None) -> i
     Metrics with kept responses are published by single periods, which are not sealed. Reports that came too late are not counted.
     """
     source = of or store
-    counted, closed = strata(source, declared.definition), release.summary(store, declared.definition).closed
+    counted, closed = strata_by_period(source, declared.definition), release.summary(store, declared.definition).closed
     wholes = [whole for whole in counted if declared.metric.kept or whole.period > closed]
     came = source.read(declared.layout, [stratum for whole in wholes for stratum in counted[whole]]).n
     return max(0, came - store.releases.read(declared.layout, wholes).n)  # or the store lost some, or a release came meanwhile

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.table import Table
+    from deniable_aggregator.store.values.collections import Table
 
 DAYS = 7
 """Days for which numbers are kept, including the current one."""

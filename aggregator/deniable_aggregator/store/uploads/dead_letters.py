@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable.errors import PayloadError
-from deniable_aggregator.store import batch
+from deniable_aggregator.store.uploads import batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deniable_aggregator.store import Partition, Store
-    from deniable_aggregator.store.batch import Group
+    from deniable_aggregator.store.uploads.batch import Group
 
 _PAGE = 100
 _SEPARATOR = "/"  # in an id, after the place of the partition if there are several

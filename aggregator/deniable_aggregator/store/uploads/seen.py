@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from deniable_aggregator.store.replicas import Replicas
+    from deniable_aggregator.store.server.replicas import Replicas
 
 log = logging.getLogger("deniable.store")
 

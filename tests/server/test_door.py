@@ -78,8 +78,7 @@ class Way:
             for sample in family.samples
             if sample.name.endswith(("_total", "_count")) and sample.labels.get("route") != "/metrics"
         }
-        # Uploads that arrive together pay for the same new sums; the first of those that follow one another pays alone.
-        return entries, remembered, refused, [each for each in requests if not each[0].endswith(b":bytes")], counts
+        return entries, remembered, refused, requests, counts
 
 
 @pytest.fixture
@@ -260,6 +259,24 @@ def test_a_failure_counts_once(way, monkeypatch):
     answers = Way(way.served, direct=False).send(requests)
     assert [json.loads(body)["accepted"] for *_, body in answers] == [12] * 3
     assert len(way.left()[0]) == 1 + 3
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_first_of_a_group_pays_for_new_sums(start, served, settings, refused):
+    """The others of the group do not pay again; if the first is refused, the next one pays."""
+    taken = []
+    for direct in (True, False):
+        served.store._client.flushall()
+        way = start(replace(settings, metrics_key=METRICS), direct=direct)
+        way.send(good(way, "first"))
+        way.served.service.apps["shop"].paid.clear()
+        ((body, headers),) = good(way, "first")
+        repeated = [(body + b" ", headers)] * refused  # its key was used for another upload
+        answers = way.send([*repeated, *good(way, "a", "b", "c")])
+        assert [status[:3] for status, *_ in answers] == ["422"] * refused + ["202"] * 3
+        ((_, size),) = [(key, size) for key, size in way.left()[3] if key.endswith(b":bytes")]
+        taken.append(size)
+    assert taken[0] == taken[1]
 
 
 def test_a_store_that_hangs_is_waited_for_once(way, monkeypatch):

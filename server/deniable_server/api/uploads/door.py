@@ -14,6 +14,7 @@ import msgspec
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.upload_rules import Refused
+from deniable.wire import addresses
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server.servers import is_one
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.uploads.partition import Appended
     from deniable_server.api.uploads.intake import Prepared
     from deniable_server.service import Service
-
-PATH = "/v1/reports"
 
 
 class Answer(NamedTuple):
@@ -69,7 +68,7 @@ class Door:
             None where Flask must answer, with the same environment. What was decided is in it.
         """
         visits = [self._visit(environ) for environ in environs]
-        prepared = [self._prepare(visit) for visit in visits]
+        prepared = self._prepare_all(visits)
         good = [upload for upload in prepared if upload]
         settings = self._known.settings
         outcomes = iter(together.append([(upload.app.store, upload.stored(settings)) for upload in good]) if good else ())
@@ -83,8 +82,20 @@ class Door:
             self._proxy(environ, cast("Any", None))  # changes the environment
         return Visit(environ)
 
+    def _prepare_all(self, visits: Sequence[Visit]) -> list[Prepared | None]:
+        """Prepare uploads; of those with the same new sums only the first, which pays for them."""
+        prepared: list[Prepared | None] = []
+        seen: set[tuple[str, bytes]] = set()
+        for visit in visits:
+            upload = self._prepare(visit)
+            new = {(visit.app, kind) for kind in upload.batch.growth} if upload else set()
+            # If the first is refused, the next must pay. So Flask decides about it, when this is known.
+            prepared.append(upload if seen.isdisjoint(new) else None)
+            seen |= new
+        return prepared
+
     def _prepare(self, visit: Visit) -> Prepared | None:
-        logs.begin(request=visit.number, route=PATH)
+        logs.begin(request=visit.number, route=addresses.REPORTS)
         body = visit.environ["wsgi.input"]
         upload = None
         try:
@@ -103,7 +114,7 @@ class Door:
         if outcome.outcome not in ("appended", "duplicate"):
             visit.hand_on(settle)
             return None
-        logs.begin(request=visit.number, route=PATH, app=visit.app)
+        logs.begin(request=visit.number, route=addresses.REPORTS, app=visit.app)
         try:
             body = msgspec.json.encode(settle())
         except Refused:  # its key was used for another upload
@@ -111,7 +122,7 @@ class Door:
             return None
         else:
             if self._answered:
-                self._answered(visit, PATH, 202)
+                self._answered(visit, addresses.REPORTS, 202)
             trace.told("POST", 202)
         finally:
             logs.end()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 from flask import Blueprint, Response
 
+from deniable.wire import addresses
 from deniable_server.api.auth import app_by_ingest_key
 from deniable_server.api.uploads import intake
 from deniable_server.http.problem import Problem
@@ -17,7 +18,7 @@ from deniable_server.service import service
 blueprint = Blueprint("ingest", __name__)
 
 
-@blueprint.post("/v1/reports")
+@blueprint.post(addresses.REPORTS)
 def reports() -> Response:
     """Take a batch of reports.
 
@@ -27,7 +28,7 @@ def reports() -> Response:
     return Response(msgspec.json.encode(intake.take(service(), visit())), 202, content_type="application/json")
 
 
-@blueprint.get("/v1/registry")
+@blueprint.get(addresses.REGISTRY)
 def registry() -> Response:
     """Send the signed registry: complete, and the same bytes for every device."""
     envelope = app_by_ingest_key().envelope

@@ -161,7 +161,7 @@ class Mechanism(_Sealed, ABC):
     @property
     @abstractmethod
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate where answers vary most: half of the people hold the value or are at an end."""
+        """The largest variance that one report's estimate can have, whatever people answer. They are a sample of a population."""
 
     @property
     def unused(self) -> int:
@@ -353,12 +353,27 @@ class FrequencyOracle(Mechanism):
     @property
     def mean_variance(self) -> Fraction:
         """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
-        return mean_variance(self.p, self.q, self.domain_size)
+        held, absent = self._variances
+        return (held + (self.domain_size - 1) * absent) / self.domain_size
+
+    @property
+    def _variances(self) -> tuple[Fraction, Fraction]:
+        """The variance that the noise of one report adds for a person who holds the value, and for one who does not."""
+        square = (self.p - self.q) ** 2
+        return self.p * (1 - self.p) / square, self.q * (1 - self.q) / square
 
     @property
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate of the share of a value that half of the people hold."""
-        return Fraction(self.variance(0.5, 1))
+        """The variance of one report's estimate of a share, where it is largest.
+
+        Notes
+        -----
+        It is ``f held + (1 - f) absent + f (1 - f)`` at a share f: of the noise, and of who answers. That is largest at
+        ``f = (1 + held - absent) / 2``, or at the nearer of 0 and 1.
+        """
+        held, absent = self._variances
+        share = min(max((1 + held - absent) / 2, Fraction(0)), Fraction(1))
+        return share * held + (1 - share) * absent + share * (1 - share)
 
     @property
     def influence(self) -> Fraction:

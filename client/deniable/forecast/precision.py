@@ -7,7 +7,7 @@ from math import ceil, exp, log, sqrt
 from typing import TYPE_CHECKING
 
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.registry.axis import BINS
+from deniable.registry.answers.axis import BINS
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from deniable.wire.report import Stratum
-from deniable_aggregator.answer.estimates import LEVEL, described, estimated
-from deniable_aggregator.answer.measurement import Latest, Listed, Measurement, Version
-from deniable_aggregator.answer.merge import merged
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.metric import Latest, Listed, Measurement, Version
+from deniable_aggregator.answer.pool import merged
 from deniable_aggregator.answer.readings import NumberReading, read
-from deniable_aggregator.answer.select import Selection, answers, moment
+from deniable_aggregator.answer.select import Selection, moment
+from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
 
@@ -19,20 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deniable.declared import Declared, Definition
-    from deniable_aggregator.answer.collection import Collection
-    from deniable_aggregator.answer.measurement import ValueEstimate
+    from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.shares import ValueEstimate
     from deniable_aggregator.answer.select import Published
 
 _HOMOGENEOUS = 0.9  # least share of one answer that raises a warning
 
 
-def listed(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> Listed:
+def listed(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) -> Listed:
     """Describe a metric, and how much of each version was published."""
     first, *_ = versions = versions_of(app, id_, known)
-    return Listed(**asdict(described(app, app.highest[id_])), n=first.n, updated=first.updated, versions=versions)
+    return Listed(**asdict(app.describe(app.highest[id_])), n=first.n, updated=first.updated, versions=versions)
 
 
-def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[Latest]:
+def latest(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[Latest]:
     """Estimate metrics, each from the last release of its highest version that has one."""
     shown = [next((each for each in app.versions_of(id_) if each.definition in known), app.highest[id_]) for id_ in ids]
     wholes = [Stratum(*each.definition, known.get(each.definition, Summary()).last, "") for each in shown]
@@ -43,7 +44,7 @@ def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summa
     ]
     return [
         Latest(
-            **asdict(estimated(app, reading, LEVEL)),
+            **asdict(reading.estimates(app.describe(reading.declared), LEVEL)),
             updated=selection.updated,
             included=selection.spans,
             versions=versions_of(app, reading.declared.metric.id, known),
@@ -78,7 +79,8 @@ def measure(
     selections = [selection for _, _, selection in answered]
     (version, cell, selection), app = answered[0], published[0].app
     readings = read(app, selections)
-    first, numbers = readings[0], estimated(app, readings[0], level)
+    first = readings[0]
+    numbers = first.estimates(app.describe(version.declared), level)
     if strict and numbers.number and isinstance(first, NumberReading):
         numbers = replace(numbers, number=first.with_strict_bands(numbers.number, level))
     return Measurement(
@@ -97,7 +99,7 @@ def measure(
     )
 
 
-def versions_of(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:
+def versions_of(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:
     """Return how much of each version of a metric was published, the highest first."""
     found = [(each.metric, known.get(each.definition, Summary())) for each in app.versions_of(id_)]
     return [

@@ -10,13 +10,12 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from deniable_aggregator.answer import published
-from deniable_aggregator.answer.comparison import compare
-from deniable_aggregator.answer.estimates import LEVEL
-from deniable_aggregator.answer.measurement import Listed
-from deniable_aggregator.answer.query import LEVELS, RULES
-from deniable_aggregator.answer.refusal import next_release
+from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.metric import Listed
+from deniable_aggregator.answer.model.query import LEVELS, RULES
+from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.select import Published, state_of
-from deniable_aggregator.answer.series import series
 from deniable_aggregator.publish import release
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
@@ -84,7 +83,7 @@ def metric(id_: str) -> Response:
         raise Problem(400, "only", "only is detected, or not given")
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
     level, found, known = level_asked(), published_of(app, id_), release.summaries(app.store)
-    shown = [next_release(app, each.declared) for each in found], published.versions_of(app, found[0].declared.metric.id, known)
+    shown = [app.next_release(each.declared) for each in found], published.versions_of(app, found[0].declared.metric.id, known)
 
     def write() -> Response:
         answer = published.measure(found, known, period, segment, level, strict=strict)

@@ -21,9 +21,9 @@ from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.answer import live as counted
 from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.measurement import latest, measure
 from deniable_aggregator.answer.model.fields import LEVEL, Span
 from deniable_aggregator.answer.over_time import series
-from deniable_aggregator.answer.published import latest, measure
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release

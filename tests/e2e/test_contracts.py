@@ -76,10 +76,10 @@ def test_contracts_hold(copy):
             "aggregator/deniable_aggregator/attack/averaging.py",
             "import deniable_aggregator.store",
         ),
-        ("floors of an answer", "aggregator/deniable_aggregator/answer/select.py", "import deniable_aggregator.answer.rows"),
+        ("floors of an answer", "aggregator/deniable_aggregator/answer/select.py", "import deniable_aggregator.answer.table"),
         (
             "few read what is counted and not published",
-            "aggregator/deniable_aggregator/answer/estimates.py",
+            "aggregator/deniable_aggregator/answer/pool.py",
             "import deniable_aggregator.publish.strata",
         ),
         (
@@ -96,7 +96,7 @@ def test_contracts_hold(copy):
         ("only the store speaks Redis", "server/deniable_server/app.py", "import redis.exceptions"),
         (
             "families are asked by those who read tallies",
-            "aggregator/deniable_aggregator/answer/estimates.py",
+            "aggregator/deniable_aggregator/answer/pool.py",
             "from deniable_aggregator.decode.families import family_of",
         ),
         ("the SDK stays light", "client/deniable/source.py", "import random"),

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
-from deniable_aggregator.answer.differing import Differing
-from deniable_aggregator.answer.measurement import Count, Number, Span
+from deniable_aggregator.answer.model.comparison import Differing
+from deniable_aggregator.answer.model.fields import Count, Interval, Number, Span
 
 
 class Told(Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,9 +32,9 @@ class Point(Struct, frozen=True, forbid_unknown_fields=True):
     """An estimate of one period."""
 
     estimate: Annotated[Number, Meta(description="The estimate: unbiased, but for a median")]
-    interval: Annotated[tuple[Number, Number], Meta(description="Pointwise interval; of a median its band")]
+    interval: Annotated[Interval, Meta(description="Pointwise interval; of a median its band")]
     simultaneous: Annotated[
-        tuple[Number, Number],
+        Interval,
         Meta(description="The interval that holds together with those of all other periods"),
     ]
     n: Annotated[Count, Meta(description="Reports that it rests on. Of a set these are the reports about the option.")]
@@ -54,11 +54,11 @@ class Trend(Struct, frozen=True, forbid_unknown_fields=True):
     last: Annotated[str, Meta(description="The last of the closed periods")]
     slope: Annotated[Number, Meta(description="The rise in a period. Of a number on a logarithmic scale it is the factor.")]
     interval: Annotated[
-        tuple[Number, Number],
+        Interval,
         Meta(description="Pointwise interval of the slope. It holds also if the same devices answered again."),
     ]
     simultaneous: Annotated[
-        tuple[Number, Number],
+        Interval,
         Meta(description="Interval of the slope that holds together with those of all other values shown"),
     ]
 
@@ -84,7 +84,7 @@ class Shift(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     interval: Annotated[
-        tuple[Number, Number],
+        Interval,
         Meta(
             description="Interval of the size. Those of all shifts of a metric in 200 periods hold together with 95%, whichever "
             "level is asked for."

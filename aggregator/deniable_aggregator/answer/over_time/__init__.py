@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.answer.estimates import LEVEL
-from deniable_aggregator.answer.select import answers
-from deniable_aggregator.answer.series.model import Series
-from deniable_aggregator.answer.series.numbers import number_lines
-from deniable_aggregator.answer.series.released import before, estimate, shown, told
-from deniable_aggregator.answer.series.shares import share_lines
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.series import Series
+from deniable_aggregator.answer.over_time.numbers import number_lines
+from deniable_aggregator.answer.over_time.periods import before, estimate, shown, told
+from deniable_aggregator.answer.over_time.shares import share_lines
+from deniable_aggregator.answer.versions import answers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

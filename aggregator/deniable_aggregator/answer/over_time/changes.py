@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.registry import period
-from deniable_aggregator.answer.differing import Differing
+from deniable_aggregator.answer.model.comparison import Differing
+from deniable_aggregator.answer.model.series import BetweenPeriods, Change, Shift, Trend
 from deniable_aggregator.answer.readings.number import moved
-from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Shift, Trend
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.between import FEWEST_PAIRS
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.over_time.periods import Estimated
     from deniable_aggregator.answer.reading import Reading
-    from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.inference.slope import Course, Slope
 
 COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deniable.registry.period import CYCLES
-from deniable_aggregator.answer.differing import between, differing_means
-from deniable_aggregator.answer.merge import common
-from deniable_aggregator.answer.readings.number import MEAN, NumberReading, course_of, moved
+from deniable_aggregator.answer.model.number import MEAN
+from deniable_aggregator.answer.readings.differing import between, differing_means
+from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 
@@ -20,36 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable_aggregator.answer.reading import Lines, Wanted
-    from deniable_aggregator.inference.difference import Ends
 
 _UNKNOWN = float("nan")
-
-
-def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
-    """Combine what is estimated from several versions; None if they have no values in common, or are numbers."""
-    found = common([each.reading for each in several])
-    if found is None:
-        return None
-    positions, combined = found
-    metric = several[0].reading.declared.metric
-    labels = [metric.label(position) for position in positions]
-    places = [at for at, label in enumerate(labels) if wanted.kept(label)]
-
-    def interval(level: float) -> Ends:
-        low, high = combined.interval(level)
-        return low[places], high[places]
-
-    return replace(
-        several[0],
-        n=sum(each.n for each in several),
-        labels=[labels[at] for at in places],
-        reports=combined.reports[places],
-        estimates=combined.frequency[places],
-        stderr=combined.stderr[places],
-        detected=[None] * len(places),
-        interval=interval,
-        shares=None,
-    )
 
 
 def differences(base: Lines, lines: Lines, wanted: Wanted, planned: float | None) -> NDArray[np.float64]:

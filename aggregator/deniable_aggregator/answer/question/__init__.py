@@ -8,11 +8,10 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.answer import date_range
-from deniable_aggregator.answer.cells import Cells, segments_of
-from deniable_aggregator.answer.query import IncompatibleMembers, UnknownDimension
-from deniable_aggregator.answer.readings.number import MEAN, QUANTILE_NAMES
-from deniable_aggregator.answer.refusal import Incomparable
+from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.question import date_range
+from deniable_aggregator.answer.question.cells import Cells, segments_of
+from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared, Definition
     from deniable.registry import Registry
-    from deniable_aggregator.answer.date_range import DateRange, Earlier
-    from deniable_aggregator.answer.query import Query
+    from deniable_aggregator.answer.model.query import Query
+    from deniable_aggregator.answer.question.date_range import DateRange, Earlier
 
     Words = tuple[str, ...]
 

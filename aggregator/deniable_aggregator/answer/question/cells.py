@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.answer.query import COLUMNS, Summed, UnknownDimension
-from deniable_aggregator.answer.select import answers
+from deniable_aggregator.answer.model.rows import COLUMNS
+from deniable_aggregator.answer.refusal import Summed, UnknownDimension
+from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared, Definition
     from deniable.registry import Registry
-    from deniable_aggregator.answer.query import Filter, Query
+    from deniable_aggregator.answer.model.query import Filter, Query
 
 _PREFIX = "segment_"
 

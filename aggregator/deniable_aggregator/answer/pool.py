@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable_aggregator.answer.measurement import Merged, MergedVersion, ValueShare
+from deniable_aggregator.answer.model.metric import Merged, MergedVersion
+from deniable_aggregator.answer.model.shares import ValueShare
 from deniable_aggregator.answer.readings.shares import ShareReading
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.panel import overlap
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric
     from deniable.registry.metric import Value
-    from deniable_aggregator.answer.reading import Reading
+    from deniable_aggregator.answer.reading import Lines, Reading, Wanted
     from deniable_aggregator.answer.select import Selection
     from deniable_aggregator.decode.combination import Combined
+    from deniable_aggregator.inference.difference import Ends
 
 
 def common(several: Sequence[Reading]) -> tuple[list[int], Combined] | None:
@@ -76,6 +79,33 @@ def merged(several: Sequence[tuple[Selection, Reading]], level: float) -> Merged
             ValueShare(first.value(position), first.label(position), n, share, stderr, (low, high), (lowest, highest))
             for position, (n, share, stderr, low, high, lowest, highest) in zip(positions, numbers, strict=True)
         ],
+    )
+
+
+def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
+    """Combine what is estimated from several versions; None if they have no values in common, or are numbers."""
+    found = common([each.reading for each in several])
+    if found is None:
+        return None
+    positions, combined = found
+    metric = several[0].reading.declared.metric
+    labels = [metric.label(position) for position in positions]
+    places = [at for at, label in enumerate(labels) if wanted.kept(label)]
+
+    def interval(level: float) -> Ends:
+        low, high = combined.interval(level)
+        return low[places], high[places]
+
+    return replace(
+        several[0],
+        n=sum(each.n for each in several),
+        labels=[labels[at] for at in places],
+        reports=combined.reports[places],
+        estimates=combined.frequency[places],
+        stderr=combined.stderr[places],
+        detected=[None] * len(places),
+        interval=interval,
+        shares=None,
     )
 
 

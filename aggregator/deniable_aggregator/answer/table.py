@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable.registry import period
-from deniable_aggregator.answer import date_range
-from deniable_aggregator.answer.cells import kept, segments_of
-from deniable_aggregator.answer.lines import differences, pooled, trends
-from deniable_aggregator.answer.query import COLUMNS, MOST_ROWS, About, Column, Page, QueryTooLarge, Rows
+from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.model.query import MOST_ROWS, Page
+from deniable_aggregator.answer.model.rows import COLUMNS, About, Column, Rows
+from deniable_aggregator.answer.pool import pooled
+from deniable_aggregator.answer.question import date_range
+from deniable_aggregator.answer.question.cells import kept, segments_of
 from deniable_aggregator.answer.reading import Wanted
 from deniable_aggregator.answer.readings import read
-from deniable_aggregator.answer.readings.number import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.readings.lines import differences, trends
+from deniable_aggregator.answer.refusal import QueryTooLarge
 from deniable_aggregator.answer.select import state, state_of
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 
@@ -29,8 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.collection import Collection
-    from deniable_aggregator.answer.query import Cell, Query
+    from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.query import Query
+    from deniable_aggregator.answer.model.rows import Cell
     from deniable_aggregator.answer.question import Question, Words
     from deniable_aggregator.answer.reading import Lines
     from deniable_aggregator.answer.select import Published, Selection
@@ -110,7 +114,7 @@ class _Wish(NamedTuple):
 
 
 def rows(
-    app: Collection,  # whose metrics they are
+    app: AppMetrics,  # whose metrics they are
     query: Query,
     asked: Sequence[tuple[Question, Sequence[Published]]],  # each question, with what was published of its versions
 ) -> Rows:
@@ -207,7 +211,7 @@ def _founds(wishes: Sequence[_Wish]) -> Iterator[Selection]:
 class _Estimates:
     """The lines of everything that a query needs, each estimated once."""
 
-    def __init__(self, app: Collection, query: Query, needed: Sequence[Selection]) -> None:
+    def __init__(self, app: AppMetrics, query: Query, needed: Sequence[Selection]) -> None:
         self._app, self._query = app, query
         self._by_value = "value" in query.dimensions
         keeps = kept(query) if self._by_value else MEAN.__eq__

@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
-from deniable_aggregator.answer.query import MOST_ROWS, IncompatibleMembers, QueryTooLarge
-from deniable_aggregator.answer.refusal import Refusal
+from deniable_aggregator.answer.model.query import MOST_ROWS
+from deniable_aggregator.answer.refusal import IncompatibleMembers, QueryTooLarge, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,17 +7,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from deniable.registry import period
+from deniable_aggregator.answer.model.series import Told
 from deniable_aggregator.answer.reading import Reading
 from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.select import state
-from deniable_aggregator.answer.series.model import Told
 from deniable_aggregator.inference.shift import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.select import Published, Selection
 
 _FEWEST, _MOST_PERIODS = 4, 100
@@ -34,7 +34,7 @@ class Estimated(NamedTuple, Generic[R_co]):
     at: int  # its place in the series
 
 
-def estimate(app: Collection, several: Sequence[tuple[int, Selection]]) -> list[Estimated[Reading]]:
+def estimate(app: AppMetrics, several: Sequence[tuple[int, Selection]]) -> list[Estimated[Reading]]:
     """Read some releases, each with its place in the series."""
     readings = read(app, [selection for _, selection in several])
     return [Estimated(selection, reading, at) for (at, selection), reading in zip(several, readings, strict=True)]

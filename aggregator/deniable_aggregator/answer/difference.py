@@ -2,120 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Meta, Struct
+import numpy as np
 
-from deniable_aggregator.answer.arms import ArmSizes, arm_sizes_of
-from deniable_aggregator.answer.differing import Differing, ValueDiffering, differing, differing_means
-from deniable_aggregator.answer.estimates import LEVEL
-from deniable_aggregator.answer.measurement import Count, Span
+from deniable_aggregator.answer.model.comparison import (
+    Arms,
+    ArmSize,
+    ArmSizes,
+    Compared,
+    Comparison,
+    Differing,
+    Overall,
+    ValueDiffering,
+)
+from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
+from deniable_aggregator.answer.readings.differing import differing, differing_means
 from deniable_aggregator.answer.refusal import Incomparable
-from deniable_aggregator.answer.select import answers
-from deniable_aggregator.answer.series.shares import listed_values
+from deniable_aggregator.answer.versions import answers
+from deniable_aggregator.decode.panel import repeats_of
+from deniable_aggregator.decode.some_values import some_values
+from deniable_aggregator.inference import arm_sizes
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.overall import chi_square
-from deniable_aggregator.inference.some_values import some_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deniable.declared import Declared
+    from deniable.registry import Registry
     from deniable.registry.metric import Value
+    from deniable.wire.report import Stratum
     from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.answer.select import Published, Selection
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.decode.independence import Chi2
+    from deniable_aggregator.publish.release import Release
 
 
+DIFFER = 0.01
+"""Chance of error at which arms are said to have other sizes than declared."""
+_DIGITS = 16
 _SAYS = (
     "These are arms of an experiment on {}. Its intervals and p-values hold however often anybody looks, and whenever it is "
     "stopped. They are narrowest for the planned difference of {:g}."
 )
-
-
-class Compared(Struct, frozen=True, forbid_unknown_fields=True):
-    """A side of a comparison."""
-
-    name: Annotated[str, Meta(description="The period or segment, as it was asked for")]
-    n: Annotated[Count, Meta(description="Reports of this side")]
-    included: Annotated[list[Span], Meta(description="The releases used")]
-
-
-class Overall(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether two sides differ in any value."""
-
-    test: Annotated[
-        Literal["chi_square", "smallest"],
-        Meta(
-            description="`chi_square`: of all values at once. It also finds small changes of many values. `smallest`: the "
-            "smallest p-value of the values shown, times the number of hypotheses; where a sum of squares would not be "
-            "chi-square, as with few reports."
-        ),
-    ]
-    statistic: Annotated[float | None, Meta(description="Statistic of the chi-square test; null for another test")]
-    degrees: Annotated[int | None, Meta(description="Degrees of freedom of the chi-square test; null for another test")]
-    p_value: Annotated[
-        float,
-        Meta(description="Chance of estimates that differ at least as much, if people answer alike on both sides"),
-    ]
-    differs: Annotated[bool, Meta(description="Whether the sides differ, at the level")]
-
-
-class Arms(Struct, frozen=True, forbid_unknown_fields=True):
-    """That the two sides are arms of an experiment."""
-
-    segment: Annotated[str, Meta(description="Whose values are the arms")]
-    base: Annotated[str, Meta(description="The arm that the others are compared with")]
-    planned: Annotated[
-        float,
-        Meta(description="The difference for which the experiment was planned; of a number, as a share of its range"),
-    ]
-    says: Annotated[str, Meta(description="What this means for the intervals and p-values, in words")]
-    sizes: Annotated[
-        ArmSizes | None,
-        Meta(description="Whether all arms have as many reports as declared; null if in no period all arms are published"),
-    ]
-
-
-class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
-    """Two periods or two segments of a metric."""
-
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
-    id: Annotated[str, Meta(description="Id of the metric")]
-    version: Annotated[Count, Meta(description="Version of the metric")]
-    level: Annotated[float, Meta(description="Confidence of the intervals and of the test")]
-    target: Annotated[
-        Literal["population"],
-        Meta(description="Whose shares are estimated: those of the population that the respondents were drawn from"),
-    ]
-    unit: Annotated[str, Meta(description="Unit of a number; else empty")]
-    scale: Annotated[Literal["linear", "log"], Meta(description="Scale of a number's axis; of other metrics `linear`")]
-    kind: Annotated[Literal["periods", "segments"], Meta(description="What is compared")]
-    period: Annotated[str | None, Meta(description="The period that both sides have in common; null: all")]
-    segment: Annotated[str | None, Meta(description="The cell that both sides have in common; null: all reports")]
-    a: Annotated[Compared, Meta(description="The first side")]
-    b: Annotated[Compared, Meta(description="The second side")]
-    differences: Annotated[
-        list[ValueDiffering],
-        Meta(
-            description="Differences of values, or of a number's mean. Empty if answers are searched for, or if a side has no "
-            "reports."
-        ),
-    ]
-    left_out: Annotated[Count, Meta(description="How many values are not among the differences")]
-    overall: Annotated[
-        Overall | None,
-        Meta(description="Whether the sides differ in any value; null if there are no differences, and for a mean"),
-    ] = None
-    experiment: Annotated[
-        Arms | None,
-        Meta(
-            description="The experiment of which the sides are arms, if they are. Then all intervals and p-values hold however "
-            "often anybody looks."
-        ),
-    ] = None
 
 
 class _Sides(NamedTuple):
@@ -239,7 +171,7 @@ def _shares(
     first: ShareReading, second: ShareReading, level: float, planned: float | None
 ) -> tuple[list[ValueDiffering], int, Overall | None]:
     metric, both = first.declared.metric, together([first, second])
-    places = listed_values(both.values, both.shares)
+    places = both.most_frequent()
     estimates = [first.shares, second.shares]
     shown = [some_values(each, places) for each in estimates]
     sides = [Side.of(each) for each in shown]
@@ -268,3 +200,46 @@ def _overall(found: list[ValueDiffering], hypotheses: int, whole: Chi2 | None, l
 
 def _told(value: Value | None, label: str, found: Differing) -> ValueDiffering:
     return ValueDiffering(**{name: getattr(found, name) for name in Differing.__struct_fields__}, value=value, label=label)
+
+
+def arm_sizes_of(
+    registry: Registry,  # declares the experiment
+    declared: Declared,  # a metric with the segment
+    released: Mapping[Stratum, Release],  # what was published of it
+    segment: str,  # whose values are the arms
+) -> ArmSizes | None:
+    """Compare the reports of the arms with their split; None if in no period all arms are published."""
+    arms = registry.segments[segment]
+    split = registry.experiments[segment].shares(arms)
+    by_period: dict[str, dict[str, int]] = {}
+    for stratum, note in released.items():
+        name, _, arm = stratum.segment.partition("=")
+        if name == segment and arm in split:
+            by_period.setdefault(stratum.period, {})[arm] = note.n
+    whole = {period: sizes for period, sizes in sorted(by_period.items()) if len(sizes) == len(arms)}
+    if not whole:
+        return None
+    counts = np.cumsum([[sizes[arm] for arm in arms] for sizes in whole.values()], axis=0).astype(np.float64)
+    # A device may report in each period, and others answer as it does: so many reports tell of one draw.
+    totals = {period: float(sum(sizes.values())) for period, sizes in whole.items()}
+    periods = list(totals)
+    draws = [1 + repeats_of(declared.metric, {each: totals[each] for each in periods[: at + 1]}) for at in range(len(periods))]
+    found = arm_sizes.p_value(counts / np.array(draws)[:, None], np.array([split[arm] for arm in arms]))
+    total = counts[-1].sum()
+    sizes = [ArmSize(arm, int(n), float(n / total), split[arm]) for arm, n in zip(arms, counts[-1], strict=True)]
+    return ArmSizes(sizes, found, found < DIFFER, _says(sizes) if found < DIFFER else "")
+
+
+def _says(sizes: list[ArmSize]) -> str:
+    digits = next(few for few in range(3, 17) if f"{sizes[0].share:.{few}g}" != f"{sizes[0].declared:.{few}g}" or few == _DIGITS)
+    has = _listed([f"{100 * size.share:.{digits}g}%" for size in sizes])
+    wants = _listed([f"{100 * size.declared:.{digits}g}%" for size in sizes])
+    names = _listed([size.arm for size in sizes])
+    return (
+        f"The arms {names} have {has} of the reports, declared were {wants}. So fewer devices of one arm report, or the draw is "
+        "not as declared. The comparison may mislead."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

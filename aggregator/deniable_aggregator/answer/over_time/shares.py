@@ -4,39 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from deniable.registry.period import CYCLES
-from deniable_aggregator.answer.differing import differing
-from deniable_aggregator.answer.merge import Meaning, meaning_of
+from deniable_aggregator.answer.model.series import BetweenPeriods, Change, Line, Point, Shift, Trend
+from deniable_aggregator.answer.over_time.changes import change, compared, seen_shifts, through, usual_differences
+from deniable_aggregator.answer.over_time.periods import of_kind
+from deniable_aggregator.answer.pool import Meaning, meaning_of
 from deniable_aggregator.answer.readings import ShareReading, together
-from deniable_aggregator.answer.series.changes import change, compared, seen_shifts, through, usual_differences
-from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Line, Point, Shift, Trend
-from deniable_aggregator.answer.series.released import of_kind
+from deniable_aggregator.answer.readings.differing import differing
+from deniable_aggregator.decode.some_values import some_values
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
-from deniable_aggregator.inference.some_values import some_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.over_time.periods import Estimated
     from deniable_aggregator.answer.reading import Reading
-    from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.decode.estimate import Estimate
 
     Dated = tuple[Estimated[ShareReading], Estimate]  # the estimate is of the values that have lines
-
-MOST_LINES = 50
-"""Most values of a series: of more, the most frequent ones."""
-
-
-def listed_values(values: Sequence[int], estimate: Estimate) -> list[int]:
-    """Return the places of the most frequent values, `MOST_LINES` at most, as they are declared; none of unknown share."""
-    known = np.flatnonzero(~np.isnan(estimate.frequency))
-    largest = known[np.argsort(-estimate.frequency[known], kind="stable")[:MOST_LINES]]
-    return sorted(int(place) for place in largest if place < len(values))
 
 
 def share_lines(
@@ -52,7 +40,7 @@ def share_lines(
         return [], 0
     whole = together([each.reading for each in readings if each.reading.declared is current])
     values, shares = whole.values, whole.shares
-    places = listed_values(values, shares)
+    places = whole.most_frequent()
     meanings = {meaning_of(metric, values[place]): values[place] for place in places}
     points: dict[Meaning, list[Point | None]] = {meaning: [None] * len(names) for meaning in meanings}
     kept: list[Dated] = []

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Meta, Struct
 
-from deniable.registry.metric import Value
-from deniable_aggregator.answer.measurement import Number
+from deniable_aggregator.answer.model.comparison import Differing
 from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.decode.multiple_testing import holm
 from deniable_aggregator.inference.always_valid import AlwaysValid
@@ -19,40 +17,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric
     from deniable_aggregator.answer.reading import Centre
-
-
-class Differing(Struct, frozen=True, forbid_unknown_fields=True):
-    """How far two sides differ in one value, or in the mean."""
-
-    first: Annotated[
-        Number,
-        Meta(description="Unbiased estimate of the first side: side a of a comparison, or the period `since` of a change"),
-    ]
-    second: Annotated[
-        Number,
-        Meta(description="Unbiased estimate of the second side: side b of a comparison, or the period `last` of a change"),
-    ]
-    difference: Annotated[
-        Number,
-        Meta(description="Second less first. Of a number on a logarithmic scale it is the ratio, second over first."),
-    ]
-    interval: Annotated[tuple[Number, Number], Meta(description="Pointwise interval of the difference")]
-    simultaneous: Annotated[
-        tuple[Number, Number],
-        Meta(description="Interval of the difference that holds together with those of all other values shown"),
-    ]
-    p_value: Annotated[
-        Number,
-        Meta(description="Chance of error at which the pointwise interval would just include no difference"),
-    ]
-    differs: Annotated[bool, Meta(description="Whether the sides differ, at the level for all values shown together (Holm)")]
-
-
-class ValueDiffering(Differing, frozen=True, forbid_unknown_fields=True):
-    """How far two sides differ in a value, or in the mean."""
-
-    value: Annotated[Value | None, Meta(description="The answer exactly; null for a mean")]
-    label: Annotated[str, Meta(description="The answer as it is shown")]
 
 
 def differing(first: Side, second: Side, level: float, planned: float | None = None) -> list[Differing]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.registry.period import CYCLES
-from deniable_aggregator.answer.differing import differing_means
+from deniable_aggregator.answer.model.series import BetweenPeriods, Change, Line, Point, Shift, Trend
+from deniable_aggregator.answer.over_time.changes import change, compared, seen_shifts, through, usual_differences
+from deniable_aggregator.answer.over_time.periods import of_kind
+from deniable_aggregator.answer.readings.differing import differing_means
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved, to_number
-from deniable_aggregator.answer.series.changes import change, compared, seen_shifts, through, usual_differences
-from deniable_aggregator.answer.series.model import BetweenPeriods, Change, Line, Point, Shift, Trend
-from deniable_aggregator.answer.series.released import of_kind
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.slope import slope
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.registry import Metric
+    from deniable_aggregator.answer.over_time.periods import Estimated
     from deniable_aggregator.answer.reading import Reading
-    from deniable_aggregator.answer.series.released import Estimated
     from deniable_aggregator.inference.slope import Course
 
 _MOST_MEDIANS = 12  # more would take longer than a page may

@@ -22,7 +22,7 @@ from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.questions.budgets import Asked, Budgets
+from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
 from deniable_aggregator.store import GROUP, Store, Upload, Weights
 from deniable_aggregator.store.sums.tallies import name
 from deniable_aggregator.store.uploads import batch
@@ -96,7 +96,7 @@ class Shop:
         publisher.publish(ENDED)
         publisher.publish(CLOSED + 11)
         for metric in declared.metrics:
-            asked = Asked(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
+            asked = PaidQuestion(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
             Budgets(self.store, declared.analysts).ask("f" * 16, asked, lambda: 41)
         Retention(self.store, declared, publisher).delete(CLOSED + 29 * DAY + 1)  # what is exact of the first period
         for metric in declared.metrics:  # as of a period that is published already, and not closed

@@ -612,10 +612,10 @@ def look_after_dead_letters(store):
     """Do with a batch that cannot be counted what operators do."""
     with closing(store.client("watch")) as watch:
         watch.xadd(Store(watch, "shop").partitions[-1].stream, {"d": b"no batch"})
-    assert eventually(lambda: run(store, "dlq", "list"))
-    assert run(store, "dlq", "requeue", "--all")
-    assert eventually(lambda: run(store, "dlq", "list"))
-    assert run(store, "dlq", "purge", "--all") == "purged 1\n"
+    assert eventually(lambda: run(store, "dead-letters", "list"))
+    assert run(store, "dead-letters", "requeue", "--all")
+    assert eventually(lambda: run(store, "dead-letters", "list"))
+    assert run(store, "dead-letters", "purge", "--all") == "purged 1\n"
 
 
 def revoke_by_both_ways(store, url, admin):

@@ -31,8 +31,8 @@ from deniable_aggregator.store import GROUP
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_server.access.keys import KeyStore
-from deniable_server.api import batches
 from deniable_server.api.openapi import OPERATIONS
+from deniable_server.api.uploads import batches
 from deniable_server.http.visit import Upload
 
 INGEST, READ, METRICS = "pk_test_12345678", "rk_test_12345678", "mk_test_12345678"

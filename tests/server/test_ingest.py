@@ -13,7 +13,7 @@ import redis
 
 from deniable.registry import period
 from deniable_aggregator.store.uploads import refused_reports
-from deniable_server.api import batches
+from deniable_server.api.uploads import batches
 
 
 def batch(*groups, **changes):

@@ -17,18 +17,11 @@ MODULES = 12
 """Modules of a folder at most, beside its `__init__`."""
 COLLECTIONS = {"mechanisms", "decode", "commands"}
 """Folders whose modules are of one kind, of which there may be many."""
-FULL = {
-    "client/deniable",
-    "client/deniable/registry",
-    "aggregator/deniable_aggregator/accounting",
-    "aggregator/deniable_aggregator/answer",
-    "aggregator/deniable_aggregator/decode/families",
-    "server/deniable_server/api",
-}
+FULL = {"aggregator/deniable_aggregator/accounting"}
 """Folders that hold more, still."""
 LINES = 400
 """Lines of a module at most."""
-LONG = {"client/deniable/client.py", "client/deniable/mechanisms/base.py"}
+LONG = {"client/deniable/mechanisms/base.py"}
 """Modules that have more, still."""
 
 

@@ -64,7 +64,7 @@ class Key:
         """Return whether the key has the permissions of a role."""
         return self.role == role or (self.role, role) == ("admin", "read")
 
-    def told(self) -> dict[str, str | None]:
+    def public(self) -> dict[str, str | None]:
         """Return what may be shown of the key."""
         created, used = (day.isoformat() if day else None for day in (self.created, self.used))
         return {"id": self.id, "role": self.role, "start": self.start, "name": self.name, "created": created, "used": used}
@@ -116,8 +116,8 @@ class KeyStore:
     def all(self) -> list[Key]:
         """Return all keys with the days on which they were last used, the oldest first."""
         used = self._used.all()
-        found = [self.read(text, used.get(id_)) for id_, text in self._keys.all().items()]
-        return sorted(filter(None, found), key=lambda key: (key.created or date.min, key.name, key.id))
+        keys = [self.read(text, used.get(id_)) for id_, text in self._keys.all().items()]
+        return sorted(filter(None, keys), key=lambda key: (key.created or date.min, key.name, key.id))
 
     def load(self) -> list[Key]:
         """Return all keys, in one call, without the days of use."""

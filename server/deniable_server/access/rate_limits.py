@@ -48,7 +48,7 @@ class Limits:
         self._sources = Sources(client)
         self._limiter = Limiter(client)
         self._used_up: dict[str, float] = {}
-        self._told = bool(settings.trusted_proxies)
+        self._warned = bool(settings.trusted_proxies)
 
     def of(
         self,
@@ -175,8 +175,8 @@ class Limits:
     def _of_source(self, visit: Visit, kind: Key, *app: str) -> list[Limit]:
         if self._source is None:
             return []
-        if not self._told and "HTTP_X_FORWARDED_FOR" in visit.environ:
-            self._told = True
+        if not self._warned and "HTTP_X_FORWARDED_FOR" in visit.environ:
+            self._warned = True
             log.warning("a request names a proxy, but DENIABLE_TRUSTED_PROXIES is 0: all that it forwards is one source")
         number = self._number(visit)
         return [Limit(kind.of(*app, number), *self._source)] if number else []

@@ -318,9 +318,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {"summary": operation.summary, "responses": {}}
     if operation.key:
         described["security"] = [{operation.key: []}]
-    asked = schemas.parameters() if operation.asks else []
-    if operation.parameters or asked:
-        described["parameters"] = [*operation.parameters, *asked]
+    members = schemas.parameters() if operation.asks else []
+    if operation.parameters or members:
+        described["parameters"] = [*operation.parameters, *members]
     if operation.body:
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas.ref(operation.body)}}}
     responses = described["responses"]

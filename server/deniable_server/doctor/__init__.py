@@ -44,14 +44,14 @@ def examine(
     with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
         about.ping(client)
     for name, check in store.checks(settings, list(registries), client).items():
-        yield _asked(name, "", check)
+        yield _checked(name, "", check)
     away: set[Hashable] = set()  # servers, which are asked once
     for app, registry in registries.items():
         home = Store(client, app).place
         if home not in away:
             try:
                 yield from [
-                    _asked(name, app, check)
+                    _checked(name, app, check)
                     for name, check in pipeline.checks(settings, registry, client, envelopes.get(app)).items()
                 ]
                 continue
@@ -65,10 +65,10 @@ def examine(
         )
 
 
-def _asked(name: str, app: str, check: Callable[[], Finding]) -> Finding:
+def _checked(name: str, app: str, check: Callable[[], Finding]) -> Finding:
     """Run a check. Missing permissions of the store's user are a finding, too."""
     try:
-        found = check()
+        finding = check()
     except CommandForbidden:
         meaning = "whether this is well cannot be told from here"
         remedy = "run this as a user of the store that may do what the server does (deploy/users.acl), or as its administrator"
@@ -76,4 +76,4 @@ def _asked(name: str, app: str, check: Callable[[], Finding]) -> Finding:
     except CommandRefused as error:
         meaning = "the store refuses what the service does all the time"
         return Finding(name, "fault", f"the store answers {type(error).__name__}", meaning, "look into the store's own log", app)
-    return found
+    return finding

@@ -18,15 +18,15 @@ Item = TypeVar("Item")
 _MOST_PAGES = 1_000_000
 
 
-class Part(NamedTuple, Generic[Item]):
+class PageSlice(NamedTuple, Generic[Item]):
     """A part of a list."""
 
-    shown: Sequence[Item]  # what is in it
+    items: Sequence[Item]  # of this page
     page: int  # its number, from 1
     pages: int  # how many parts there are
 
 
-def part(items: Sequence[Item], most: int) -> Part[Item]:
+def part(items: Sequence[Item], most: int) -> PageSlice[Item]:
     """Return the part of a list that is asked for, of at most so many items.
 
     Raises
@@ -34,12 +34,12 @@ def part(items: Sequence[Item], most: int) -> Part[Item]:
     Problem
         If there is no such page.
     """
-    page, pages = asked(), max(1, ceil(len(items) / most))
+    page, pages = number(), max(1, ceil(len(items) / most))
     check(page, pages)
-    return Part(items[most * (page - 1) : most * page], page, pages)
+    return PageSlice(items[most * (page - 1) : most * page], page, pages)
 
 
-def asked() -> int:
+def number() -> int:
     """Return the number of the page that is asked for. What is no number is that of no page."""
     text = request.args.get("page", "1")
     return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else _MOST_PAGES

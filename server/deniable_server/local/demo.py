@@ -127,16 +127,18 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
     dsn = f"http://{key}@{stack.bind}/{app}"
     names = [column.metric for column in people.columns]
     reports = _reports(people)
-    given: list[Any] = [(devices.answer, names, chunk) for chunk in _chunks(people.rows, _CHUNK)]
+    tasks: list[Any] = [(devices.answer, names, chunk) for chunk in _chunks(people.rows, _CHUNK)]
     if people.daily:
-        given += [(devices.answer_daily, people.daily.column.metric, chunk) for chunk in _chunks(people.daily.rows, _DAILY_CHUNK)]
+        tasks += [(devices.answer_daily, people.daily.column.metric, chunk) for chunk in _chunks(people.daily.rows, _DAILY_CHUNK)]
     columns = TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     pool = ProcessPoolExecutor(min(os.cpu_count() or 1, 4), multiprocessing.get_context("spawn"))
     with Progress(*columns, console=console) as progress, pool:
         answered = progress.add_task("devices answered", total=_devices(people))
         counted = progress.add_task("reports counted", total=reports)
         with _spared():
-            futures = {pool.submit(answer, dsn, settings.registry, asked, chunk): len(chunk) for answer, asked, chunk in given}
+            futures = {
+                pool.submit(answer, dsn, settings.registry, question, chunk): len(chunk) for answer, question, chunk in tasks
+            }
         try:
             for number, future in enumerate(as_completed(futures)):
                 future.result()
@@ -210,7 +212,7 @@ def _counted(store: Store, metrics: Iterable[Metric]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TruthRow:
     """The true and the estimated share of a value, in [0, 1]."""
 
     value: str
@@ -237,7 +239,7 @@ class Result:
     # ratio, ratio_spread: the first divided by the second, and the standard deviation expected of it
     ratio: float
     ratio_spread: float
-    rows: tuple[Row, ...]  # one for each value
+    rows: tuple[TruthRow, ...]  # one for each value
 
 
 def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings: Settings, loaded: Registry) -> Result:
@@ -245,7 +247,7 @@ def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings
     rows = []
     for estimate, true in zip(answer["estimates"], shares.values(), strict=True):
         low, high = estimate["simultaneous"]
-        rows.append(Row(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
+        rows.append(TruthRow(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
     mechanism = mechanisms.of(loaded.metrics[metric_id])
     assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - only shares are compared here
     mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)
@@ -362,10 +364,10 @@ def _year_table(year: Outcome) -> Table:
     table.add_column("what differs")
     for heading in ("truly, in points", "estimated", "interval", "holds the true one"):
         table.add_column(heading, justify="right")
-    for found in (*year.shifts, year.months, year.experiment):
-        interval = f"{100 * found.low:+6.1f} to {100 * found.high:+6.1f}"
-        inside = "yes" if found.inside else "OUTSIDE"
-        table.add_row(found.what, f"{100 * found.true:+.1f}", f"{100 * found.estimated:+.1f}", interval, inside)
+    for dataset in (*year.shifts, year.months, year.experiment):
+        interval = f"{100 * dataset.low:+6.1f} to {100 * dataset.high:+6.1f}"
+        inside = "yes" if dataset.inside else "OUTSIDE"
+        table.add_row(dataset.what, f"{100 * dataset.true:+.1f}", f"{100 * dataset.estimated:+.1f}", interval, inside)
     return table
 
 

@@ -98,8 +98,10 @@ class Stack:
 
     def _launch(self, name: str, command: list[str], settings: Settings, descriptor: int | None = None) -> None:
         # Only the settings count, not this process's environment; except for variables of the worker.
-        told = {variables.ARCHIVE, *(each.variable for each in variables.WORKER)}
-        environment = {key: value for key, value in os.environ.items() if key in told or not key.startswith(variables.PREFIX)}
+        inherited = {variables.ARCHIVE, *(each.variable for each in variables.WORKER)}
+        environment = {
+            key: value for key, value in os.environ.items() if key in inherited or not key.startswith(variables.PREFIX)
+        }
         with ExitStack() as files:
             log_ = files.enter_context(self._log_file.open("ab")) if self._log_file else None
             process = subprocess.Popen(

@@ -81,8 +81,8 @@ def read(
         return None
     body, length, host = held[end + len(_END) :], headers.pop("content-length", ""), headers.get("host", "")
     connection = headers.get("connection", "keep-alive").lower()
-    whole = length == str(len(body)) and len(body) <= limits.body
-    if not whole or not _ODD.isdisjoint(headers) or connection not in ("keep-alive", "close") or not _HOST.fullmatch(host):
+    complete = length == str(len(body)) and len(body) <= limits.body
+    if not complete or not _ODD.isdisjoint(headers) or connection not in ("keep-alive", "close") or not _HOST.fullmatch(host):
         return None
     # A Unix socket has no name, so the request's is used, as gunicorn does.
     name, port = (host.partition(":")[0], host.partition(":")[2] or 80) if isinstance(server, str) else server[:2]

@@ -86,19 +86,19 @@ def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
         If it does not have the documented shape, or no report can be counted.
     """
     try:
-        given = _decoder.decode(body)
+        content = _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Refused(400, "batch_shape", f"the batch does not have the documented shape: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):  # a text inside is not UTF-8
         raise Refused(400, "json", "the body is not valid JSON") from None
-    if given.format != report.FORMAT:
-        raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
+    if content.format != report.FORMAT:
+        raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {content.format}")
     now = datetime.now(UTC).timestamp()
     groups: list[tuple[bytes, bytes]] = []
     growth: dict[bytes, int] = {}
     rejections: list[_Rejection] = []
     accepted = 0
-    for index, group in enumerate(given.groups):
+    for index, group in enumerate(content.groups):
         try:
             of, payloads, bad = _group(app, limits, group, now)
         except Refused as refusal:
@@ -116,7 +116,7 @@ def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
     upload.refused = [
         (group.metric, group.version, rejection.code, min(rejection.count, len(group.payloads)))
         for rejection in rejections
-        for group in (given.groups[rejection.group],)
+        for group in (content.groups[rejection.group],)
     ]
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
     answer = {"accepted": accepted, "rejected": sum(rejection.count for rejection in rejections), "errors": errors}

@@ -123,7 +123,7 @@ class Door:
         else:
             if self._answered:
                 self._answered(visit, addresses.REPORTS, 202)
-            trace.told("POST", 202)
+            trace.log_answer("POST", 202)
         finally:
             logs.end()
         shape = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]

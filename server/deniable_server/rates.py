@@ -34,31 +34,19 @@ class Volume(NamedTuple):
 
 
 def parse(variable: str, text: str) -> Rate | None:
-    """Read a rate; None, no limit, for ``off``.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the variable, the rule and the value.
-    """
+    """Read a rate; ``off`` is None, no limit."""
     rate = _read(variable, text, _RATE, f"N/{'|'.join(_UNITS)}, e.g. 600/minute")
     return None if rate is None else Rate(*rate)
 
 
 def parse_volume(variable: str, text: str) -> Volume | None:
-    """Read a volume; None, no limit, for ``off``.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the variable, the rule and the value.
-    """
+    """Read a volume; ``off`` is None, no limit."""
     volume = _read(variable, text, _VOLUME, f"NMB/{'|'.join(_UNITS)}, e.g. 16MB/minute")
     return None if volume is None else Volume(volume[0] * _MB, volume[1])
 
 
 def _read(variable: str, text: str, pattern: re.Pattern[str], form: str) -> tuple[int, int] | None:
-    """Read an amount and the seconds of its window; None for ``off``."""
+    """Read an amount and the seconds of its window; ``off`` is None."""
     if text == "off":
         return None
     match = pattern.fullmatch(text)

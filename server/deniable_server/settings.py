@@ -73,7 +73,7 @@ class Settings:
     redis_url: str = ""  # as `deniable_aggregator.store.connect` takes it
     # Path of metrics.toml, or of the folder of published registries; several, one for each app, are joined by `:`.
     registry: str = ""
-    # Path of what devices are told of it, from `deniable registry sign`; several are joined in the same way. Empty for none.
+    # Path of the signed registry for devices, from `deniable registry sign`; several are joined in the same way. Empty for none.
     signed_registry: str = ""
     # `ingest`: uploads and signed registries; `query`: the query API and the dashboard; `all`. Two separate servers can use store
     # users with fewer permissions.
@@ -180,13 +180,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Read the settings.
-
-        Raises
-        ------
-        ConfigurationError
-            Naming the variable, the rule and the value.
-        """
+        """Read the settings; an error names the variable, the rule and the value."""
         values: dict[str, str | int] = {}
         for setting in fields(cls):
             variable = f"DENIABLE_{setting.name.upper()}"
@@ -207,15 +201,7 @@ class Settings:
         return {f"DENIABLE_{each.name.upper()}": str(getattr(self, each.name)) for each in fields(self)}
 
     def registries(self) -> dict[str, Registry]:
-        """Load the registry of each app.
-
-        Raises
-        ------
-        ConfigurationError
-            If there is none, or two are for one app.
-        RegistryError
-            With all errors of a file.
-        """
+        """Load the registry of each app; a RegistryError has all errors of a file."""
         loaded = published.load_all(self.registry)
         if not loaded:
             raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
@@ -225,15 +211,7 @@ class Settings:
         self,
         registries: Mapping[str, Registry],  # By app. What is signed must be what they say.
     ) -> dict[str, Envelope]:
-        """Read the signed registry of each app that has one. Devices check the signature.
-
-        Raises
-        ------
-        ConfigurationError
-            If a file cannot be read, says something else than the registry of its app, or is for no app of this server.
-        RegistryError
-            If devices would refuse it for its form.
-        """
+        """Read the signed registry of each app that has one. Devices check the signature."""
         envelopes: dict[str, Envelope] = {}
         for path in filter(None, self.signed_registry.split(os.pathsep)):
             try:

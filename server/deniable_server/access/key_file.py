@@ -34,13 +34,7 @@ class KeyFile:
         self.path = directory / "keys.json"
 
     def keys(self, apps: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the keys of some apps by role. Missing ones are drawn and stored.
-
-        Raises
-        ------
-        ConfigurationError
-            If the file cannot be used, is malformed, or is open to other users.
-        """
+        """Return the keys of some apps by role. Missing ones are drawn and stored."""
         try:
             stored = self._read()
             new = {app: {role: draw(role) for role in _STORED} for app in apps if app not in stored}
@@ -85,7 +79,7 @@ class KeyFile:
             with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is a descriptor
                 json.dump(stored, file, indent=2)
                 file.write("\n")
-            Path(name).replace(self.path)
+            Path(name).replace(self.path)  # at once, so that no reader sees half a file
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise

@@ -50,10 +50,7 @@ class Ring:
     ) -> Key | None:
         """Return the key of a request, if it has the permissions of one of the roles.
 
-        Raises
-        ------
-        StoreError
-            If the store is unavailable and it is unknown whether the key is valid.
+        Raise StoreError if the store is unavailable and nobody knows whether the key is valid.
         """
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
         for key in self._keys_of(id_of(digest), anew=anew):
@@ -62,7 +59,7 @@ class Ring:
         return None
 
     def fresh(self, text: str, role: str) -> Key | None:
-        """Return the key of a request, if all that is to be known and noted of it is known and noted without the store."""
+        """Return the key of a request if the store need not be asked: it was read lately, and its use today is noted."""
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
         id_ = id_of(digest)
         read = self._read.get(id_)
@@ -73,13 +70,7 @@ class Ring:
         return None
 
     def holds(self, app: str, id_: str, role: str) -> bool:
-        """Return whether a key that was found before is still valid, for the sessions that it opened.
-
-        Raises
-        ------
-        StoreError
-            As for `find`.
-        """
+        """Return whether the key that opened a session is still valid; raise StoreError as `find` does."""
         return any(key.app == app and key.opens(role) for key in self._keys_of(id_, anew=id_ not in self._read))
 
     def note(self, key: Key) -> None:

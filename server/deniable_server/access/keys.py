@@ -93,18 +93,7 @@ class KeyStore:
         self._log = AuditLog(store)
 
     def create(self, role: str, name: str) -> tuple[str, Key]:
-        """Draw a key and store its hash.
-
-        Returns
-        -------
-        (str, Key)
-            The key, which is not stored anywhere, and its record.
-
-        Raises
-        ------
-        ParameterError
-            If the role does not exist, or the name is too long or not printable.
-        """
+        """Draw a key and store its hash; return the key, which is not stored anywhere, and its record."""
         if role not in ROLES:
             raise ParameterError(f"a key's role is {', '.join(ROLES)}", role)
         text = draw(role)
@@ -146,7 +135,7 @@ class KeyStore:
         if not _ID.fullmatch(id_):
             return False
         forgotten = self._logged("key.revoked", actor, {"id": id_}, self._keys.dropping(id_))
-        self._used.drop(id_)
+        self._used.drop(id_)  # last: whatever fails, the key opens nothing
         return forgotten
 
     def _logged(self, event: str, actor: str, details: dict[str, str | int], change: Change) -> bool:

@@ -39,14 +39,9 @@ _REFUSED, _LIMITED, _FAILED = 400, 429, 500
 def log_query(
     answer: Response,  # the answer that would be sent
 ) -> Response:
-    """Log a query that was answered or refused, before the answer is sent; an `after_request` function.
-
-    Returns
-    -------
-    Response
-        The same; or the error for an unusable store, if the query cannot be logged.
-    """
+    """Log a query that was answered or refused, after the request; return its answer, or an error if it cannot be logged."""
     here, status = visit(), answer.status_code
+    # Who has no known key, or is above a limit, could fill the log.
     if here.actor is None or status == _LIMITED or status >= _FAILED:
         return answer
     app = service().apps[here.app]
@@ -56,7 +51,7 @@ def log_query(
         event = "query.refused"
         details["problem"] = logs.current().get("code", f"http_{status}")
     try:
-        _publisher()()
+        _publisher()()  # so that the registry stands in the log before its first query
         app.audit.append(event, here.actor, details)
     except StoreError as error:
         return current_app.make_response(current_app.handle_user_exception(error))

@@ -57,7 +57,7 @@ class Operation:
     body: str | None = None  # name of the schema of the request's body
     codes: Codes | None = None  # codes of its own by status, besides `ANYWHERE`
     media: tuple[str, ...] = ("application/json",)  # Media types of successful answers. A schema is of the first.
-    asks: bool = False  # whether the members of a query are parameters, too
+    asks: bool = False  # whether the members of a query are also parameters of the address
 
 
 def _parameter(where: str, name: str, schema: dict[str, Any], description: str, *, required: bool = False) -> dict[str, Any]:

@@ -182,7 +182,9 @@ def releases(registry: Registry, store: Store) -> Finding:
 
 def chores(app: str, present: Mapping[str, str]) -> Finding:
     """Check for chores of workers that fail."""
-    failing = [f"{name} fails ({error})" for name, error in present.items() if name != health.ARCHIVE]  # told by `archive`
+    failing = [
+        f"{name} fails ({error})" for name, error in present.items() if name != health.ARCHIVE
+    ]  # the check `archive` has it
     if not failing:
         return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
     seen = "; ".join(failing)

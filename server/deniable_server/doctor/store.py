@@ -297,6 +297,7 @@ def _key(kind: schema.Key, app: str) -> str:
 
 def clock(client: Client, now: Callable[[], float] = time.time) -> Finding:
     """Check how far this machine's clock and the store's are apart."""
+    # The store read its clock at some moment between these two, so only what lies outside of them is a difference.
     before = now()
     theirs = about.clock(client)
     after = now()

@@ -16,13 +16,7 @@ _BACKLOG = 2048  # as gunicorn has it
 def listen(
     bind: str,  # `HOST:PORT`; port 0 stands for any free port
 ) -> socket.socket:
-    """Listen on an address. Clients that connect from now on wait for their answer.
-
-    Raises
-    ------
-    ConfigurationError
-        If the address is malformed, or cannot be taken.
-    """
+    """Listen on an address. Clients that connect from now on wait for their answer."""
     match = _BIND.fullmatch(bind)
     if not match or int(match["port"]) > _HIGHEST_PORT:
         raise ConfigurationError(

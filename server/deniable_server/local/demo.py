@@ -90,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
             started = time.monotonic()
             store = Store(connect(stack.store_url), app)
             _collect(people, stack, settings, console, store)
+            # A worker would publish later; the demo does not wait for it.
             Publisher(store, loaded).publish(time.time())
             seconds = time.monotonic() - started
             results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
@@ -105,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _stays(arguments: argparse.Namespace) -> bool:
-    """Tell whether the page stays: as asked for, else where somebody sits at a terminal."""
+    """Return whether the page stays up: as the option says, else if the output goes to a terminal."""
     keep: bool | None = arguments.keep
     return sys.stdout.isatty() and not arguments.json if keep is None else keep
 
@@ -135,7 +136,7 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
     with Progress(*columns, console=console) as progress, pool:
         answered = progress.add_task("devices answered", total=_devices(people))
         counted = progress.add_task("reports counted", total=reports)
-        with _spared():
+        with _spared():  # the pool starts its processes as chunks are submitted
             futures = {
                 pool.submit(answer, dsn, settings.registry, question, chunk): len(chunk) for answer, question, chunk in tasks
             }
@@ -200,7 +201,7 @@ def _spared() -> Iterator[None]:
 def _get(stack: Stack, settings: Settings, path: str) -> Any:
     headers = {"Authorization": f"Bearer {settings.read_keys.partition(':')[2]}"}
     with requests.Session() as session:
-        session.trust_env = False
+        session.trust_env = False  # this machine's own server is not reached through a proxy
         answer = session.get(f"{stack.url}{path}", headers=headers, timeout=30)
     answer.raise_for_status()
     return answer.json()
@@ -364,10 +365,10 @@ def _year_table(year: Outcome) -> Table:
     table.add_column("what differs")
     for heading in ("truly, in points", "estimated", "interval", "holds the true one"):
         table.add_column(heading, justify="right")
-    for dataset in (*year.shifts, year.months, year.experiment):
-        interval = f"{100 * dataset.low:+6.1f} to {100 * dataset.high:+6.1f}"
-        inside = "yes" if dataset.inside else "OUTSIDE"
-        table.add_row(dataset.what, f"{100 * dataset.true:+.1f}", f"{100 * dataset.estimated:+.1f}", interval, inside)
+    for difference in (*year.shifts, year.months, year.experiment):
+        interval = f"{100 * difference.low:+6.1f} to {100 * difference.high:+6.1f}"
+        inside = "yes" if difference.inside else "OUTSIDE"
+        table.add_row(difference.what, f"{100 * difference.true:+.1f}", f"{100 * difference.estimated:+.1f}", interval, inside)
     return table
 
 

@@ -198,14 +198,7 @@ def from_csv(
     names: Sequence[str],  # columns whose values are listed in the registry
     strings: Sequence[str] = (),  # columns that are recorded as strings, with all their values as candidates
 ) -> Population:
-    """Load columns of a CSV file with a header line; each row is a device.
-
-    Raises
-    ------
-    ConfigurationError
-        If the file cannot be read or lacks a column. Also if a column does not have 2 to 65,536 different values (any number for
-        a string), or has a value that cannot be used.
-    """
+    """Load columns of a CSV file with a header line; each row is a device."""
     types = dict.fromkeys(names, "categorical") | dict.fromkeys(strings, "string")
     if not types:
         raise ConfigurationError("--input needs at least one --column NAME or --string NAME")

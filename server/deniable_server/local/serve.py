@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _hidden(registries: Mapping[str, Registry], url: str) -> list[str]:
-    """Say which releases are not shown, because what they are of was defined anew."""
+    """Return a warning for each app with releases that are not shown, because their metric was defined anew."""
     client = connect(url)
     with closing(client), suppress(StoreError):  # whoever may not ask serves nevertheless
         findings = [releases(registry, Store(client, app)) for app, registry in registries.items()]
@@ -81,14 +81,14 @@ def _hidden(registries: Mapping[str, Registry], url: str) -> list[str]:
 
 
 def _running(settings: Settings, stack: Stack) -> running.Running:
-    """Return what other commands find this server by, from whatever folder."""
+    """Return what other commands need to find this server, with paths that hold in any folder."""
     paths = (os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100 - no link is followed
     settings = replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(paths))
     return running.Running(stack.url, os.getpid(), settings.environment())
 
 
 def _reached(bind: str) -> str:
-    """Return where this machine reaches what listens on all of its addresses."""
+    """Return an address under which this machine reaches the server, even if it listens on all addresses."""
     host, _, port = bind.rpartition(":")
     return f"127.0.0.1:{port}" if host in {"0.0.0.0", "[::]"} else bind  # noqa: S104 - compared, not listened on
 

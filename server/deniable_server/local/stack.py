@@ -128,13 +128,7 @@ class Stack:
         raise ConfigurationError(f"the server did not answer on {self.bind} within {_START_SECONDS:g} s")
 
     def check(self) -> None:
-        """Raise if a process has ended by itself.
-
-        Raises
-        ------
-        ConfigurationError
-            With the last lines of its log.
-        """
+        """Raise ConfigurationError, with the last lines of its log, if a process has ended by itself."""
         if self._store:
             self._store.check()  # without it the others would only wait
         for name, process in self._processes.items():
@@ -152,7 +146,7 @@ class Stack:
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        while not stopped:
+        while not stopped:  # a signal only sets the flag, so that nothing is stopped halfway through a check
             self.check()
             time.sleep(0.5)
 

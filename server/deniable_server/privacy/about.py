@@ -115,7 +115,7 @@ def _listed(metric: Metric) -> list[str]:
 
 
 def _answers(metric: Metric, listed: int) -> str:
-    """Say in words what an answer is."""
+    """Return in words what an answer is."""
     left = len(metric.values) - listed
     more = f" {words.count(left)} more are not listed here." if left else ""
     if metric.axis:

@@ -35,7 +35,7 @@ def compose(
     now: datetime,  # when, in UTC
     software: str,  # version of the software
     published: Sequence[Published] | None = None,  # of each metric; None if no store was read
-    spent: Mapping[str, Mapping[str, int]] | None = None,  # by analysts, as `Budgets.spent` returns it; None likewise
+    spent: Mapping[str, Mapping[str, int]] | None = None,  # by analysts, as `Budgets.spent` returns it; None if no store was read
     proved: Sequence[Proved] | None = None,  # of each metric; None if no proof was requested
 ) -> str:
     """Compose a report: one page for the reviewer, then the annex."""

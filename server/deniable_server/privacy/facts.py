@@ -92,15 +92,7 @@ def gather(
     delta: float = 1e-6,  # the delta of totals
     devices: int = 4,  # devices of a person or a household, at least 2
 ) -> Facts:
-    """Read a registry file, and compute all figures.
-
-    Raises
-    ------
-    RegistryError
-        With all errors of the file, or of a file of candidates.
-    ParameterError
-        If a metric's mechanism does not exist, or a number is out of range.
-    """
+    """Read a registry file, and compute all figures."""
     loaded = newest(path)
     places: dict[str, list[str]] = {}
     for warning in lint(loaded.file).warnings:

@@ -77,5 +77,5 @@ def _cell(tokens: Sequence[Token], place: int, *, head: bool) -> None:
 
 
 def _slug(title: str) -> str:
-    """Return the anchor of a heading as GitHub writes it, so that links to it work there, too."""
+    """Return the anchor of a heading as GitHub writes it, so that links to it also work there."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -29,13 +29,7 @@ class Published:
 
 
 def read_published(store: Store, facts: MetricFacts) -> Published:
-    """Read what was published of a metric.
-
-    Raises
-    ------
-    StoreError
-        If the store cannot be used.
-    """
+    """Read what was published of a metric."""
     metric, layout = facts.metric, facts.mechanism.layout
     definition = Declared.of(metric).definition
     listed = release.listed(store, metric.id)

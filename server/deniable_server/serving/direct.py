@@ -53,7 +53,7 @@ class Direct:
             return
         with self._lock:
             self._ready.append(conn)
-            if self._busy:
+            if self._busy:  # the thread takes what is ready when it has answered the group at hand
                 return
             self._busy = True
         self._thread.submit(self._answer_all)
@@ -62,13 +62,13 @@ class Direct:
         while True:
             with self._lock:
                 conns, self._ready = self._ready[:_MOST], self._ready[_MOST:]
-                self._busy = bool(conns)
+                self._busy = bool(conns)  # under the lock: nobody adds a connection that this loop no longer sees
             if not conns:
                 return
             self._answer(conns)
 
     def _answer(self, conns: Sequence[Any]) -> None:
-        """Answer what is plain and good. Give the rest to threads that may wait. No connection is forgotten, whatever fails."""
+        """Answer plain and good uploads, and give the others to threads that may wait. Close what is left after a failure."""
         waiting = list(conns)
         try:
             self._answer_group(waiting)
@@ -78,7 +78,7 @@ class Direct:
             self._worker.method_queue.defer(self._worker.settle_all, [(conn, close(conn)) for conn in waiting])
 
     def _answer_group(self, waiting: list[Any]) -> None:
-        """Answer connections, and take from the list each that somebody else continues with."""
+        """Answer connections, and remove from the list each that was answered or that another thread goes on with."""
         worker = self._worker
         plain: list[tuple[Any, PlainRequest]] = []
         for conn in list(waiting):

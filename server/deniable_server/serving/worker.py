@@ -100,7 +100,7 @@ class _Arrival:
     deadline: float  # monotonic time by which it must be complete; the earlier, the older
     held: bytearray = field(default_factory=bytearray)  # the bytes so far
     complete: bool = False  # so that nothing is left on the connection
-    encouraged: bool = False  # whether the client was told to send the body
+    encouraged: bool = False  # whether 100 Continue was sent
     lingering: int | None = None  # bytes that arrived after the answer and were discarded; None before the answer
 
 
@@ -267,7 +267,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         headers = bytes(arrival.held[:end])
         lengths = _LENGTH.findall(headers)
         if _UNKNOWN_LENGTH.search(headers) or len(lengths) > 1:
-            return True
+            return True  # whichever length is believed, another program may believe the other: it is refused, body unread
         digits = lengths[0] if lengths else b"0"
         if len(digits) > _MOST_DIGITS:
             raise _TooLong
@@ -291,14 +291,14 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         return service.settings if service else None
 
     def _encourage(self, conn: Any, arrival: _Arrival) -> None:
-        """Tell a client to send its body, if it asked first."""
+        """Answer 100 Continue, once, to a client that waits for it before it sends the body."""
         if not arrival.encouraged and _EXPECTS.search(arrival.held):
             arrival.encouraged = True
             with suppress(OSError):
                 conn.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
-        # If the body was not read, the connection ends.
+        # What is left of a body that was not read would be taken for the next request.
         return bool(keepalive) and conn.arrival.complete and super()._keepalive_after(conn, keepalive)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:

@@ -53,17 +53,15 @@ def plain(
 
 
 def _harmless(text: str) -> str:
-    """Put an apostrophe before a text that a spreadsheet would run as a formula.
-
-    A search may find what devices sent, and whoever opens the file is not whoever declared the metric. A plain number is none.
-    """
+    """Put an apostrophe before a text that a spreadsheet would run as a formula."""
+    # A search may find texts that devices sent, and whoever opens the file did not declare the metric.
     if not text.lstrip().startswith(tuple(_FORMULA)):
         return text
     try:
         float(text)
     except ValueError:
         return f"'{text}"
-    return text
+    return text  # a plain number, such as -5
 
 
 def _table(answer: Rows) -> Any:

@@ -90,7 +90,7 @@ def _read(members: Callable[[], Any], *, strict: bool) -> Query:
 
 
 def _broken(members: Any, error: str) -> str:
-    """Say what a query is, in place of what msgspec says of a member that has a rule in words."""
+    """Return the rule that a query breaks: in our words if the member has a rule, else in those of msgspec."""
     for name, rule in RULES.items():
         if f"`$.{name}" in error or error.endswith(f"required field `{name}`"):
             value = members.get(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable import mechanisms
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 from deniable_aggregator.decode.binomial import clopper_pearson
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def differencing(
     answers = rng.integers(0, 2, runs)
     others = rng.binomial(people - _LEFT, 0.5, runs)
     noise = [_laplace(mechanism.epsilon, runs, rng) for _ in range(2)]
+    # The report of the person who left is the same before and after: a device does not send it again.
     reported = rng.random(runs) < np.where(answers, float(mechanism.p), float(mechanism.q))
     reports = rng.binomial(others, float(mechanism.p)) + rng.binomial(people - _LEFT - others, float(mechanism.q))
     differences = {

@@ -168,8 +168,8 @@ def associate(
     """
     columns = [likelihood.Column(bits=v.column, width=v.params.bits, cohort=cohort, cohorts=v.params.cohorts) for v in variables]
     read = likelihood.read(lines, columns)
-    found = [_likelihood(variable, *reports) for variable, reports in zip(variables, read, strict=True)]
-    return joint(found, strata=read[0][0])
+    likelihoods = [_likelihood(variable, *reports) for variable, reports in zip(variables, read, strict=True)]
+    return joint(likelihoods, strata=read[0][0])
 
 
 def _likelihood(variable: Variable, cohorts: NDArray[np.int64], reported: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -29,6 +29,7 @@ from deniable_aggregator.attack import observer
 from deniable_aggregator.attack.averaging import FRESH, KEPT, Curve, Way, averaging, checkpoints, losing, simulate
 from deniable_aggregator.attack.devices import Losing, Remembering
 from deniable_aggregator.attack.observer import Observer
+from deniable_aggregator.process.plotting import separated
 
 CHANCE = 1e-8
 """Probability of a tail below which a number is taken for wrong."""
@@ -507,11 +508,9 @@ def test_wrong_usage(run, arguments, words):
 
 def test_drawing_apart():
     """Labels that would cover each other are moved apart, and stay in the picture."""
-    from deniable_aggregator.attack.plot import _apart
-
-    placed = _apart([0.5, 1.0, 1.0, 0.99])
-    assert placed[0] == pytest.approx(0.5 / 1.04)
+    placed = separated([0.5, 1.0, 1.0, 0.99], 0.065)
+    assert placed[0] == 0.5
     assert max(placed) <= 1
     ordered = sorted(placed)
     assert min(b - a for a, b in pairwise(ordered)) > 0.06
-    assert _apart([0.01, 0.02])[0] < _apart([0.01, 0.02])[1]
+    assert separated([0.01, 0.02], 0.065)[0] < separated([0.01, 0.02], 0.065)[1]

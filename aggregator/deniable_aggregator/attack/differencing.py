@@ -77,8 +77,8 @@ def differencing(
     answers = rng.integers(0, 2, runs)
     others = rng.binomial(people - _LEFT, 0.5, runs)
     noise = [_laplace(mechanism.epsilon, runs, rng) for _ in range(2)]
-    # The report of the person who left is the same before and after: a device does not send it again.
     reported = rng.random(runs) < np.where(answers, float(mechanism.p), float(mechanism.q))
+    # The reports of the others are the same before and after, so the difference is the report of the person who left.
     reports = rng.binomial(others, float(mechanism.p)) + rng.binomial(people - _LEFT - others, float(mechanism.q))
     differences = {
         "counts": (answers + others) - others,

@@ -1,4 +1,4 @@
-"""The outlook of a metric: how exact its estimates will be with one mechanism, and what a planned error needs."""
+"""The outlook of a metric: how exact its estimates will be with one mechanism, and what a wanted error needs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Terms:
 
     users: int | None = None  # people who answer once; None to find how many are needed for `within`, or an arm for `difference`
     share: float = 0.1  # the share for which errors are computed, in [0, 1)
-    # The planned error: of a share, or of a mean as a part of the range. None if the error is what is asked for.
+    # The wanted error: of a share, or of a mean as a part of the range. None if the error is what is asked for.
     within: float | None = None
     level: float = 0.95  # confidence, in (0, 1)
     difference: float | None = None  # the rise from `share`, or of the mean, for which arms are sized; None for none
@@ -250,7 +250,7 @@ def _ahead(
 
 
 def _with_enough(metric: Metric, terms: Terms, values: int, n: int) -> Metric | None:
-    """Return a metric with the least epsilon that the planned error needs; None if none is enough."""
+    """Return a metric with the least epsilon that the wanted error needs; None if none is enough."""
     most = Fraction(metric.epsilon_permanent or _MOST_EPSILON)
     steps = range(1, floor(most * EPSILON_STEPS) + 1)
     first = bisect_left(steps, x=True, key=lambda step: _reaches(_at(metric, step), terms, values, n))
@@ -262,7 +262,7 @@ def _at(metric: Metric, step: int) -> Metric:
 
 
 def _reaches(metric: Metric, terms: Terms, values: int, n: int) -> bool:
-    """Return whether n reports are within the planned error; they are not if there is no such mechanism."""
+    """Return whether n reports are within the wanted error; they are not if there is no such mechanism."""
     try:
         how = precision(metric, mechanisms.of(metric), values)
     except ParameterError:

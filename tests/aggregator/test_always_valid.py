@@ -9,7 +9,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from deniable import mechanisms
-from deniable.expectation import arm
+from deniable.forecast.precision import arm
 from deniable.registry import parse
 from deniable_aggregator.decode.panel import Panel, repeats
 from deniable_aggregator.inference.always_valid import AlwaysValid

@@ -19,7 +19,8 @@ from deniable import mechanisms, registry
 from deniable.client import Client
 from deniable.limits.caps import Caps
 from deniable.lint import lint
-from deniable.registry import tables, types
+from deniable.registry import tables
+from deniable.registry.answers import types
 from deniable.registry.metric import Metric
 from deniable.testing import StubServer
 from deniable_server.local.stack import Stack, free_port

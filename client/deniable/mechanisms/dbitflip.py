@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.permanent import MAX_ROWS, Permanent, flips
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import Layout

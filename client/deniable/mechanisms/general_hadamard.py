@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, FrequencyOracle
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.hadamard import column
 from deniable.wire.layout import Layout
 

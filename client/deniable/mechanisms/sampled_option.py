@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, Scored
+from deniable.mechanisms.base import Scored
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.direct import shifts
 from deniable.wire.layout import Layout
 

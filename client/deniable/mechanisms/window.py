@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
-from deniable.mechanisms.base import Bounds, Scored
+from deniable.mechanisms.base import Scored
+from deniable.mechanisms.bounds import Bounds
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:

@@ -23,45 +23,45 @@ def some_values(estimate: Estimate, places: list[int]) -> Estimate:
         return estimate
     chosen = np.array(places, np.int64)
     if isinstance(estimate, Panel):
-        return replace(estimate, apart=some_values(estimate.apart, places))
+        return replace(estimate, independent=some_values(estimate.independent, places))
     if isinstance(estimate, Supported):
         touched = None if estimate.touched is None else estimate.touched[chosen]
         return replace(estimate, support=estimate.support[chosen], touched=touched, shares=estimate.plausible[chosen])
-    return _Some(estimate.n, estimate, chosen)
+    return _Selection(estimate.n, estimate, chosen)
 
 
 @dataclass(frozen=True, eq=False)
-class _Some(Estimate):
+class _Selection(Estimate):
     """Some values of any estimate."""
 
     n: int
-    whole: Estimate
+    estimate: Estimate
     places: NDArray[np.int64]
 
     @property
     def reports(self) -> NDArray[np.int64]:
-        return self.whole.reports[self.places]
+        return self.estimate.reports[self.places]
 
     @property
     def frequency(self) -> NDArray[np.float64]:
-        return self.whole.frequency[self.places]
+        return self.estimate.frequency[self.places]
 
     @property
     def stderr(self) -> NDArray[np.float64]:
-        return self.whole.stderr[self.places]
+        return self.estimate.stderr[self.places]
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
-        return self.whole.respondents_stderr[self.places]
+        return self.estimate.respondents_stderr[self.places]
 
     @property
     def shared(self) -> NDArray[np.float64]:
-        return self.whole.shared[self.places]
+        return self.estimate.shared[self.places]
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
-        return self.whole.absent_stderr[self.places]
+        return self.estimate.absent_stderr[self.places]
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        low, high = self.whole._interval(chance, target)  # noqa: SLF001 - an estimate, too
+        low, high = self.estimate._interval(chance, target)  # noqa: SLF001 - an estimate, too
         return low[self.places], high[self.places]

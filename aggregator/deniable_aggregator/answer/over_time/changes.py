@@ -83,7 +83,7 @@ def seen_shifts(
         level,
         cycle=period.CYCLES[metric.period],
         least=float(metric.least_shift or 0),
-        apart=1 / float(p - q),
+        distance=1 / float(p - q),
     )
     for each in found:
         begins, seen = (gathered[at].selection for at in (each.begins, each.seen))

@@ -28,7 +28,9 @@ from deniable_aggregator import tally
 from deniable_aggregator.archive import mixture, recount
 from deniable_aggregator.archive.folder import PERIOD, Folder
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch, connect, embedded
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads import batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,9 +21,10 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from machines import Machines
 
-from deniable_aggregator.store import Store, about, connect
-from deniable_aggregator.store.durability import Durability
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.durability import Durability
+from deniable_aggregator.store.server.servers import primary
 
 
 def seconds(store: Store, uploads: int, turn: str) -> float:

@@ -38,7 +38,8 @@ from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire import report
 from deniable.wire.report import Report, Stratum
-from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import embedded
 from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 

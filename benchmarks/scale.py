@@ -34,8 +34,9 @@ from deniable.registry import period
 from deniable.wire import report
 from deniable.wire.report import Report, Stratum
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, connect, embedded
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.servers import primaries
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:

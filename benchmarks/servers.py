@@ -40,7 +40,9 @@ from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker as CountingWorker
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, batch, connect, embedded
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads import batch
 from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from deniable.served_registry.signature import Envelope
     from deniable.wire.layout import Layout
     from deniable_aggregator.store import Client
-    from deniable_aggregator.store.durability import Durability
-    from deniable_aggregator.store.room import Room
-    from deniable_aggregator.store.sessions import Sessions
+    from deniable_aggregator.store.server.durability import Durability
+    from deniable_aggregator.store.server.room import Room
+    from deniable_aggregator.store.values.sessions import Sessions
     from deniable_server.access.key_ring import Ring
     from deniable_server.access.rate_limits import Limits
     from deniable_server.settings import Settings

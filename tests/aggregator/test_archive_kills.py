@@ -21,9 +21,11 @@ from deniable_aggregator import tally
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Partition, Store, batch, connect, deltas
-from deniable_aggregator.store.archived import Archived
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import Partition, Store, connect
+from deniable_aggregator.store.sums import deltas
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.archived import Archived
+from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.tally import set_bits
 
 pytest.importorskip("pyarrow")

@@ -11,8 +11,9 @@ from redis.exceptions import NoPermissionError
 
 from deniable.wire.report import Stratum
 from deniable_aggregator.deletion.erase import Removal
-from deniable_aggregator.store import GROUP, Store, connect, embedded
-from deniable_aggregator.store.compaction import Compaction
+from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads.compaction import Compaction
 
 SECRET = b"an-entry-that-was-counted"
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")

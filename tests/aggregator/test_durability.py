@@ -13,8 +13,9 @@ import pytest
 import redis
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store import Store, connect, embedded
-from deniable_aggregator.store.durability import Durability
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.durability import Durability
 
 
 @pytest.fixture(params=["redis-server", "wheel"])

@@ -11,7 +11,8 @@ import pytest
 from deniable.cli import main
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Store, health
+from deniable_aggregator.store import GROUP, Store
+from deniable_aggregator.store.uploads import health
 
 pytestmark = pytest.mark.both_stores
 

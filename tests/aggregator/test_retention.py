@@ -24,11 +24,12 @@ from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.questions.budgets import Asked, Budgets
-from deniable_aggregator.store import GROUP, Store, Weights, batch
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.tallies import name
+from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
+from deniable_aggregator.store import GROUP, Store, Weights
+from deniable_aggregator.store.sums.tallies import name
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 pytestmark = pytest.mark.cluster_too
 
@@ -318,7 +319,7 @@ def test_releases_go_when_their_days_are_over(shop):
     """With the answers that were paid for of their reports; what is left is what was spent, and which periods are gone."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    asked = Asked(shop.stratum(), "2026-11", ((("linux",),),), 1000)
+    asked = PaidQuestion(shop.stratum(), "2026-11", ((("linux",),),), 1000)
     Budgets(shop.store, shop.registry.analysts).ask("f" * 16, asked, lambda: 41)
     assert shop.keys("answers", "spent") == ["answers:theme", "spent"]
     assert shop.retention.delete(CLOSED + 20 * DAY) == 2

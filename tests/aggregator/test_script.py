@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from deniable_aggregator.store import Store, connect, health
+from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.uploads import health
 
 pytestmark = pytest.mark.both_stores
 

@@ -18,8 +18,10 @@ from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Store, Weights, batch, connect, deltas, staging, tallies
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import GROUP, Store, Weights, connect
+from deniable_aggregator.store.sums import deltas, staging, tallies
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.tally import set_bits
 
 pytestmark = pytest.mark.both_stores

@@ -12,9 +12,10 @@ from deniable import mechanisms
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import GROUP, Store, batch, connect
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.limit import Limit
+from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.values.limit import Limit
 
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 OTHER = Stratum("ui.theme", 1, "f" * 16, "2026-11-22", "platform=linux")

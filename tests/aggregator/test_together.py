@@ -7,10 +7,11 @@ from threading import Event, Thread
 import pytest
 import redis
 
-from deniable_aggregator.store import Store, connect, together
-from deniable_aggregator.store.durability import Durability
-from deniable_aggregator.store.limit import Limit
-from deniable_aggregator.store.partition import Appended, Upload
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server.durability import Durability
+from deniable_aggregator.store.uploads import together
+from deniable_aggregator.store.uploads.partition import Appended, Upload
+from deniable_aggregator.store.values.limit import Limit
 
 pytestmark = pytest.mark.both_stores
 

@@ -17,7 +17,8 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Partition, Store, batch
+from deniable_aggregator.store import Partition, Store
+from deniable_aggregator.store.uploads import batch
 
 pytestmark = pytest.mark.both_stores
 

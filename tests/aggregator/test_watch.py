@@ -24,8 +24,9 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch, schema
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import Store, schema
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
 
 HOUR = 3600
 NOW = int(time.time())
@@ -110,7 +111,7 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
     send(store, shop, "plugin", honest(shop, "plugin", 3000) + made_up(shop, "plugin", 600))
     send(store, shop, "ui.theme", honest(shop, "ui.theme", 3000))
     apply, grown = store.partitions[0].staging.apply, Watch._grown
-    monkeypatch.setattr("deniable_aggregator.store.deltas.AT_ONCE", 0)
+    monkeypatch.setattr("deniable_aggregator.store.sums.deltas.AT_ONCE", 0)
     monkeypatch.setattr(store.partitions[0].staging, "apply", lambda: None)
 
     def overtaken(self, asked, *arguments):

@@ -16,7 +16,8 @@ from test_local import ready
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
-from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import embedded
 from deniable_server.access.keys import KeyStore
 
 LAYOUT = Layout(1, 3, "index")

@@ -14,8 +14,9 @@ import requests
 from service import clean, end, eventually, spawn
 from shipped import DEPLOY, ROOT, Private, environment
 
-from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.server import embedded
 from deniable_server.local.stack import free_port
 
 

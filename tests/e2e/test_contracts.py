@@ -39,13 +39,19 @@ def test_contracts_hold(copy):
     ("contract", "file", "line"),
     [
         ("server -> aggregator -> client", "aggregator/deniable_aggregator/tally/__init__.py", "import deniable_server.settings"),
-        ("server -> aggregator -> client", "client/deniable/wire/report.py", "import deniable_aggregator.store.batch"),
+        ("server -> aggregator -> client", "client/deniable/wire/report.py", "import deniable_aggregator.store.uploads.batch"),
         ("floors of the client", "client/deniable/wire/layout.py", "import deniable.mechanisms"),
         ("floors of the client", "client/deniable/registry/metric.py", "import deniable.transport"),
         ("floors of the aggregator", "aggregator/deniable_aggregator/store/script.py", "import deniable_aggregator.decode"),
         ("floors of the aggregator", "aggregator/deniable_aggregator/publish/release.py", "import deniable_aggregator.deletion"),
-        ("floors of the server", "server/deniable_server/api/ingest.py", "import deniable_server.pages"),
+        (
+            "floors of the store",
+            "aggregator/deniable_aggregator/store/sums/tallies.py",
+            "import deniable_aggregator.store.uploads",
+        ),
+        ("floors of the server", "server/deniable_server/api/uploads/ingest.py", "import deniable_server.pages"),
         ("floors of the server", "server/deniable_server/access/keys.py", "import deniable_server.service"),
+        ("rooms of the API", "server/deniable_server/api/uploads/intake.py", "import deniable_server.api.answers.export"),
         (
             "research and the archive know no store",
             "aggregator/deniable_aggregator/attack/averaging.py",
@@ -55,14 +61,18 @@ def test_contracts_hold(copy):
         (
             "few read what is counted and not published",
             "aggregator/deniable_aggregator/answer/pool.py",
-            "import deniable_aggregator.publish.counted",
+            "import deniable_aggregator.publish.strata",
         ),
         (
             "few read what is counted and not published",
-            "server/deniable_server/api/rows.py",
+            "server/deniable_server/api/answers/rows.py",
             "import deniable_aggregator.publish.hourly",
         ),
-        ("live numbers are for administrators", "server/deniable_server/api/query.py", "import deniable_aggregator.answer.live"),
+        (
+            "live numbers are for administrators",
+            "server/deniable_server/api/answers/metrics.py",
+            "import deniable_aggregator.answer.live",
+        ),
         ("only the store speaks Redis", "aggregator/deniable_aggregator/audit/log.py", "from redis import Redis"),
         ("only the store speaks Redis", "server/deniable_server/app.py", "import redis.exceptions"),
         (

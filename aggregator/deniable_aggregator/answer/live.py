@@ -17,10 +17,10 @@ from deniable_aggregator.answer.model.live import Alarm, Live, LiveMeasurement, 
 from deniable_aggregator.answer.readings import reading_of
 from deniable_aggregator.answer.refusal import check_period
 from deniable_aggregator.counting import faults
-from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.hourly import Hourly
-from deniable_aggregator.store import refused_reports
-from deniable_aggregator.store.tallies import total
+from deniable_aggregator.publish.strata import strata_by_period, unpublished
+from deniable_aggregator.store.sums.tallies import total
+from deniable_aggregator.store.uploads import refused_reports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ def measure(app: AppMetrics, declared: Declared, period: str | None = None, leve
     if period is not None:
         check_period(declared.metric, period)
     source = _source(app)
-    strata = [stratum for some in counted.strata(source, declared.definition).values() for stratum in some]
+    strata = [stratum for some in strata_by_period(source, declared.definition).values() for stratum in some]
     sums = dict(zip(strata, source.each(declared.layout, strata), strict=True))
     chosen = {stratum: each for stratum, each in sums.items() if period in (None, stratum.period)}
     merged = total(declared.layout, chosen.values())
@@ -81,12 +81,12 @@ def measure(app: AppMetrics, declared: Declared, period: str | None = None, leve
 
 def _counted(app: AppMetrics, declared: Declared, reasons: dict[tuple[str, int], dict[str, int]]) -> LiveMetric:
     source = _source(app)
-    periods = counted.strata(source, declared.definition)
+    periods = strata_by_period(source, declared.definition)
     return LiveMetric(
         **asdict(app.describe(declared)),
         live=True,
         n=source.read(declared.layout, [stratum for some in periods.values() for stratum in some]).n,
-        unpublished=counted.unpublished(app.store, declared, None if app.trial else Hourly(app.store)),
+        unpublished=unpublished(app.store, declared, None if app.trial else Hourly(app.store)),
         refused=reasons.get((declared.metric.id, declared.metric.version), {}),
     )
 
@@ -106,7 +106,7 @@ def _shown(app: AppMetrics) -> list[Declared]:
         each
         for highest in app.highest.values()
         for each in app.versions_of(highest.metric.id)
-        if each is highest or counted.strata(_source(app), each.definition)
+        if each is highest or strata_by_period(_source(app), each.definition)
     ]
 
 

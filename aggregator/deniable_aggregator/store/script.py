@@ -12,16 +12,16 @@ from weakref import WeakKeyDictionary
 
 import redis
 
-from deniable_aggregator.store.cluster import Cluster
-from deniable_aggregator.store.replicas import LOOK
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store.server.cluster import Cluster
+from deniable_aggregator.store.server.replicas import LOOK
+from deniable_aggregator.store.server.servers import primary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redis.connection import ConnectionPool
 
-    from deniable_aggregator.store.replicas import Replicas, Watched
+    from deniable_aggregator.store.server.replicas import Replicas, Watched
 
 
 class Call(NamedTuple):

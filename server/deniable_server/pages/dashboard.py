@@ -29,9 +29,9 @@ from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.roles import why_unknown
-from deniable_server.api import live
+from deniable_server.api.answers import live
+from deniable_server.api.answers.parameters import find_metric, level_asked, only_parameters, published_of
 from deniable_server.api.audit_trail import kept
-from deniable_server.api.query import find_metric, level_asked, only_parameters, published_of
 from deniable_server.http import paging
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
 from deniable_server.http.visit import visit

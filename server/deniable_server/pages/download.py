@@ -7,7 +7,7 @@ from io import StringIO
 from math import isnan
 from typing import TYPE_CHECKING
 
-from deniable_server.api.export import plain
+from deniable_server.api.answers.export import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

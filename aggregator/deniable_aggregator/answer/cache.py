@@ -22,11 +22,11 @@ def once(about: tuple[object, ...], counted: Tally, compute: Callable[[], T]) ->
     """Return what was computed about this tally before, or compute it."""
     key = (*about, sha256(counted.cells.tobytes()).digest())
     with _lock:
-        found: T | None = _remembered.get(key)
-    if found is None:
-        found = compute()
+        computed: T | None = _remembered.get(key)
+    if computed is None:
+        computed = compute()
         with _lock:
-            _remembered[key] = found
+            _remembered[key] = computed
             while len(_remembered) > _MOST_REMEMBERED:
                 del _remembered[next(iter(_remembered))]
-    return found
+    return computed

@@ -144,13 +144,13 @@ def _arms(sides: _Sides) -> Arms | None:
     """Return the experiment of which two cells are arms, and differ in nothing else."""
     registry = sides.version.app.registry
     one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in sides.cells)
-    apart = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    experiment = registry.experiments.get(apart[0]) if len(apart) == 1 and one.keys() == other.keys() else None
-    if experiment is None or not {one[apart[0]], other[apart[0]]} <= set(registry.segments[apart[0]]):
+    different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    experiment = registry.experiments.get(different[0]) if len(different) == 1 and one.keys() == other.keys() else None
+    if experiment is None or not {one[different[0]], other[different[0]]} <= set(registry.segments[different[0]]):
         return None
     releases = dict(pair for each in sides.version.cells.values() for pair in each.values())
-    sizes = arm_sizes_of(registry, sides.version.declared, releases, apart[0])
-    return Arms(apart[0], experiment.base, experiment.planned, _SAYS.format(apart[0], experiment.planned), sizes)
+    sizes = arm_sizes_of(registry, sides.version.declared, releases, different[0])
+    return Arms(different[0], experiment.base, experiment.planned, _SAYS.format(different[0], experiment.planned), sizes)
 
 
 def _differences(
@@ -161,7 +161,7 @@ def _differences(
     match first, second:
         case NumberReading(), NumberReading():
             means = differing_means(first.declared.metric, first.centre, second.centre, level, planned)
-            return [_told(None, "mean", each) for each in means], 0, None
+            return [_value_differing(None, "mean", each) for each in means], 0, None
         case ShareReading(), ShareReading() if not first.declared.metric.discover:
             return _shares(first, second, level, planned)
     return [], 0, None
@@ -173,13 +173,13 @@ def _shares(
     metric, both = first.declared.metric, together([first, second])
     places = both.most_frequent()
     estimates = [first.shares, second.shares]
-    shown = [some_values(each, places) for each in estimates]
-    sides = [Side.of(each) for each in shown]
-    rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
-    found = [_told(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in rows]
+    listed = [some_values(each, places) for each in estimates]
+    sides = [Side.of(each) for each in listed]
+    pairs = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
+    rows = [_value_differing(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in pairs]
     repeats = [first.repeats, second.repeats]
-    whole = None if planned else _chi_square(first.declared, estimates, both.shares, repeats)
-    return found, len(both.values) - len(found), _overall(found, shown[0].hypotheses, whole, level)
+    test = None if planned else _chi_square(first.declared, estimates, both.shares, repeats)
+    return rows, len(both.values) - len(rows), _overall(rows, listed[0].hypotheses, test, level)
 
 
 def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repeats: list[float]) -> Chi2 | None:
@@ -189,17 +189,17 @@ def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repea
     return chi_square(mechanism, sides, both, repeats, kept=metric.kept)
 
 
-def _overall(found: list[ValueDiffering], hypotheses: int, whole: Chi2 | None, level: float) -> Overall | None:
-    if whole is not None:
-        return Overall("chi_square", whole.statistic, whole.degrees, whole.p_value, whole.p_value <= 1 - level)
-    if not found:
+def _overall(rows: list[ValueDiffering], hypotheses: int, test: Chi2 | None, level: float) -> Overall | None:
+    if test is not None:
+        return Overall("chi_square", test.statistic, test.degrees, test.p_value, test.p_value <= 1 - level)
+    if not rows:
         return None
-    smallest = min(1.0, min(each.p_value for each in found) * hypotheses)
+    smallest = min(1.0, min(each.p_value for each in rows) * hypotheses)
     return Overall("smallest", None, None, smallest, smallest <= 1 - level)
 
 
-def _told(value: Value | None, label: str, found: Differing) -> ValueDiffering:
-    return ValueDiffering(**{name: getattr(found, name) for name in Differing.__struct_fields__}, value=value, label=label)
+def _value_differing(value: Value | None, label: str, difference: Differing) -> ValueDiffering:
+    return ValueDiffering(**{name: getattr(difference, name) for name in Differing.__struct_fields__}, value=value, label=label)
 
 
 def arm_sizes_of(
@@ -216,18 +216,18 @@ def arm_sizes_of(
         name, _, arm = stratum.segment.partition("=")
         if name == segment and arm in split:
             by_period.setdefault(stratum.period, {})[arm] = note.n
-    whole = {period: sizes for period, sizes in sorted(by_period.items()) if len(sizes) == len(arms)}
-    if not whole:
+    complete = {period: sizes for period, sizes in sorted(by_period.items()) if len(sizes) == len(arms)}
+    if not complete:
         return None
-    counts = np.cumsum([[sizes[arm] for arm in arms] for sizes in whole.values()], axis=0).astype(np.float64)
+    counts = np.cumsum([[sizes[arm] for arm in arms] for sizes in complete.values()], axis=0).astype(np.float64)
     # A device may report in each period, and others answer as it does: so many reports tell of one draw.
-    totals = {period: float(sum(sizes.values())) for period, sizes in whole.items()}
+    totals = {period: float(sum(sizes.values())) for period, sizes in complete.items()}
     periods = list(totals)
     draws = [1 + repeats_of(declared.metric, {each: totals[each] for each in periods[: at + 1]}) for at in range(len(periods))]
-    found = arm_sizes.p_value(counts / np.array(draws)[:, None], np.array([split[arm] for arm in arms]))
+    p_value = arm_sizes.p_value(counts / np.array(draws)[:, None], np.array([split[arm] for arm in arms]))
     total = counts[-1].sum()
     sizes = [ArmSize(arm, int(n), float(n / total), split[arm]) for arm, n in zip(arms, counts[-1], strict=True)]
-    return ArmSizes(sizes, found, found < DIFFER, _says(sizes) if found < DIFFER else "")
+    return ArmSizes(sizes, p_value, p_value < DIFFER, _says(sizes) if p_value < DIFFER else "")
 
 
 def _says(sizes: list[ArmSize]) -> str:

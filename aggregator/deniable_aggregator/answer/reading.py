@@ -64,14 +64,14 @@ class Reading(ABC):
         """Return the answer about the metric."""
 
     @abstractmethod
-    def lines(self, wanted: Wanted) -> Lines:
+    def lines(self, options: LineOptions) -> Lines:
         """Return the rows of a table."""
 
 
-class Wanted(NamedTuple):
+class LineOptions(NamedTuple):
     """What is wanted of each tally."""
 
-    kept: Callable[[str], bool]  # whether a value is wanted, by its label; of a number "mean", "p50" and so on
+    keeps: Callable[[str], bool]  # whether a value is wanted, by its label; of a number "mean", "p50" and so on
     # target, consistent, level: as of a `Query`
     target: Target
     consistent: bool

@@ -94,11 +94,13 @@ class Published:
     @classmethod
     def of_each(cls, app: AppMetrics, versions: Sequence[Declared]) -> list[Published]:
         """Look up some versions of one metric, in one trip to the store."""
-        found: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {each.definition: {} for each in versions}
+        by_definition: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {
+            each.definition: {} for each in versions
+        }
         for stratum, note in release.listed(app.store, versions[0].metric.id).items():
-            if (cells := found.get(stratum[:3])) is not None:
+            if (cells := by_definition.get(stratum[:3])) is not None:
                 cells.setdefault(stratum.segment, {})[stratum.period] = (stratum, note)
-        return [cls(app, each, found[each.definition]) for each in versions]
+        return [cls(app, each, by_definition[each.definition]) for each in versions]
 
     @property
     def length(self) -> str:
@@ -182,11 +184,11 @@ def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
 def state_of(app: AppMetrics, versions: Iterable[Published]) -> str:
     """Return a text that changes with every release of some versions, and with the registry."""
     # The registry names files of candidates, and its digest does not tell what they contain.
-    told = sorted((each.declared.definition, each.declared.candidates, _told(each)) for each in versions)
-    return sha256(repr((app.name, app.registry.digest, told)).encode()).hexdigest()[:16]
+    fields = sorted((each.declared.definition, each.declared.candidates, _release_fields(each)) for each in versions)
+    return sha256(repr((app.name, app.registry.digest, fields)).encode()).hexdigest()[:16]
 
 
-def _told(version: Published) -> list[tuple[object, ...]]:
+def _release_fields(version: Published) -> list[tuple[object, ...]]:
     return [
         (cell, last, note.number, note.published, note.closed, note.first, note.n)
         for cell, releases in sorted(version.cells.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deniable.registry.period import CYCLES
-from deniable_aggregator.answer.model.series import BetweenPeriods, Change, Line, Point, Shift, Trend
+from deniable_aggregator.answer.model.series import BetweenPeriods, Line, PeriodChange, Point, Shift, Trend
 from deniable_aggregator.answer.over_time.changes import change, compared, seen_shifts, through, usual_differences
 from deniable_aggregator.answer.over_time.periods import of_kind
 from deniable_aggregator.answer.pool import Meaning, meaning_of
@@ -38,25 +38,25 @@ def share_lines(
     metric, readings = current.metric, of_kind(estimated, ShareReading)
     if metric.discover or not readings:
         return [], 0
-    whole = together([each.reading for each in readings if each.reading.declared is current])
-    values, shares = whole.values, whole.shares
-    places = whole.most_frequent()
+    all_periods = together([period.reading for period in readings if period.reading.declared is current])
+    values, shares = all_periods.values, all_periods.shares
+    places = all_periods.most_frequent()
     meanings = {meaning_of(metric, values[place]): values[place] for place in places}
     points: dict[Meaning, list[Point | None]] = {meaning: [None] * len(names) for meaning in meanings}
-    kept: list[Dated] = []
-    for each in readings:
-        own, estimate = each.reading.declared.metric, each.reading.shares
+    closed: list[Dated] = []
+    for period in readings:
+        own, estimate = period.reading.declared.metric, period.reading.shares
         if own.discover:
             continue
-        known = {meaning_of(own, position): place for place, position in enumerate(each.reading.values)}
+        known = {meaning_of(own, position): place for place, position in enumerate(period.reading.values)}
         there = [meaning for meaning in meanings if meaning in known]
-        some = some_values(estimate, [known[meaning] for meaning in there])
-        for meaning, point in zip(there, _points(some, level, len(estimated)), strict=True):
-            points[meaning][each.at] = point
-        if each.reading.declared is current and each.selection.closed:
-            kept.append((each, some))
-    changes, trends = _changes(metric.period, kept, level), _trends(metric.period, kept, level)
-    shifted, between = _shifted(current, [*_earlier(past, places), *kept], shares.hypotheses)
+        of_values = some_values(estimate, [known[meaning] for meaning in there])
+        for meaning, point in zip(there, _points(of_values, level, len(estimated)), strict=True):
+            points[meaning][period.at] = point
+        if period.reading.declared is current and period.selection.closed:
+            closed.append((period, of_values))
+    changes, trends = _changes(metric.period, closed, level), _trends(metric.period, closed, level)
+    shifted, between = _shifted(current, [*_earlier(past, places), *closed], shares.hypotheses)
     lines = [
         Line(
             kind="share",
@@ -73,25 +73,25 @@ def share_lines(
     return lines, len(values) - len(lines)
 
 
-def _points(some: Estimate, level: float, periods: int) -> list[Point]:
-    columns = (some.frequency, *some.interval(level), *some.interval(1 - (1 - level) / periods), some.reports)
+def _points(estimate: Estimate, level: float, periods: int) -> list[Point]:
+    columns = (estimate.frequency, *estimate.interval(level), *estimate.interval(1 - (1 - level) / periods), estimate.reports)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [Point(share, (low, high), (lowest, highest), n) for share, low, high, lowest, highest, n in rows]
 
 
-def _changes(length: str, kept: Sequence[Dated], level: float) -> list[Change]:
-    pair = compared(length, [each for each, _ in kept])
+def _changes(length: str, closed: Sequence[Dated], level: float) -> list[PeriodChange]:
+    pair = compared(length, [each for each, _ in closed])
     if pair is None:
         return []
-    first, second = kept[pair][1], kept[-1][1]
-    return [change(kept[pair][0], kept[-1][0], each) for each in differing(Side.of(first), Side.of(second), level)]
+    first, second = closed[pair][1], closed[-1][1]
+    return [change(closed[pair][0], closed[-1][0], each) for each in differing(Side.of(first), Side.of(second), level)]
 
 
-def _trends(length: str, kept: Sequence[Dated], level: float) -> list[Trend]:
-    times, estimates = [each.at for each, _ in kept], [each for _, each in kept]
-    course = Course.of_shares(times, estimates, [each.reading.repeats for each, _ in kept])
-    found = slope(course, CYCLES[length])
-    return through(found, [each for each, _ in kept], level)
+def _trends(length: str, closed: Sequence[Dated], level: float) -> list[Trend]:
+    times, estimates = [each.at for each, _ in closed], [each for _, each in closed]
+    course = Course.of_shares(times, estimates, [each.reading.repeats for each, _ in closed])
+    line = slope(course, CYCLES[length])
+    return through(line, [each for each, _ in closed], level)
 
 
 def _earlier(past: Sequence[Estimated[Reading]], places: list[int]) -> list[Dated]:
@@ -100,13 +100,13 @@ def _earlier(past: Sequence[Estimated[Reading]], places: list[int]) -> list[Date
 
 
 def _shifted(
-    current: Declared, kept: Sequence[Dated], hypotheses: int
+    current: Declared, closed: Sequence[Dated], hypotheses: int
 ) -> tuple[dict[int, list[Shift]], list[BetweenPeriods | None]]:
     """Find the shifts of each line, and by how much its periods differ."""
-    if current.metric.least_shift is None or not kept:
+    if current.metric.least_shift is None or not closed:
         return {}, []
-    gathered, estimates = [each for each, _ in kept], [each for _, each in kept]
+    gathered, estimates = [each for each, _ in closed], [each for _, each in closed]
     course = Course.of_shares([each.at for each in gathered], estimates, [each.reading.repeats for each in gathered])
     level = shift.confidence(hypotheses)
-    found = seen_shifts(current, gathered, course, [each.interval(level) for each in estimates], level)
-    return found, usual_differences(current, course)
+    shifts = seen_shifts(current, gathered, course, [each.interval(level) for each in estimates], level)
+    return shifts, usual_differences(current, course)

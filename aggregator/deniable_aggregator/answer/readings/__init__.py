@@ -37,8 +37,8 @@ def read(app: AppMetrics, selections: Sequence[Selection]) -> list[Reading]:
     tallies = dict(zip(layouts, app.store.releases.some(list(layouts.values()), list(layouts)), strict=True))
 
     def counted(selection: Selection) -> Tally:
-        some = [tallies[stratum] for stratum in selection.releases]
-        return tally.merge(*some) if some else tally.empty(selection.declared.layout)
+        own = [tallies[stratum] for stratum in selection.releases]
+        return tally.merge(*own) if own else tally.empty(selection.declared.layout)
 
     return [reading_of(each.declared, counted(each), each.periods) for each in selections]
 

@@ -43,15 +43,15 @@ def _side(centre: Centre) -> Side:
 
 
 def _rows(
-    found: Difference, level: float, number: Callable[[float], float], distance: Callable[[float], float]
+    difference: Difference, level: float, number: Callable[[float], float], distance: Callable[[float], float]
 ) -> list[Differing]:
-    p_value = found.p_value
-    numbers = zip(found.first.estimates.tolist(), found.second.estimates.tolist(), strict=True)
-    distances = (found.estimates, *found.interval(level), *found.interval(level, simultaneous=True))
+    p_value = difference.p_value
+    numbers = zip(difference.first.estimates.tolist(), difference.second.estimates.tolist(), strict=True)
+    distances = (difference.estimates, *difference.interval(level), *difference.interval(level, simultaneous=True))
     lengths = zip(*([distance(each) for each in column.tolist()] for column in distances), strict=True)
-    rejected = holm(p_value[: found.hypotheses], 1 - level)
+    rejected = holm(p_value[: difference.hypotheses], 1 - level)
     tests = zip(p_value.tolist(), np.resize(rejected, len(p_value)).tolist(), strict=True)
     return [
-        Differing(number(one), number(other), apart, (low, high), (lowest, highest), p, differs)
-        for (one, other), (apart, low, high, lowest, highest), (p, differs) in zip(numbers, lengths, tests, strict=True)
+        Differing(number(one), number(other), length, (low, high), (lowest, highest), p, differs)
+        for (one, other), (length, low, high, lowest, highest), (p, differs) in zip(numbers, lengths, tests, strict=True)
     ]

@@ -18,7 +18,8 @@ from deniable_aggregator.answer.model.comparison import (
 )
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
-from deniable_aggregator.answer.readings.differing import differing, differing_means
+from deniable_aggregator.answer.readings.differing import differing
+from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.refusal import Incomparable
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.decode.panel import repeats_of
@@ -54,32 +55,24 @@ class _Sides(NamedTuple):
     """What two sides of one version rest on."""
 
     version: Published
-    cells: tuple[str, str]
+    cells: tuple[str, str]  # of each side
+    # a, b: the releases of each side
     a: Selection
     b: Selection
 
 
 def compare(
-    published: Sequence[Published],
+    published: Sequence[Published],  # the versions to try, the highest first: the first answers of which both sides have reports
+    # a, b: two periods, or two cells of which none has people of the other
     a: str,
     b: str,
     *,
+    # period, segment: what both sides have in common: of two periods only a segment, of two segments only a period
     period: str | None = None,
     segment: str | None = None,
-    level: float = LEVEL,
+    level: float = LEVEL,  # of the intervals and of the test
 ) -> Comparison:
     """Compare two periods, or two segments.
-
-    Parameters
-    ----------
-    published
-        The versions to try, the highest first. The answer is of the first one of which both sides have reports.
-    a, b
-        Two periods, or two cells of which none has people of the other.
-    period, segment
-        What both sides have in common. Of two periods only a segment, of two segments only a period.
-    level
-        Of the intervals and of the test.
 
     Raises
     ------
@@ -99,7 +92,7 @@ def compare(
     sides = answers(published, ask, lambda sides: sides.a.n and sides.b.n)[0]
     metric, app = sides.version.declared.metric, sides.version.app
     arms = _arms(sides) if of_cells else None
-    first, second = read(app, sides[-2:])
+    first, second = read(sides[-2:])
     differences, left_out, overall = _differences(first, second, level, arms.planned if arms else None)
     return Comparison(
         trial=app.trial,
@@ -141,7 +134,7 @@ def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
 
 
 def _arms(sides: _Sides) -> Arms | None:
-    """Return the experiment of which two cells are arms, and differ in nothing else."""
+    """Return the experiment of which two cells are arms; None if they differ in anything else."""
     registry = sides.version.app.registry
     one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in sides.cells)
     different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
@@ -160,7 +153,8 @@ def _differences(
         return [], 0, None
     match first, second:
         case NumberReading(), NumberReading():
-            means = differing_means(first.declared.metric, first.centre, second.centre, level, planned)
+            metric, sides = first.declared.metric, (first.centre.side, second.centre.side)
+            means = differing(*sides, level, planned, to_number(metric), moved(metric))
             return [_value_differing(None, "mean", each) for each in means], 0, None
         case ShareReading(), ShareReading() if not first.declared.metric.discover:
             return _shares(first, second, level, planned)
@@ -178,6 +172,7 @@ def _shares(
     pairs = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
     rows = [_value_differing(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in pairs]
     repeats = [first.repeats, second.repeats]
+    # The chi-square test holds for one look. In an experiment, which is looked at often, the smallest p-value is told instead.
     test = None if planned else _chi_square(first.declared, estimates, both.shares, repeats)
     return rows, len(both.values) - len(rows), _overall(rows, listed[0].hypotheses, test, level)
 

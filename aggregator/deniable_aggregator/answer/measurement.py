@@ -1,4 +1,4 @@
-"""Measurements of what was published. Nothing here reads reports that are counted but not published."""
+"""Measurements: what the releases of a metric say. Nothing here reads reports that are counted but not published."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def latest(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summa
             included=selection.spans,
             versions=versions_of(app, reading.declared.metric.id, known),
         )
-        for selection, reading in zip(selections, read(app, selections), strict=True)
+        for selection, reading in zip(selections, read(selections), strict=True)
     ]
 
 
@@ -78,7 +78,7 @@ def measure(
     answered = answers(published, ask, lambda answer: answer[2].n)
     selections = [selection for _, _, selection in answered]
     (version, cell, selection), app = answered[0], published[0].app
-    readings = read(app, selections)
+    readings = read(selections)
     first = readings[0]
     numbers = first.estimates(app.describe(version.declared), level)
     if strict and numbers.number and isinstance(first, NumberReading):

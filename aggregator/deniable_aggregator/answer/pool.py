@@ -54,7 +54,7 @@ def common(readings: Sequence[Reading]) -> tuple[list[int], Combined] | None:
 
 
 def merged(answered: Sequence[tuple[Selection, Reading]], level: float) -> Merged | None:
-    """Estimate the values that mean the same in all versions."""
+    """Write the answer about the values that mean the same in all versions; None if there is none."""
     match = common([reading for _, reading in answered])
     if match is None:
         return None

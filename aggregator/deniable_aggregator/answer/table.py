@@ -89,13 +89,12 @@ class _Group:
     """The rows of one metric, cell and time."""
 
     of: _Topic  # the metric
-    # words, name: of its cell, and its period; None: all together
-    words: Words
-    name: str | None
-    selections: Sequence[Selection]  # what it rests on, of each version; nothing if nothing is published
-    lines: Lines | None  # what is estimated; None likewise, and where no value is asked for
-    difference: NDArray[np.float64] | None  # (4, lines), of `differences`
-    rise: NDArray[np.float64] | None  # (3, lines), of `trends`
+    words: Words  # the segments' values of its cell
+    name: str | None  # its period; None: all periods together
+    selections: Sequence[Selection]  # the releases that it rests on, one selection for each version; none if none is published
+    lines: Lines | None  # its estimates; None if nothing is published, and if no value is asked for
+    difference: NDArray[np.float64] | None  # (4, lines), as `differences` returns it; None if nothing is compared
+    rise: NDArray[np.float64] | None  # (3, lines), as `trends` returns it; None if there is no trend
 
     @property
     def size(self) -> int:
@@ -103,14 +102,15 @@ class _Group:
         return max(len(self.lines.labels), 1) if self.lines else 1
 
 
-class _Wish(NamedTuple):
-    """A group, before anything is estimated: what it rests on, and what it is compared with."""
+class _Plan(NamedTuple):
+    """A group, before anything is estimated."""
 
+    # of, words, name, selections: as those of the group
     of: _Topic
     words: Words
     name: str | None
     selections: Sequence[Selection]
-    sides: tuple[Selection, Selection] | None
+    sides: tuple[Selection, Selection] | None  # what it is compared with, and what is compared; None if nothing is
 
 
 def rows(
@@ -127,13 +127,13 @@ def rows(
     """
     topics = [_Topic(*each) for each in questions]
     _check_size(query, topics)
-    wishes = [wish for each in topics for wish in _wishes(query, each)]
+    plans = [plan for each in topics for plan in _plans(query, each)]
     courses = (
         {(id(each), words): _course(each, words) for each in topics for words in each.question.groups} if query.include else {}
     )
-    estimates = _Estimates(app, query, [*_selections(wishes), *(selection for each in courses.values() for _, selection in each)])
+    estimates = _Estimates(app, query, [*_selections(plans), *(selection for each in courses.values() for _, selection in each)])
     rises = {key: _rise(estimates, course, query.level) for key, course in courses.items()}
-    groups = [_group(estimates, wish, rises.get((id(wish.of), wish.words))) for wish in wishes]
+    groups = [_group(estimates, plan, rises.get((id(plan.of), plan.words))) for plan in plans]
     total, page = sum(each.size for each in groups), query.pagination or Page()
     if total > MOST_ROWS:
         raise QueryTooLarge(_TOO_MANY)
@@ -164,13 +164,13 @@ def _check_size(query: Query, topics: Sequence[_Topic]) -> None:
 # What groups rest on
 
 
-def _wishes(query: Query, of: _Topic) -> Iterator[_Wish]:
+def _plans(query: Query, of: _Topic) -> Iterator[_Plan]:
     names: Sequence[str | None] = of.names if "time" in query.dimensions else [None]
     for words in of.question.groups:
         for name in names:
             first, last = (of.question.first, of.question.last) if name is None else (name, name)
             selections = list(of.find_each(words, first, last))[: None if query.pool else 1]
-            yield _Wish(of, words, name, selections, _sides(query, of, words, selections, (first, last)))
+            yield _Plan(of, words, name, selections, _sides(query, of, words, selections, (first, last)))
 
 
 def _sides(
@@ -200,9 +200,9 @@ def _course(of: _Topic, words: Words) -> list[tuple[int, Selection]]:
     return [(at, selection) for at, selection in dated if selection.closed and selection.declared is dated[-1][1].declared]
 
 
-def _selections(wishes: Sequence[_Wish]) -> Iterator[Selection]:
-    for wish in wishes:
-        yield from (*wish.selections, *(wish.sides or ()))
+def _selections(plans: Sequence[_Plan]) -> Iterator[Selection]:
+    for plan in plans:
+        yield from (*plan.selections, *(plan.sides or ()))
 
 
 # Estimates
@@ -216,6 +216,7 @@ class _Estimates:
         self._by_value = "value" in query.dimensions
         keeps = value_filter(query) if self._by_value else MEAN.__eq__
         self.options = LineOptions(keeps, query.target, query.view == "consistent", query.level)
+        # Groups and courses share releases: those of each selection are read and estimated once.
         distinct = {tuple(each.releases): each for each in needed if self._estimated(each.declared)}
         strata = {stratum: each.declared for each in distinct.values() for stratum in each.releases}
         each_value = _COMPARED if query.compare else 1
@@ -224,7 +225,7 @@ class _Estimates:
         if estimating + reading > _MOST_VALUES:
             rule = "this would take too long to estimate"
             raise QueryTooLarge(f"{rule}: ask for a shorter date_range, fewer metrics, or fewer segments")
-        readings = read(app, list(distinct.values()))
+        readings = read(list(distinct.values()))
         self._lines = {key: reading.lines(self.options) for key, reading in zip(distinct, readings, strict=True)}
 
     def of(self, selection: Selection) -> Lines | None:
@@ -241,14 +242,14 @@ class _Estimates:
         all_ = pooled(tables, self.options)
         return (selections, all_) if all_ else (selections[:1], tables[0])
 
-    def planned(self, wish: _Wish) -> float | None:
+    def planned(self, plan: _Plan) -> float | None:
         """Return the difference for which an experiment was planned, if two of its arms are compared; else None."""
         compare = self._query.compare
         if compare is None or compare.base is None:
             return None
         at = segments_of(self._query).index(str(compare.dimension))
-        segment = wish.of.question.cells[wish.of.question.versions[0].definition].dimensions[at]
-        arms = {compare.base, wish.words[at]} <= set(self._app.registry.segments[segment])
+        segment = plan.of.question.cells[plan.of.question.versions[0].definition].dimensions[at]
+        arms = {compare.base, plan.words[at]} <= set(self._app.registry.segments[segment])
         experiment = self._app.registry.experiments.get(segment) if arms else None
         return experiment.planned if experiment else None
 
@@ -274,15 +275,15 @@ def _rise(
     return None if rise is None else (lines[-1][1], rise)
 
 
-def _group(estimates: _Estimates, wish: _Wish, rise: tuple[Lines, NDArray[np.float64]] | None) -> _Group:
-    selections, lines = estimates.together(wish.selections)
+def _group(estimates: _Estimates, plan: _Plan, rise: tuple[Lines, NDArray[np.float64]] | None) -> _Group:
+    selections, lines = estimates.together(plan.selections)
     difference = None
-    if lines and wish.sides:
-        base, own = map(estimates.of, wish.sides)
+    if lines and plan.sides:
+        base, own = map(estimates.of, plan.sides)
         if base and own and own.labels == lines.labels:
-            difference = differences(base, own, estimates.options, estimates.planned(wish))
+            difference = differences(base, own, estimates.options, estimates.planned(plan))
     alike = rise is not None and lines is not None and rise[0].alike == lines.alike
-    return _Group(wish.of, wish.words, wish.name, selections, lines, difference, rise[1] if rise and alike else None)
+    return _Group(plan.of, plan.words, plan.name, selections, lines, difference, rise[1] if rise and alike else None)
 
 
 # Rows
@@ -291,6 +292,7 @@ def _group(estimates: _Estimates, wish: _Wish, rise: tuple[Lines, NDArray[np.flo
 def _written(query: Query, groups: Sequence[_Group]) -> Iterator[dict[str, Cell]]:
     """Write the rows of the page."""
     number = sum(_hypotheses(each.lines) for each in groups if each.lines)
+    # Over all pages, so that the intervals of a row do not depend on which page it is on.
     together = 1 - (1 - query.level) / max(number, 1)
     adjusted = holm_adjusted(np.concatenate([np.zeros(0), *map(_tests, groups)]))
     begin, tested, page = 0, 0, query.pagination or Page()
@@ -303,7 +305,7 @@ def _written(query: Query, groups: Sequence[_Group]) -> Iterator[dict[str, Cell]
 
 
 def _hypotheses(lines: Lines) -> int:
-    """Count the estimates that are known, and not told by another one."""
+    """Count the known estimates of which none follows from another one."""
     return min(lines.hypotheses, int(np.count_nonzero(~np.isnan(lines.estimates))))
 
 

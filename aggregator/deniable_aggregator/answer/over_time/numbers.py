@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from deniable.registry.period import CYCLES
-from deniable_aggregator.answer.model.series import BetweenPeriods, Line, PeriodChange, Point, Shift, Trend
-from deniable_aggregator.answer.over_time.changes import change, compared, seen_shifts, through, usual_differences
+from deniable_aggregator.answer.model.series import Line, Point
+from deniable_aggregator.answer.over_time.changes import ClosedPeriods, changes_of
 from deniable_aggregator.answer.over_time.periods import of_kind
-from deniable_aggregator.answer.readings.differing import differing_means
-from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved, to_number
-from deniable_aggregator.inference import shift
-from deniable_aggregator.inference.slope import slope
+from deniable_aggregator.answer.readings.number import NumberReading, course_of, to_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +16,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.answer.over_time.periods import Estimated
     from deniable_aggregator.answer.reading import Reading
-    from deniable_aggregator.inference.slope import Course
 
 _MOST_MEDIANS = 12  # more would take longer than a page may
 
@@ -51,8 +44,10 @@ def number_lines(
             medians[period.at] = _median(period.reading, level, narrow)
         if own is current and period.selection.closed:
             closed.append(period)
-    change, trend = _mean_change(current, closed, level), _mean_trend(current, closed, level)
-    lines = [Line("mean", None, "mean", means, change, trend, *_mean_shifts(current, [*of_kind(past, NumberReading), *closed]))]
+    (changes,) = changes_of(
+        _closed_periods(current, closed), _closed_periods(current, [*of_kind(past, NumberReading), *closed]), 1, 1, level
+    )
+    lines = [Line("mean", None, "mean", means, *changes)]
     if any(medians):
         lines.append(Line("median", None, "median", medians, None, None))
     return lines if estimated else [], 0
@@ -71,32 +66,7 @@ def _median(reading: NumberReading, level: float, narrow: float) -> Point | None
     return Point(number(middle.place), ends[0], ends[1], reading.n)
 
 
-def _mean_change(current: Declared, closed: Sequence[Estimated[NumberReading]], level: float) -> PeriodChange | None:
-    pair = compared(current.metric.period, closed)
-    if pair is None:
-        return None
-    differences = differing_means(current.metric, closed[pair].reading.centre, closed[-1].reading.centre, level)
-    return change(closed[pair], closed[-1], differences[0])
-
-
-def _mean_trend(current: Declared, closed: Sequence[Estimated[NumberReading]], level: float) -> Trend | None:
-    trends, distance = through(slope(_course(closed), CYCLES[current.metric.period]), closed, level), moved(current.metric)
-    if not trends:
-        return None
-    trend = trends[0]
-    # No mean moves by more than the range in a period. Through few periods the interval may be wider.
-    ends = [(distance(max(low, -1.0)), distance(min(high, 1.0))) for low, high in (trend.interval, trend.simultaneous)]
-    return Trend(trend.since, trend.last, distance(trend.slope), *ends)
-
-
-def _course(closed: Sequence[Estimated[NumberReading]]) -> Course:
-    return course_of([each.at for each in closed], [each.reading for each in closed])
-
-
-def _mean_shifts(current: Declared, closed: Sequence[Estimated[NumberReading]]) -> tuple[list[Shift], BetweenPeriods | None]:
-    if current.metric.least_shift is None or not closed:
-        return [], None
-    course, level = _course(closed), shift.confidence(1)
-    intervals = (one.reading.centre.interval(level) for one in closed)
-    ends = [(np.array([low]), np.array([high])) for low, high in intervals]
-    return seen_shifts(current, closed, course, ends, level).get(0, []), usual_differences(current, course)[0]
+def _closed_periods(current: Declared, periods: Sequence[Estimated[NumberReading]]) -> ClosedPeriods:
+    readings = [each.reading for each in periods]
+    course = course_of([each.at for each in periods], readings)
+    return ClosedPeriods(current, periods, [each.centre.side for each in readings], course)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.select import Published, Selection
 
 _FEWEST, _MOST_PERIODS = 4, 100
@@ -27,28 +26,29 @@ R_co = TypeVar("R_co", bound=Reading, covariant=True)
 
 
 class Estimated(NamedTuple, Generic[R_co]):
-    """What was read of one release of the cell asked for."""
+    """A release of the cell, with what was read of it."""
 
     selection: Selection
     reading: R_co
-    at: int  # its place in the series
+    at: int  # its place in the series, from 0; negative before the periods shown
 
 
-def estimate(app: AppMetrics, dated: Sequence[tuple[int, Selection]]) -> list[Estimated[Reading]]:
+def estimate(dated: Sequence[tuple[int, Selection]]) -> list[Estimated[Reading]]:
     """Read some releases, each with its place in the series."""
-    readings = read(app, [selection for _, selection in dated])
+    readings = read([selection for _, selection in dated])
     return [Estimated(selection, reading, at) for (at, selection), reading in zip(dated, readings, strict=True)]
 
 
 def of_kind(periods: Sequence[Estimated[Reading]], kind: type[R_co]) -> list[Estimated[R_co]]:
-    """Return those of a kind. Versions of a metric may be of several."""
+    """Return those of one kind of reading: versions of a metric may be of different kinds."""
     return [Estimated(each.selection, each.reading, each.at) for each in periods if isinstance(each.reading, kind)]
 
 
 def last_periods(current: Declared, by_last: Mapping[str, Selection]) -> list[str]:
-    """Return the last periods up to the last release, from the first release among them on."""
+    """Name the last periods up to the last release; the first one has a release, those between may have none."""
     metric, names = current.metric, list[str]()
     size = len(current.candidates) if metric.open else 1 if metric.axis else metric.domain_size
+    # A page shows the more periods the fewer values each has, so that it stays fast.
     most = (_OPEN if metric.open else _LISTED) // max(size, 1)
     most = min(max(most, _FEWEST), _MOST_PERIODS)
     if by_last:
@@ -65,22 +65,22 @@ def _back(last: str, first: str, length: str) -> Iterator[str]:
         last = period.of(begins - timedelta(seconds=1), length)
 
 
-def before(current: Declared, by_last: Mapping[str, Selection], names: Sequence[str]) -> list[tuple[int, Selection]]:
-    """Return the closed releases before the periods shown on which their shifts depend, by their place before these."""
+def earlier_releases(current: Declared, by_last: Mapping[str, Selection], names: Sequence[str]) -> list[tuple[int, Selection]]:
+    """Return the closed releases before the periods shown on which their shifts depend, each with its negative place."""
     if not names:
         return []
     earlier = islice(_back(names[0], min(by_last), current.metric.period), 1, None)
-    there = ((-distance, by_last[name]) for distance, name in enumerate(earlier, 1) if name in by_last)
-    mine = [(at, each) for at, each in there if each.declared is current and each.closed]
-    return mine[MEMORY - 1 :: -1]
+    releases = ((-distance, by_last[name]) for distance, name in enumerate(earlier, 1) if name in by_last)
+    own = [(at, each) for at, each in releases if each.declared is current and each.closed]
+    return own[MEMORY - 1 :: -1]
 
 
 def period_state(name: str, by_last: Mapping[str, Selection], versions: Iterable[tuple[Published, str]]) -> SeriesPeriod:
-    """Say what there is of a period: the selection of its release, if there is one, and else why there is none."""
+    """Say what was published of a period, or why nothing was."""
     if name in by_last:
         selection = by_last[name]
-        return SeriesPeriod(
-            name, "published", selection.spans[0], selection.declared.metric.version, selection.n, selection.closed
-        )
-    what = state(versions, name)
-    return SeriesPeriod(name, what, None, None, 0, closed=what == "joined")
+        version = selection.declared.metric.version
+        return SeriesPeriod(name, "published", selection.spans[0], version, selection.n, selection.closed)
+    absent = state(versions, name)
+    # The reports of a joined period are in a later release, so nothing more will be published for it.
+    return SeriesPeriod(name, absent, None, None, 0, closed=absent == "joined")

@@ -34,8 +34,8 @@ class QueryCells(NamedTuple):
 
     breakdown: Breakdown  # its segments
     dimensions: tuple[str, ...]  # those that rows are broken down by
-    listed: tuple[tuple[str, ...], ...]  # of each the values wanted
-    fixed: Mapping[str, str]  # the other segments that are filtered, each with its value
+    listed: tuple[tuple[str, ...], ...]  # of each dimension the values that have rows
+    fixed: Mapping[str, str]  # the value of each other segment that is filtered
 
     def text(self, words: Sequence[str]) -> str:
         """Return the cell with these values of the dimensions."""
@@ -43,7 +43,7 @@ class QueryCells(NamedTuple):
         return self.breakdown.text(tuple(values.get(name) for name in self.breakdown.names))
 
     def overlapping(self, dimension: int, base: str) -> str | None:
-        """Return a value wanted of a dimension that shares people with another one, or None."""
+        """Return a value of a dimension's rows that shares people with the base, or None."""
         segment = self.dimensions[dimension]
         at = self.breakdown.names.index(segment)
 
@@ -123,6 +123,6 @@ def _check(breakdown: Breakdown, segment: str, words: Iterable[str]) -> None:
 
 
 def value_filter(query: Query) -> Callable[[str], bool]:
-    """Return what tells whether the filters keep a value."""
+    """Return the function that says whether the filters keep a value."""
     of_value = [(frozenset(each.values), each.op == "is") for each in query.filters if each.dimension == "value"]
     return lambda label: all((label in values) == included for values, included in of_value)

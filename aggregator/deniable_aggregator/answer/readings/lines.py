@@ -8,9 +8,8 @@ import numpy as np
 
 from deniable.registry.period import CYCLES
 from deniable_aggregator.answer.model.number import MEAN
-from deniable_aggregator.answer.readings.differing import between, differing_means
+from deniable_aggregator.answer.readings.differing import between
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved
-from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 
 if TYPE_CHECKING:
@@ -33,15 +32,11 @@ def differences(base: Lines, lines: Lines, options: LineOptions, planned: float 
         another definition or its search found other values. On a logarithmic scale differences are ratios.
     """
     columns = np.full((4, len(lines.labels)), _UNKNOWN)
-    if lines.alike != base.alike or not (lines.n and base.n):
-        return columns
-    if lines.centre is None or base.centre is None:
-        sides = [Side(each.shares.frequency, each.interval, each.shares.mirrored) for each in (base, lines) if each.shares]
-        difference = between(sides[0], sides[1], planned)
-        return np.array([difference.estimates, *difference.interval(options.level), difference.p_value])
-    if MEAN in lines.labels:
-        (mean,) = differing_means(lines.reading.declared.metric, base.centre, lines.centre, options.level, planned)
-        columns[:, 0] = mean.difference, *mean.interval, mean.p_value
+    if lines.alike == base.alike and lines.n and base.n and lines.side and base.side:
+        difference, distance = between(base.side, lines.side, planned), moved(lines.reading.declared.metric)
+        lengths = [difference.estimates, *difference.interval(options.level)]
+        compared = len(difference.estimates)  # of a number the mean alone, which comes first
+        columns[:, :compared] = *([distance(each) for each in column.tolist()] for column in lengths), difference.p_value
     return columns
 
 

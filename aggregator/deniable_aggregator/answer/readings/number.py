@@ -165,7 +165,7 @@ class NumberReading(Reading):
         return replace(estimate, quantiles=quantiles, bands="strict")
 
     def lines(self, options: LineOptions) -> Lines:
-        """Return the mean and the quantiles that are wanted."""
+        """Return the mean and the quantiles that are asked for."""
         metric, number, centre = self.declared.metric, to_number(self.declared.metric), self.centre
         if options.target == "respondents":
             centre = centre._replace(interval=centre.respondents)
@@ -205,12 +205,22 @@ def course_of(times: Sequence[int], readings: Sequence[NumberReading]) -> Course
 
 
 def to_number(metric: Metric) -> Callable[[float], float]:
-    """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on."""
+    """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on.
+
+    Shares stay as they are.
+    """
+    if not metric.estimate:
+        return float
     return metric.axis.number if metric.axis else lambda place: 1 + place * (len(metric.values) - 1)
 
 
 def moved(metric: Metric) -> Callable[[float], float]:
-    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio."""
+    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio.
+
+    Differences of shares stay as they are.
+    """
+    if not metric.estimate:
+        return float
     if metric.axis is None:
         return lambda distance: distance * (len(metric.values) - 1)
     low, high = float(metric.axis.low), float(metric.axis.high)

@@ -177,7 +177,7 @@ class ShareReading(Reading):
         return None
 
     def lines(self, options: LineOptions) -> Lines:
-        """Return the shares of the values that are wanted."""
+        """Return the shares of the values that are asked for."""
         metric, shares = self.declared.metric, self.shares
         detected = shares.detected(1 - options.level)
         labels = [metric.label(position) for position in self.values]

@@ -28,7 +28,7 @@ from deniable_aggregator.publish import publisher, release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.period import Period
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store
+from deniable_aggregator.store import Store, Upload
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.sums import deltas, staging, tallies
@@ -193,7 +193,7 @@ def test_reports_that_wait_are_waited_for(shop):
     """A period does not close while batches that were taken before its close may wait to be counted."""
     shop.counted("theme", 200)
     shop.store.partitions[0].join()
-    shop.store.append(b"a batch", key="one", remember=b"", cap=10, ttl=60)
+    shop.store.append(Upload(b"a batch", key="one", remember=b"", cap=10, ttl=60))
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {}
     shop.store._client.delete(shop.store.partitions[0].stream)

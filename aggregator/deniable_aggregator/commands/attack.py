@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms, terminal
+from deniable import mechanisms
+from deniable.commands import terminal
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.sampled_option import Sampled
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed

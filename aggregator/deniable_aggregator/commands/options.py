@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable import terminal
+from deniable.commands import terminal
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import running
 from deniable_aggregator.process.variables import ARCHIVE

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
+from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
-from deniable.expectation import length
+from deniable.forecast.precision import length
 from deniable.registry import Metric
-from deniable.registry.axis import read_number
-from deniable.registry.domain import MAX_OPTIONS, MAX_VALUES
+from deniable.registry.answers.axis import read_number
+from deniable.registry.answers.domain import MAX_OPTIONS, MAX_VALUES
 from deniable.registry.period import LENGTHS
 from deniable.registry.published import newest
-from deniable.terminal import print_table
 from deniable_aggregator.commands.options import share, whole_number
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable import terminal
+from deniable.commands import terminal
 from deniable.registry.published import newest
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed, whole_number
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import StateError
-from deniable.limits.allowance import MICRO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from deniable.device.ledger import Ledger
-    from deniable.prepared import Prepared
+    from deniable.errors import DeniableError
     from deniable.transport import Sender
+
+log = logging.getLogger("deniable")
 
 REASONS = (
     *("disabled", "no_consent", "expired", "unknown_metric", "not_sampled", "this_period", "budget", "state"),
@@ -39,9 +39,21 @@ class Counts:
         # reading and writing, and two threads could lose a count there.
         self.dropped: Counter[str] = Counter(dict.fromkeys(REASONS, 0))  # answers that were not reported, by reason
 
+    def drop(self, reason: str, error: DeniableError | None = None) -> bool:
+        """Count an answer that is not reported; return False, or raise the error of a strict client."""
+        self.dropped[reason] += 1
+        if error is not None:
+            raise error
+        return False
+
+    def swallow(self, error: Exception, where: str) -> None:
+        """Count an error that the app does not see. Only its type is logged: the message might contain an answer."""
+        self.dropped["error"] += 1
+        log.debug("deniable: %s in %s was swallowed", type(error).__name__, where)
+
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
-    """Return what became of reports: sent, rejected, spooled, dropped by reason, and faults that cost no report."""
+    """Return what became of reports: sent, rejected, spooled, waiting, dropped by reason, and faults that cost no report."""
     counted = Counter(sender.counts if sender else {})
     sent, rejected, spooled = (counted.pop(name, 0) for name in ("sent", "rejected", "spooled"))
     faults = {name: counted.pop(name) for name in _FAULTS if counted[name]}
@@ -50,25 +62,17 @@ def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
         "rejected": rejected,
         "refusals": dict(sender.refusals) if sender else {},
         "spooled": spooled,
+        "waiting": sender.waiting if sender else 0,
         "dropped": dict(counts.dropped + counted),
         "faults": faults,
     }
 
 
-def reserved(prepared: Mapping[str, Prepared]) -> dict[str, dict[str, float | None]]:
-    """Return the part of the budget reserved for each metric, in nats."""
-    found: dict[str, dict[str, float | None]] = {}
-    for id_, each in prepared.items():
-        lifetime = each.allowance.lifetime
-        found[id_] = {"window": each.allowance.window / MICRO, "lifetime": None if lifetime is None else lifetime / MICRO}
-    return found
-
-
 def spent(ledger: Ledger | None) -> dict[str, float | None]:
     """Return what the device has spent and has left, in nats. None means no bound, or that the state cannot be read."""
     try:
-        found = ledger.spent() if ledger else None
+        totals = ledger.spent() if ledger else None
     except StateError:
-        found = None
-    amounts = {name: getattr(found, name, None) for name in ("window", "window_left", "lifetime", "lifetime_left")}
+        totals = None
+    amounts = {name: getattr(totals, name, None) for name in ("window", "window_left", "lifetime", "lifetime_left")}
     return {name: None if amount is None or isinf(amount) else amount for name, amount in amounts.items()}

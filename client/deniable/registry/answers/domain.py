@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.registry import text
-from deniable.registry.axis import read_number
+from deniable.registry.answers.axis import read_number
 from deniable.registry.hierarchy import WORD
 
 if TYPE_CHECKING:

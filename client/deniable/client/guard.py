@@ -10,6 +10,8 @@ from deniable.errors import without_locals
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from deniable.client.counts import Counts
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -18,9 +20,7 @@ class Guarded(Protocol):
     """A class with guarded methods."""
 
     strict: bool
-
-    def count_error(self, error: Exception, where: str) -> None:
-        """Count an error that the app does not see."""
+    _counts: Counts
 
 
 def guarded(
@@ -38,10 +38,18 @@ def guarded(
                 args, kwargs = (), {}  # type: ignore[assignment] # one of them may be an answer
                 if client.strict:
                     raise without_locals(error) from None
-                client.count_error(error, method.__name__)
+                client._counts.swallow(error, method.__name__)  # noqa: SLF001 - of our own client
                 result: T = otherwise()
                 return result
 
         return guarded_method
 
     return decorate
+
+
+def in_words(error: Exception) -> str:
+    """Write an error as a line, without raising another one."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an exception of the host app whose own `__str__` fails
+        return type(error).__name__

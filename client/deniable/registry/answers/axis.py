@@ -9,7 +9,7 @@ from math import exp, isinf, log
 from typing import Literal
 
 from deniable.errors import ParameterError
-from deniable.registry.number import plain
+from deniable.registry.answers.number import plain
 
 FINEST = 1 << 16
 """An axis has at least so many steps. A number is rounded to the nearest of them."""

@@ -10,8 +10,8 @@ from deniable.errors import ParameterError
 from deniable.limits.allowance import check, reserved
 from deniable.limits.exposure import Exposure
 from deniable.registry import period
+from deniable.registry.answers.number import plain
 from deniable.registry.metric import PER_SECOND
-from deniable.registry.number import plain
 from deniable.registry.tables import duration
 from deniable.source import OS
 from deniable.wire.report import Stratum

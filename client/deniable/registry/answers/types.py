@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.hashing import KEY_SPACE
-from deniable.registry import domain, text
-from deniable.registry.axis import BINS, Axis, read_number
-from deniable.registry.number import LARGEST, plain
+from deniable.registry import text
+from deniable.registry.answers import domain
+from deniable.registry.answers.axis import BINS, Axis, read_number
+from deniable.registry.answers.number import LARGEST, plain
 
 if TYPE_CHECKING:
-    from deniable.registry.domain import Broken
+    from deniable.registry.answers.domain import Broken
     from deniable.registry.metric import Metric, Value
     from deniable.source import Source
 

@@ -24,9 +24,11 @@ def once(about: tuple[object, ...], counted: Tally, compute: Callable[[], T]) ->
     with _lock:
         computed: T | None = _results.get(key)
     if computed is None:
+        # Outside the lock: two threads may compute the same, but none waits while another computes something else.
         computed = compute()
         with _lock:
             _results[key] = computed
+            # The oldest go first.
             while len(_results) > _MOST_CACHED:
                 del _results[next(iter(_results))]
     return computed

@@ -119,7 +119,7 @@ def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
     if all(set(one) & set(other) for one, other in zip(*map(version.breakdown.box, cells), strict=True)):
         raise Incomparable("segments are compared if nobody can be in both at the same time")
     first, second = (version.covering(cell, period) for cell in cells)
-    if period is None:  # of both the same periods, so that only the segment differs
+    if period is None:  # compare the same periods, so that only the segment differs
         both = first.by_last.keys() & second.by_last.keys()
         first, second = first.within(both), second.within(both)
     return _Sides(version, cells, first, second)
@@ -215,7 +215,7 @@ def arm_sizes_of(
     if not complete:
         return None
     counts = np.cumsum([[sizes[arm] for arm in arms] for sizes in complete.values()], axis=0).astype(np.float64)
-    # A device may report in each period, and others answer as it does: so many reports tell of one draw.
+    # A device may report in each period, and others may answer as it does. So several reports tell of one draw.
     totals = {period: float(sum(sizes.values())) for period, sizes in complete.items()}
     periods = list(totals)
     draws = [1 + repeats_of(declared.metric, {each: totals[each] for each in periods[: at + 1]}) for at in range(len(periods))]

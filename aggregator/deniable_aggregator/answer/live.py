@@ -58,6 +58,7 @@ def measure(app: AppMetrics, declared: Declared, period: str | None = None, leve
     """
     if period is not None:
         check_period(declared.metric, period)
+    # The copies change with each full hour only, so that nobody sees a single report come in.
     source = _source(app)
     strata = list(chain.from_iterable(strata_by_period(source, declared.definition).values()))
     sums = dict(zip(strata, source.each(declared.layout, strata), strict=True))

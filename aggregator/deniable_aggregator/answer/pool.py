@@ -47,6 +47,7 @@ def common(readings: Sequence[Reading]) -> tuple[list[int], Combined] | None:
     meanings = list(filter(known, places[0]))
     if not meanings:
         return None
+    # One device may have answered several versions, in different periods: then their errors are not independent.
     alike = max(each.declared.metric.together for each in of_shares)
     overlaps = np.array([[overlap(one.periods, other.periods, alike) for other in of_shares] for one in of_shares])
     combined = combine([each.shares for each in of_shares], [[own[meaning] for meaning in meanings] for own in places], overlaps)

@@ -98,13 +98,14 @@ class Published:
             each.definition: {} for each in versions
         }
         for stratum, note in release.listed(app.store, versions[0].metric.id).items():
+            # Releases of an earlier definition of the same version are not mixed with those of the present one.
             if (cells := by_definition.get(stratum[:3])) is not None:
                 cells.setdefault(stratum.segment, {})[stratum.period] = (stratum, note)
         return [cls(app, each, by_definition[each.definition]) for each in versions]
 
     @property
     def length(self) -> str:
-        """Of a period."""
+        """The length of its periods."""
         return self.declared.metric.period
 
     @cached_property
@@ -141,6 +142,7 @@ class Published:
             check_period(self.declared.metric, period)
         releases = self.cells.get(cell, {})
         selected = [releases[last] for last in sorted(releases) if period is None or releases[last][1].covers(last, period)]
+        # A cell with few reports and one without any are refused alike. Where no cell is published, the answer is empty.
         if not selected and (others := self.covered(period)):
             raise withheld(self.declared, self.breakdown, cell, others)
         return Selection(self.app, self.declared, dict(selected))

@@ -189,7 +189,7 @@ def _sides(
     base = of.find((*words[:at], str(query.compare.base), *words[at + 1 :]), *span)
     if base is None or base.declared is not selection.declared:
         return None
-    # Of both the same periods, so that only the segment differs.
+    # Compare the same periods, so that only the segment differs.
     both = base.by_last.keys() & selection.by_last.keys()
     return (base.within(both), selection.within(both)) if both else None
 

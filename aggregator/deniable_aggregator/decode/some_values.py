@@ -35,33 +35,33 @@ class _Some(Estimate):
     """Some values of any estimate."""
 
     n: int
-    whole: Estimate
+    estimate: Estimate
     places: NDArray[np.int64]
 
     @property
     def reports(self) -> NDArray[np.int64]:
-        return self.whole.reports[self.places]
+        return self.estimate.reports[self.places]
 
     @property
     def frequency(self) -> NDArray[np.float64]:
-        return self.whole.frequency[self.places]
+        return self.estimate.frequency[self.places]
 
     @property
     def stderr(self) -> NDArray[np.float64]:
-        return self.whole.stderr[self.places]
+        return self.estimate.stderr[self.places]
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
-        return self.whole.respondents_stderr[self.places]
+        return self.estimate.respondents_stderr[self.places]
 
     @property
     def shared(self) -> NDArray[np.float64]:
-        return self.whole.shared[self.places]
+        return self.estimate.shared[self.places]
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
-        return self.whole.absent_stderr[self.places]
+        return self.estimate.absent_stderr[self.places]
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        low, high = self.whole._interval(chance, target)  # noqa: SLF001 - an estimate, too
+        low, high = self.estimate._interval(chance, target)  # noqa: SLF001 - an estimate, too
         return low[self.places], high[self.places]

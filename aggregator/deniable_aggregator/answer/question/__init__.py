@@ -46,7 +46,7 @@ class Question:
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """How many groups there are."""
         return prod(map(len, self._listed))
 
     @property
@@ -55,7 +55,7 @@ class Question:
 
     @property
     def length(self) -> str:
-        """Of a period."""
+        """The length of a period."""
         return self.versions[0].metric.period
 
     def cell(self, version: Declared, words: Words) -> str:

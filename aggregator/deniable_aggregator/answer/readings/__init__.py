@@ -34,6 +34,7 @@ def read(selections: Sequence[Selection]) -> list[Reading]:
     """Read selections of one app, in one trip to the store."""
     if not selections:
         return []
+    # Of several selections with one release in common, its tally is read once.
     layouts = {stratum: each.declared.layout for each in selections for stratum in each.releases}
     tallies = dict(zip(layouts, selections[0].app.store.releases.some(list(layouts.values()), list(layouts)), strict=True))
 

@@ -13,7 +13,7 @@ import pytest
 from deniable.declared import Declared
 from deniable.registry import published
 from deniable_aggregator.audit.entry import intact_entry
-from deniable_aggregator.publish import counted
+from deniable_aggregator.publish.strata import strata_by_period
 from deniable_server.access.keys import KeyStore
 
 from .conftest import READ, Served
@@ -232,7 +232,7 @@ def test_values_that_no_registry_lists_count_as_other(shop):
     for place in places:
         accepted(shop, group(shop, "export", [1] * 120, segment=place))
     shop.drain()
-    (strata,) = counted.strata(shop.store, shop.app.find("export").definition).values()
+    (strata,) = strata_by_period(shop.store, shop.app.find("export").definition).values()
     assert [each.segment for each in strata] == ["version=(other)", "version=1.1"]
     assert {each[-1] for each in shop.app.collected} == {"version=(other)", "version=1.1"}  # which are declared
     shop.drain(days=4)

@@ -24,7 +24,7 @@ from pyarrow import feather, parquet
 
 from deniable.registry import period
 from deniable_aggregator.answer.model.query import Filter, Query
-from deniable_aggregator.answer.question.cells import kept
+from deniable_aggregator.answer.question.cells import value_filter
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.decode.multiple_testing import holm, holm_adjusted
@@ -636,7 +636,7 @@ def test_filters_with_many_values_cost_little():
 
     listed = tuple(f"value{number}" for number in range(1000))
     query = Query(metrics=("theme",), filters=(Filter("is", "value", listed), *[Filter("is_not", "value", listed[:999])] * 19))
-    keeps = kept(query)
+    keeps = value_filter(query)
     assert keeps(Label("value999"))
     assert not keeps(Label("value998"))
     assert not keeps(Label("other"))

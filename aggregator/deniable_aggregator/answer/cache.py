@@ -1,4 +1,4 @@
-"""What was computed about a tally before. It serves what is slow and asked for again."""
+"""A cache of slow computations about tallies, which are often asked for again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_REMEMBERED = 32
-_remembered: dict[tuple[object, ...], Any] = {}
+_MOST_CACHED = 32
+_results: dict[tuple[object, ...], Any] = {}
 _lock = Lock()
 
 
@@ -22,11 +22,13 @@ def once(about: tuple[object, ...], counted: Tally, compute: Callable[[], T]) ->
     """Return what was computed about this tally before, or compute it."""
     key = (*about, sha256(counted.cells.tobytes()).digest())
     with _lock:
-        found: T | None = _remembered.get(key)
-    if found is None:
-        found = compute()
+        computed: T | None = _results.get(key)
+    if computed is None:
+        # Outside the lock: two threads may compute the same, but none waits while another computes something else.
+        computed = compute()
         with _lock:
-            _remembered[key] = found
-            while len(_remembered) > _MOST_REMEMBERED:
-                del _remembered[next(iter(_remembered))]
-    return found
+            _results[key] = computed
+            # The oldest go first.
+            while len(_results) > _MOST_CACHED:
+                del _results[next(iter(_results))]
+    return computed

@@ -18,7 +18,8 @@ from deniable_aggregator.answer.model.comparison import (
 )
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
-from deniable_aggregator.answer.readings.differing import differing, differing_means
+from deniable_aggregator.answer.readings.differing import differing
+from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.refusal import Incomparable
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.decode.panel import repeats_of
@@ -54,32 +55,24 @@ class _Sides(NamedTuple):
     """What two sides of one version rest on."""
 
     version: Published
-    cells: tuple[str, str]
+    cells: tuple[str, str]  # of each side
+    # a, b: the releases of each side
     a: Selection
     b: Selection
 
 
 def compare(
-    published: Sequence[Published],
+    published: Sequence[Published],  # the versions to try, the highest first: the first answers of which both sides have reports
+    # a, b: two periods, or two cells of which none has people of the other
     a: str,
     b: str,
     *,
+    # period, segment: what both sides have in common: of two periods only a segment, of two segments only a period
     period: str | None = None,
     segment: str | None = None,
-    level: float = LEVEL,
+    level: float = LEVEL,  # of the intervals and of the test
 ) -> Comparison:
     """Compare two periods, or two segments.
-
-    Parameters
-    ----------
-    published
-        The versions to try, the highest first. The answer is of the first one of which both sides have reports.
-    a, b
-        Two periods, or two cells of which none has people of the other.
-    period, segment
-        What both sides have in common. Of two periods only a segment, of two segments only a period.
-    level
-        Of the intervals and of the test.
 
     Raises
     ------
@@ -99,7 +92,7 @@ def compare(
     sides = answers(published, ask, lambda sides: sides.a.n and sides.b.n)[0]
     metric, app = sides.version.declared.metric, sides.version.app
     arms = _arms(sides) if of_cells else None
-    first, second = read(app, sides[-2:])
+    first, second = read(sides[-2:])
     differences, left_out, overall = _differences(first, second, level, arms.planned if arms else None)
     return Comparison(
         trial=app.trial,
@@ -126,7 +119,7 @@ def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
     if all(set(one) & set(other) for one, other in zip(*map(version.breakdown.box, cells), strict=True)):
         raise Incomparable("segments are compared if nobody can be in both at the same time")
     first, second = (version.covering(cell, period) for cell in cells)
-    if period is None:  # of both the same periods, so that only the segment differs
+    if period is None:  # compare the same periods, so that only the segment differs
         both = first.by_last.keys() & second.by_last.keys()
         first, second = first.within(both), second.within(both)
     return _Sides(version, cells, first, second)
@@ -141,16 +134,16 @@ def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
 
 
 def _arms(sides: _Sides) -> Arms | None:
-    """Return the experiment of which two cells are arms, and differ in nothing else."""
+    """Return the experiment of which two cells are arms; None if they differ in anything else."""
     registry = sides.version.app.registry
     one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in sides.cells)
-    apart = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    experiment = registry.experiments.get(apart[0]) if len(apart) == 1 and one.keys() == other.keys() else None
-    if experiment is None or not {one[apart[0]], other[apart[0]]} <= set(registry.segments[apart[0]]):
+    different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    experiment = registry.experiments.get(different[0]) if len(different) == 1 and one.keys() == other.keys() else None
+    if experiment is None or not {one[different[0]], other[different[0]]} <= set(registry.segments[different[0]]):
         return None
     releases = dict(pair for each in sides.version.cells.values() for pair in each.values())
-    sizes = arm_sizes_of(registry, sides.version.declared, releases, apart[0])
-    return Arms(apart[0], experiment.base, experiment.planned, _SAYS.format(apart[0], experiment.planned), sizes)
+    sizes = arm_sizes_of(registry, sides.version.declared, releases, different[0])
+    return Arms(different[0], experiment.base, experiment.planned, _SAYS.format(different[0], experiment.planned), sizes)
 
 
 def _differences(
@@ -160,8 +153,9 @@ def _differences(
         return [], 0, None
     match first, second:
         case NumberReading(), NumberReading():
-            means = differing_means(first.declared.metric, first.centre, second.centre, level, planned)
-            return [_told(None, "mean", each) for each in means], 0, None
+            metric, sides = first.declared.metric, (first.centre.side, second.centre.side)
+            means = differing(*sides, level, planned, to_number(metric), moved(metric))
+            return [_value_differing(None, "mean", each) for each in means], 0, None
         case ShareReading(), ShareReading() if not first.declared.metric.discover:
             return _shares(first, second, level, planned)
     return [], 0, None
@@ -173,13 +167,14 @@ def _shares(
     metric, both = first.declared.metric, together([first, second])
     places = both.most_frequent()
     estimates = [first.shares, second.shares]
-    shown = [some_values(each, places) for each in estimates]
-    sides = [Side.of(each) for each in shown]
-    rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
-    found = [_told(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in rows]
+    listed = [some_values(each, places) for each in estimates]
+    sides = [Side.of(each) for each in listed]
+    pairs = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
+    rows = [_value_differing(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in pairs]
     repeats = [first.repeats, second.repeats]
-    whole = None if planned else _chi_square(first.declared, estimates, both.shares, repeats)
-    return found, len(both.values) - len(found), _overall(found, shown[0].hypotheses, whole, level)
+    # The chi-square test holds for one look. In an experiment, which is looked at often, the smallest p-value is told instead.
+    test = None if planned else _chi_square(first.declared, estimates, both.shares, repeats)
+    return rows, len(both.values) - len(rows), _overall(rows, listed[0].hypotheses, test, level)
 
 
 def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repeats: list[float]) -> Chi2 | None:
@@ -189,17 +184,17 @@ def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repea
     return chi_square(mechanism, sides, both, repeats, permanent=metric.kept)
 
 
-def _overall(found: list[ValueDiffering], hypotheses: int, whole: Chi2 | None, level: float) -> Overall | None:
-    if whole is not None:
-        return Overall("chi_square", whole.statistic, whole.degrees, whole.p_value, whole.p_value <= 1 - level)
-    if not found:
+def _overall(rows: list[ValueDiffering], hypotheses: int, test: Chi2 | None, level: float) -> Overall | None:
+    if test is not None:
+        return Overall("chi_square", test.statistic, test.degrees, test.p_value, test.p_value <= 1 - level)
+    if not rows:
         return None
-    smallest = min(1.0, min(each.p_value for each in found) * hypotheses)
+    smallest = min(1.0, min(each.p_value for each in rows) * hypotheses)
     return Overall("smallest", None, None, smallest, smallest <= 1 - level)
 
 
-def _told(value: Value | None, label: str, found: Differing) -> ValueDiffering:
-    return ValueDiffering(**{name: getattr(found, name) for name in Differing.__struct_fields__}, value=value, label=label)
+def _value_differing(value: Value | None, label: str, difference: Differing) -> ValueDiffering:
+    return ValueDiffering(**{name: getattr(difference, name) for name in Differing.__struct_fields__}, value=value, label=label)
 
 
 def arm_sizes_of(
@@ -216,18 +211,18 @@ def arm_sizes_of(
         name, _, arm = stratum.segment.partition("=")
         if name == segment and arm in split:
             by_period.setdefault(stratum.period, {})[arm] = note.n
-    whole = {period: sizes for period, sizes in sorted(by_period.items()) if len(sizes) == len(arms)}
-    if not whole:
+    complete = {period: sizes for period, sizes in sorted(by_period.items()) if len(sizes) == len(arms)}
+    if not complete:
         return None
-    counts = np.cumsum([[sizes[arm] for arm in arms] for sizes in whole.values()], axis=0).astype(np.float64)
-    # A device may report in each period, and others answer as it does: so many reports tell of one draw.
-    totals = {period: float(sum(sizes.values())) for period, sizes in whole.items()}
+    counts = np.cumsum([[sizes[arm] for arm in arms] for sizes in complete.values()], axis=0).astype(np.float64)
+    # A device may report in each period, and others may answer as it does. So several reports tell of one draw.
+    totals = {period: float(sum(sizes.values())) for period, sizes in complete.items()}
     periods = list(totals)
     draws = [1 + repeats_of(declared.metric, {each: totals[each] for each in periods[: at + 1]}) for at in range(len(periods))]
-    found = arm_sizes.p_value(counts / np.array(draws)[:, None], np.array([split[arm] for arm in arms]))
+    p_value = arm_sizes.p_value(counts / np.array(draws)[:, None], np.array([split[arm] for arm in arms]))
     total = counts[-1].sum()
     sizes = [ArmSize(arm, int(n), float(n / total), split[arm]) for arm, n in zip(arms, counts[-1], strict=True)]
-    return ArmSizes(sizes, found, found < DIFFER, _says(sizes) if found < DIFFER else "")
+    return ArmSizes(sizes, p_value, p_value < DIFFER, _says(sizes) if p_value < DIFFER else "")
 
 
 def _says(sizes: list[ArmSize]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
@@ -41,7 +42,7 @@ def overview(app: AppMetrics) -> Live:
         live=True,
         backlog=app.store.backlog(),
         refused=reasons.get(("", 0), {}),
-        metrics=[_counted(app, declared, reasons) for declared in _shown(app)],
+        metrics=[_counted(app, declared, reasons) for declared in _listed(app)],
         alarms=_alarms(app, app.versions.values()),
         faults=faults.present(app.store),
     )
@@ -57,24 +58,25 @@ def measure(app: AppMetrics, declared: Declared, period: str | None = None, leve
     """
     if period is not None:
         check_period(declared.metric, period)
+    # The copies change with each full hour only, so that nobody sees a single report come in.
     source = _source(app)
-    strata = [stratum for some in strata_by_period(source, declared.definition).values() for stratum in some]
+    strata = list(chain.from_iterable(strata_by_period(source, declared.definition).values()))
     sums = dict(zip(strata, source.sums(declared.layout, strata), strict=True))
-    chosen = {stratum: each for stratum, each in sums.items() if period in (None, stratum.period)}
-    merged = total(declared.layout, chosen.values())
+    selection = {stratum: counted for stratum, counted in sums.items() if period in (None, stratum.period)}
+    everything = total(declared.layout, selection.values())
     periods = Counter[str]()
-    for stratum, each in chosen.items():
-        periods[stratum.period] += each.n
-    told = _counted(app, declared, _refused(app))
+    for stratum, counted in selection.items():
+        periods[stratum.period] += counted.n
+    metric = _counted(app, declared, _refused(app))
     return LiveMeasurement(
-        **asdict(reading_of(declared, merged, periods).estimates(app.describe(declared), level)),
+        **asdict(reading_of(declared, everything, periods).estimates(app.describe(declared), level)),
         live=True,
-        unpublished=told.unpublished,
-        refused=told.refused,
+        unpublished=metric.unpublished,
+        refused=metric.refused,
         level=level,
         period=period,
         periods=sorted({stratum.period for stratum in strata}),
-        counts=[StratumCount(at.period, at.segment or None, each.n) for at, each in sums.items()],
+        counts=[StratumCount(stratum.period, stratum.segment or None, counted.n) for stratum, counted in sums.items()],
         alarms=_alarms(app, [declared]),
     )
 
@@ -85,7 +87,7 @@ def _counted(app: AppMetrics, declared: Declared, reasons: dict[tuple[str, int],
     return LiveMetric(
         **asdict(app.describe(declared)),
         live=True,
-        n=source.read(declared.layout, [stratum for some in periods.values() for stratum in some]).n,
+        n=source.read(declared.layout, list(chain.from_iterable(periods.values()))).n,
         unpublished=unpublished(app.store, declared, None if app.trial else Hourly(app.store)),
         refused=reasons.get((declared.metric.id, declared.metric.version), {}),
     )
@@ -100,7 +102,7 @@ def _refused(app: AppMetrics) -> dict[tuple[str, int], dict[str, int]]:
     return refused_reports.read(app.store, refused_reports.tables(app.store)) if app.trial else Hourly(app.store).refused()
 
 
-def _shown(app: AppMetrics) -> list[Declared]:
+def _listed(app: AppMetrics) -> list[Declared]:
     """Return the highest version of each metric, each followed by its other versions with reports that are counted."""
     return [
         each
@@ -113,22 +115,22 @@ def _shown(app: AppMetrics) -> list[Declared]:
 def _alarms(app: AppMetrics, versions: Iterable[Declared]) -> list[Alarm]:
     """Describe the alarms that stand, the latest of each metric first."""
     by_definition = {declared.definition: declared for declared in versions}
-    found = watcher.alarms(app.store, list(by_definition))
-    return [_alarm(by_definition[definition], each) for definition, some in found.items() for each in some]
+    raised = watcher.alarms(app.store, list(by_definition))
+    return [_alarm(by_definition[definition], each) for definition, alarms in raised.items() for each in alarms]
 
 
-def _alarm(declared: Declared, found: watcher.Alarm) -> Alarm:
+def _alarm(declared: Declared, alarm: watcher.Alarm) -> Alarm:
     metric = declared.metric
     return Alarm(
         metric=metric.id,
         version=metric.version,
-        test=found.test,
-        p_value=found.p_value,
-        period=found.period,
-        segment=found.segment or None,
-        n=round(checks.about(found.n)),
-        what=found.what,
-        values=[] if metric.open else [metric.label(place) for place in found.values],
+        test=alarm.test,
+        p_value=alarm.p_value,
+        period=alarm.period,
+        segment=alarm.segment or None,
+        n=round(checks.about(alarm.n)),
+        what=alarm.what,
+        values=[] if metric.open else [metric.label(place) for place in alarm.values],
         influence=float(declared.mechanism.influence),
-        since=datetime.fromtimestamp(found.since, UTC),
+        since=datetime.fromtimestamp(alarm.since, UTC),
     )

@@ -1,4 +1,4 @@
-"""Measurements of what was published. Nothing here reads reports that are counted but not published."""
+"""Measurements: what the releases of a metric say. Nothing here reads reports that are counted but not published."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def listed(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) -> Li
 
 def latest(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[Latest]:
     """Estimate metrics, each from the last release of its highest version that has one."""
-    shown = [next((each for each in app.versions_of(id_) if each.definition in known), app.highest[id_]) for id_ in ids]
-    wholes = [Stratum(*each.definition, known.get(each.definition, Summary()).last, "") for each in shown]
-    notes = release.noted(app.store, wholes)
+    described = [next((each for each in app.versions_of(id_) if each.definition in known), app.highest[id_]) for id_ in ids]
+    strata = [Stratum(*each.definition, known.get(each.definition, Summary()).last, "") for each in described]
+    notes = release.noted(app.store, strata)
     selections = [
-        Selection(app, declared, {whole: notes[whole]} if whole in notes else {})
-        for declared, whole in zip(shown, wholes, strict=True)
+        Selection(app, declared, {stratum: notes[stratum]} if stratum in notes else {})
+        for declared, stratum in zip(described, strata, strict=True)
     ]
     return [
         Latest(
@@ -49,7 +49,7 @@ def latest(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summa
             included=selection.spans,
             versions=versions_of(app, reading.declared.metric.id, known),
         )
-        for selection, reading in zip(selections, read(app, selections), strict=True)
+        for selection, reading in zip(selections, read(selections), strict=True)
     ]
 
 
@@ -78,7 +78,7 @@ def measure(
     answered = answers(published, ask, lambda answer: answer[2].n)
     selections = [selection for _, _, selection in answered]
     (version, cell, selection), app = answered[0], published[0].app
-    readings = read(app, selections)
+    readings = read(selections)
     first = readings[0]
     numbers = first.estimates(app.describe(version.declared), level)
     if strict and numbers.number and isinstance(first, NumberReading):
@@ -101,10 +101,10 @@ def measure(
 
 def versions_of(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:
     """Return how much of each version of a metric was published, the highest first."""
-    found = [(each.metric, known.get(each.definition, Summary())) for each in app.versions_of(id_)]
+    rows = [(each.metric, known.get(each.definition, Summary())) for each in app.versions_of(id_)]
     return [
         Version(metric.version, metric.expires, summary.n, moment(summary.updated) if summary.n else None)
-        for metric, summary in found
+        for metric, summary in rows
     ]
 
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric
     from deniable.registry.metric import Value
-    from deniable_aggregator.answer.reading import Lines, Reading, Wanted
+    from deniable_aggregator.answer.reading import LineOptions, Lines, Reading
     from deniable_aggregator.answer.select import Selection
     from deniable_aggregator.decode.combination import Combined
     from deniable_aggregator.inference.difference import Ends
 
 
-def common(several: Sequence[Reading]) -> tuple[list[int], Combined] | None:
+def common(readings: Sequence[Reading]) -> tuple[list[int], Combined] | None:
     """Combine the values that mean the same in all versions, each version weighted by its precision.
 
     Returns
@@ -33,32 +33,33 @@ def common(several: Sequence[Reading]) -> tuple[list[int], Combined] | None:
     positions, combined
         The values, by their positions in the first version; None if there are none, or fewer than two versions.
     """
-    readings = [each for each in several if isinstance(each, ShareReading)]
-    if len(readings) < max(2, len(several)) or any(each.declared.metric.discover for each in several):
+    of_shares = [each for each in readings if isinstance(each, ShareReading)]
+    if len(of_shares) < max(2, len(readings)) or any(each.declared.metric.discover for each in readings):
         return None
     places = [
-        {meaning_of(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in readings
+        {meaning_of(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in of_shares
     ]
 
     def known(meaning: Meaning) -> bool:  # candidates that share all their hashes are unknown
-        each = zip(places, readings, strict=True)
-        return all(meaning in own and isfinite(reading.shares.frequency[own[meaning]]) for own, reading in each)
+        pairs = zip(places, of_shares, strict=True)
+        return all(meaning in own and isfinite(reading.shares.frequency[own[meaning]]) for own, reading in pairs)
 
     meanings = list(filter(known, places[0]))
     if not meanings:
         return None
-    alike = max(each.declared.metric.together for each in readings)
-    overlaps = np.array([[overlap(one.periods, other.periods, alike) for other in readings] for one in readings])
-    combined = combine([each.shares for each in readings], [[own[meaning] for meaning in meanings] for own in places], overlaps)
-    return [readings[0].values[places[0][meaning]] for meaning in meanings], combined
+    # One device may have answered several versions, in different periods: then their errors are not independent.
+    alike = max(each.declared.metric.together for each in of_shares)
+    overlaps = np.array([[overlap(one.periods, other.periods, alike) for other in of_shares] for one in of_shares])
+    combined = combine([each.shares for each in of_shares], [[own[meaning] for meaning in meanings] for own in places], overlaps)
+    return [of_shares[0].values[places[0][meaning]] for meaning in meanings], combined
 
 
-def merged(several: Sequence[tuple[Selection, Reading]], level: float) -> Merged | None:
-    """Estimate the values that mean the same in all versions."""
-    found = common([reading for _, reading in several])
-    if found is None:
+def merged(answered: Sequence[tuple[Selection, Reading]], level: float) -> Merged | None:
+    """Write the answer about the values that mean the same in all versions; None if there is none."""
+    match = common([reading for _, reading in answered])
+    if match is None:
         return None
-    positions, combined = found
+    positions, combined = match
     columns = (
         combined.reports,
         combined.frequency,
@@ -67,13 +68,13 @@ def merged(several: Sequence[tuple[Selection, Reading]], level: float) -> Merged
         *combined.interval(level, simultaneous=True),
     )
     numbers = zip(*(column.tolist() for column in columns), strict=True)
-    first = several[0][1].declared.metric
+    first = answered[0][1].declared.metric
     return Merged(
         versions=[
             MergedVersion(reading.declared.metric.version, reading.n, float(weight), selection.spans)
-            for (selection, reading), weight in zip(several, combined.weights, strict=True)
+            for (selection, reading), weight in zip(answered, combined.weights, strict=True)
         ],
-        n=sum(reading.n for _, reading in several),
+        n=sum(reading.n for _, reading in answered),
         p_value=combined.p_value,
         estimates=[
             ValueShare(first.value(position), first.label(position), n, share, stderr, (low, high), (lowest, highest))
@@ -82,23 +83,23 @@ def merged(several: Sequence[tuple[Selection, Reading]], level: float) -> Merged
     )
 
 
-def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
+def pooled(tables: Sequence[Lines], options: LineOptions) -> Lines | None:
     """Combine what is estimated from several versions; None if they have no values in common, or are numbers."""
-    found = common([each.reading for each in several])
-    if found is None:
+    match = common([each.reading for each in tables])
+    if match is None:
         return None
-    positions, combined = found
-    metric = several[0].reading.declared.metric
+    positions, combined = match
+    metric = tables[0].reading.declared.metric
     labels = [metric.label(position) for position in positions]
-    places = [at for at, label in enumerate(labels) if wanted.kept(label)]
+    places = [at for at, label in enumerate(labels) if options.keeps(label)]
 
     def interval(level: float) -> Ends:
         low, high = combined.interval(level)
         return low[places], high[places]
 
     return replace(
-        several[0],
-        n=sum(each.n for each in several),
+        tables[0],
+        n=sum(each.n for each in tables),
         labels=[labels[at] for at in places],
         reports=combined.reports[places],
         estimates=combined.frequency[places],

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from deniable_aggregator.answer.model.number import MEAN
 from deniable_aggregator.decode import panel
+from deniable_aggregator.inference.difference import Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
@@ -35,6 +38,16 @@ class Centre(NamedTuple):
     # interval, respondents: compute the interval at a level: for the population, and for the answers that came
     interval: Callable[[float], tuple[float, float]]
     respondents: Callable[[float], tuple[float, float]]
+
+    @property
+    def side(self) -> Side:
+        """The mean as a side of a comparison."""
+
+        def interval(level: float) -> Ends:
+            low, high = self.interval(level)
+            return np.array([low]), np.array([high])
+
+        return Side(np.array([self.place]), interval)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,18 +77,17 @@ class Reading(ABC):
         """Return the answer about the metric."""
 
     @abstractmethod
-    def lines(self, wanted: Wanted) -> Lines:
+    def lines(self, options: LineOptions) -> Lines:
         """Return the rows of a table."""
 
 
-class Wanted(NamedTuple):
-    """What is wanted of each tally."""
+class LineOptions(NamedTuple):
+    """Which lines of each tally are answered, and how."""
 
-    kept: Callable[[str], bool]  # whether a value is wanted, by its label; of a number "mean", "p50" and so on
-    # target, consistent, level: as of a `Query`
-    target: Target
-    consistent: bool
-    level: float
+    keeps: Callable[[str], bool]  # whether a line is answered, by its label; of a number "mean", "p50" and so on
+    target: Target  # whose shares and means are estimated
+    consistent: bool  # whether shares are possible ones instead of unbiased ones
+    level: float  # confidence of the intervals, and of what is detected
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +109,15 @@ class Lines:
 
     @property
     def hypotheses(self) -> int:
-        """How many of the estimates are not told by another one."""
+        """How many estimates there are of which none follows from another one."""
         return self.shares.hypotheses if self.shares else len(self.labels)
+
+    @property
+    def side(self) -> Side | None:
+        """The lines that can be compared: all shares, or the mean; None of quantiles, and of several versions."""
+        if self.shares:
+            return Side(self.shares.frequency, self.interval, self.shares.mirrored)
+        return self.centre.side if self.centre and MEAN in self.labels else None
 
     @property
     def alike(self) -> tuple[object, ...]:

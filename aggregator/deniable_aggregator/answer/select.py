@@ -94,15 +94,18 @@ class Published:
     @classmethod
     def of_each(cls, app: AppMetrics, versions: Sequence[Declared]) -> list[Published]:
         """Look up some versions of one metric, in one trip to the store."""
-        found: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {each.definition: {} for each in versions}
+        by_definition: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {
+            each.definition: {} for each in versions
+        }
         for stratum, note in release.listed(app.store, versions[0].metric.id).items():
-            if (cells := found.get(stratum[:3])) is not None:
+            # Releases of an earlier definition of the same version are not mixed with those of the present one.
+            if (cells := by_definition.get(stratum[:3])) is not None:
                 cells.setdefault(stratum.segment, {})[stratum.period] = (stratum, note)
-        return [cls(app, each, found[each.definition]) for each in versions]
+        return [cls(app, each, by_definition[each.definition]) for each in versions]
 
     @property
     def length(self) -> str:
-        """Of a period."""
+        """The length of its periods."""
         return self.declared.metric.period
 
     @cached_property
@@ -139,6 +142,7 @@ class Published:
             check_period(self.declared.metric, period)
         releases = self.cells.get(cell, {})
         selected = [releases[last] for last in sorted(releases) if period is None or releases[last][1].covers(last, period)]
+        # A cell with few reports and one without any are refused alike. Where no cell is published, the answer is empty.
         if not selected and (others := self.covered(period)):
             raise withheld(self.declared, self.breakdown, cell, others)
         return Selection(self.app, self.declared, dict(selected))
@@ -182,11 +186,11 @@ def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
 def state_of(app: AppMetrics, versions: Iterable[Published]) -> str:
     """Return a text that changes with every release of some versions, and with the registry."""
     # The registry names files of candidates, and its digest does not tell what they contain.
-    told = sorted((each.declared.definition, each.declared.candidates, _told(each)) for each in versions)
-    return sha256(repr((app.name, app.registry.digest, told)).encode()).hexdigest()[:16]
+    fields = sorted((each.declared.definition, each.declared.candidates, _release_fields(each)) for each in versions)
+    return sha256(repr((app.name, app.registry.digest, fields)).encode()).hexdigest()[:16]
 
 
-def _told(version: Published) -> list[tuple[object, ...]]:
+def _release_fields(version: Published) -> list[tuple[object, ...]]:
     return [
         (cell, last, note.number, note.published, note.closed, note.first, note.n)
         for cell, releases in sorted(version.cells.items())

@@ -15,11 +15,11 @@ import numpy as np
 from deniable.registry import period
 from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES
 from deniable_aggregator.answer.model.query import MOST_ROWS, Page
-from deniable_aggregator.answer.model.rows import COLUMNS, About, Column, Rows
+from deniable_aggregator.answer.model.rows import COLUMNS, About, RowColumn, Rows
 from deniable_aggregator.answer.pool import pooled
 from deniable_aggregator.answer.question import date_range
-from deniable_aggregator.answer.question.cells import kept, segments_of
-from deniable_aggregator.answer.reading import Wanted
+from deniable_aggregator.answer.question.cells import segments_of, value_filter
+from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.readings.lines import differences, trends
 from deniable_aggregator.answer.refusal import QueryTooLarge
@@ -89,13 +89,12 @@ class _Group:
     """The rows of one metric, cell and time."""
 
     of: _Topic  # the metric
-    # words, name: of its cell, and its period; None: all together
-    words: Words
-    name: str | None
-    found: Sequence[Selection]  # what it rests on, of each version; nothing if nothing is published
-    lines: Lines | None  # what is estimated; None likewise, and where no value is asked for
-    apart: NDArray[np.float64] | None  # (4, lines), of `differences`
-    rise: NDArray[np.float64] | None  # (3, lines), of `trends`
+    words: Words  # the segments' values of its cell
+    name: str | None  # its period; None: all periods together
+    selections: Sequence[Selection]  # the releases that it rests on, one selection for each version; none if none is published
+    lines: Lines | None  # its estimates; None if nothing is published, and if no value is asked for
+    difference: NDArray[np.float64] | None  # (4, lines), as `differences` returns it; None if nothing is compared
+    rise: NDArray[np.float64] | None  # (3, lines), as `trends` returns it; None if there is no trend
 
     @property
     def size(self) -> int:
@@ -103,20 +102,21 @@ class _Group:
         return max(len(self.lines.labels), 1) if self.lines else 1
 
 
-class _Wish(NamedTuple):
-    """A group, before anything is estimated: what it rests on, and what it is compared with."""
+class _Plan(NamedTuple):
+    """A group, before anything is estimated."""
 
+    # of, words, name, selections: as those of the group
     of: _Topic
     words: Words
     name: str | None
-    found: Sequence[Selection]
-    sides: tuple[Selection, Selection] | None
+    selections: Sequence[Selection]
+    sides: tuple[Selection, Selection] | None  # what it is compared with, and what is compared; None if nothing is
 
 
 def rows(
     app: AppMetrics,  # whose metrics they are
     query: Query,
-    asked: Sequence[tuple[Question, Sequence[Published]]],  # each question, with what was published of its versions
+    questions: Sequence[tuple[Question, Sequence[Published]]],  # each question, with what was published of its versions
 ) -> Rows:
     """Estimate what a query asks for.
 
@@ -125,15 +125,15 @@ def rows(
     QueryTooLarge
         If it asks for too much at once.
     """
-    several = [_Topic(*each) for each in asked]
-    _check_size(query, several)
-    wishes = [wish for each in several for wish in _wishes(query, each)]
+    topics = [_Topic(*each) for each in questions]
+    _check_size(query, topics)
+    plans = [plan for each in topics for plan in _plans(query, each)]
     courses = (
-        {(id(each), words): _course(each, words) for each in several for words in each.question.groups} if query.include else {}
+        {(id(each), words): _course(each, words) for each in topics for words in each.question.groups} if query.include else {}
     )
-    estimates = _Estimates(app, query, [*_founds(wishes), *(found for each in courses.values() for _, found in each)])
+    estimates = _Estimates(app, query, [*_selections(plans), *(selection for each in courses.values() for _, selection in each)])
     rises = {key: _rise(estimates, course, query.level) for key, course in courses.items()}
-    groups = [_group(estimates, wish, rises.get((id(wish.of), wish.words))) for wish in wishes]
+    groups = [_group(estimates, plan, rises.get((id(plan.of), plan.words))) for plan in plans]
     total, page = sum(each.size for each in groups), query.pagination or Page()
     if total > MOST_ROWS:
         raise QueryTooLarge(_TOO_MANY)
@@ -142,11 +142,11 @@ def rows(
         app=app.name,
         trial=app.trial,
         query=query,
-        metrics=[_about(each.question.versions[0]) for each in several],
+        metrics=[_about(each.question.versions[0]) for each in topics],
         columns=_columns(query),
         total=total,
         next=end if end < total else None,
-        releases=state_of(app, (version for each in several for version in each.versions)),
+        releases=state_of(app, (version for each in topics for version in each.versions)),
         rows=list(_written(query, groups)),
     )
 
@@ -154,55 +154,55 @@ def rows(
 _TOO_MANY = f"an answer has {MOST_ROWS:,} rows at most: ask for a shorter date_range, fewer metrics or segments"
 
 
-def _check_size(query: Query, several: Sequence[_Topic]) -> None:
+def _check_size(query: Query, topics: Sequence[_Topic]) -> None:
     """Refuse more cells and times than an answer has rows, before they are listed."""
     over_time = "time" in query.dimensions or query.include
-    if sum(each.question.size * (len(each.names) if over_time else 1) for each in several) > MOST_ROWS:
+    if sum(each.question.size * (len(each.names) if over_time else 1) for each in topics) > MOST_ROWS:
         raise QueryTooLarge(_TOO_MANY)
 
 
 # What groups rest on
 
 
-def _wishes(query: Query, of: _Topic) -> Iterator[_Wish]:
+def _plans(query: Query, of: _Topic) -> Iterator[_Plan]:
     names: Sequence[str | None] = of.names if "time" in query.dimensions else [None]
     for words in of.question.groups:
         for name in names:
             first, last = (of.question.first, of.question.last) if name is None else (name, name)
-            found = list(of.find_each(words, first, last))[: None if query.pool else 1]
-            yield _Wish(of, words, name, found, _sides(query, of, words, found, (first, last)))
+            selections = list(of.find_each(words, first, last))[: None if query.pool else 1]
+            yield _Plan(of, words, name, selections, _sides(query, of, words, selections, (first, last)))
 
 
 def _sides(
-    query: Query, of: _Topic, words: Words, several: Sequence[Selection], span: tuple[str, str]
+    query: Query, of: _Topic, words: Words, selections: Sequence[Selection], span: tuple[str, str]
 ) -> tuple[Selection, Selection] | None:
     """Return what a group is compared with, and what is compared with it."""
-    if not several or query.compare is None:
+    if not selections or query.compare is None:
         return None
-    (found,) = several
+    (selection,) = selections
     if of.question.earlier:
         base = of.find(words, *map(of.question.earlier.of, span))
-        return (base, found) if base else None
+        return (base, selection) if base else None
     at = segments_of(query).index(str(query.compare.dimension))
     if words[at] == query.compare.base:
         return None
     base = of.find((*words[:at], str(query.compare.base), *words[at + 1 :]), *span)
-    if base is None or base.declared is not found.declared:
+    if base is None or base.declared is not selection.declared:
         return None
-    # Of both the same periods, so that only the segment differs.
-    both = base.by_last.keys() & found.by_last.keys()
-    return (base.within(both), found.within(both)) if both else None
+    # Compare the same periods, so that only the segment differs.
+    both = base.by_last.keys() & selection.by_last.keys()
+    return (base.within(both), selection.within(both)) if both else None
 
 
 def _course(of: _Topic, words: Words) -> list[tuple[int, Selection]]:
     """Return the closed periods of the version of the last period, as a line is drawn through them."""
-    found = [(at, each) for at, name in enumerate(of.names) if (each := of.find(words, name, name))]
-    return [(at, each) for at, each in found if each.closed and each.declared is found[-1][1].declared]
+    dated = [(at, selection) for at, name in enumerate(of.names) if (selection := of.find(words, name, name))]
+    return [(at, selection) for at, selection in dated if selection.closed and selection.declared is dated[-1][1].declared]
 
 
-def _founds(wishes: Sequence[_Wish]) -> Iterator[Selection]:
-    for wish in wishes:
-        yield from (*wish.found, *(wish.sides or ()))
+def _selections(plans: Sequence[_Plan]) -> Iterator[Selection]:
+    for plan in plans:
+        yield from (*plan.selections, *(plan.sides or ()))
 
 
 # Estimates
@@ -214,8 +214,9 @@ class _Estimates:
     def __init__(self, app: AppMetrics, query: Query, needed: Sequence[Selection]) -> None:
         self._app, self._query = app, query
         self._by_value = "value" in query.dimensions
-        keeps = kept(query) if self._by_value else MEAN.__eq__
-        self.wanted = Wanted(keeps, query.target, query.view == "consistent", query.level)
+        keeps = value_filter(query) if self._by_value else MEAN.__eq__
+        self.options = LineOptions(keeps, query.target, query.view == "consistent", query.level)
+        # Groups and courses share releases: those of each selection are read and estimated once.
         distinct = {tuple(each.releases): each for each in needed if self._estimated(each.declared)}
         strata = {stratum: each.declared for each in distinct.values() for stratum in each.releases}
         each_value = _COMPARED if query.compare else 1
@@ -224,31 +225,31 @@ class _Estimates:
         if estimating + reading > _MOST_VALUES:
             rule = "this would take too long to estimate"
             raise QueryTooLarge(f"{rule}: ask for a shorter date_range, fewer metrics, or fewer segments")
-        readings = read(app, list(distinct.values()))
-        self._lines = {key: reading.lines(self.wanted) for key, reading in zip(distinct, readings, strict=True)}
+        readings = read(list(distinct.values()))
+        self._lines = {key: reading.lines(self.options) for key, reading in zip(distinct, readings, strict=True)}
 
-    def of(self, found: Selection) -> Lines | None:
+    def of(self, selection: Selection) -> Lines | None:
         """Return what is estimated from some releases; None where no value is asked for."""
-        if not self._estimated(found.declared):
+        if not self._estimated(selection.declared):
             return None
-        return self._lines[tuple(found.releases)]
+        return self._lines[tuple(selection.releases)]
 
-    def together(self, several: Sequence[Selection]) -> tuple[Sequence[Selection], Lines | None]:
+    def together(self, selections: Sequence[Selection]) -> tuple[Sequence[Selection], Lines | None]:
         """Return what is estimated from all versions together, or else from the first, with the versions that it is of."""
-        each = [lines for found in several if (lines := self.of(found))]
-        if not each:
-            return several, None
-        all_ = pooled(each, self.wanted)
-        return (several, all_) if all_ else (several[:1], each[0])
+        tables = [lines for selection in selections if (lines := self.of(selection))]
+        if not tables:
+            return selections, None
+        all_ = pooled(tables, self.options)
+        return (selections, all_) if all_ else (selections[:1], tables[0])
 
-    def planned(self, wish: _Wish) -> float | None:
+    def planned(self, plan: _Plan) -> float | None:
         """Return the difference for which an experiment was planned, if two of its arms are compared; else None."""
         compare = self._query.compare
         if compare is None or compare.base is None:
             return None
         at = segments_of(self._query).index(str(compare.dimension))
-        segment = wish.of.question.cells[wish.of.question.versions[0].definition].dimensions[at]
-        arms = {compare.base, wish.words[at]} <= set(self._app.registry.segments[segment])
+        segment = plan.of.question.cells[plan.of.question.versions[0].definition].dimensions[at]
+        arms = {compare.base, plan.words[at]} <= set(self._app.registry.segments[segment])
         experiment = self._app.registry.experiments.get(segment) if arms else None
         return experiment.planned if experiment else None
 
@@ -258,7 +259,7 @@ class _Estimates:
     def _cost(self, declared: Declared, each_value: int) -> int:
         """Return how many values take as long as the estimates of one tally."""
         metric = declared.metric
-        if metric.estimate == "distribution" and any(map(self.wanted.kept, QUANTILE_NAMES)):
+        if metric.estimate == "distribution" and any(map(self.options.keeps, QUANTILE_NAMES)):
             return _FIT
         if metric.discover:
             return _SEARCH
@@ -269,20 +270,20 @@ class _Estimates:
 def _rise(
     estimates: _Estimates, course: Sequence[tuple[int, Selection]], level: float
 ) -> tuple[Lines, NDArray[np.float64]] | None:
-    lines = [(at, found) for at, each in course if (found := estimates.of(each))]
+    lines = [(at, own) for at, each in course if (own := estimates.of(each))]
     rise = trends(lines, level)
     return None if rise is None else (lines[-1][1], rise)
 
 
-def _group(estimates: _Estimates, wish: _Wish, rise: tuple[Lines, NDArray[np.float64]] | None) -> _Group:
-    found, lines = estimates.together(wish.found)
-    apart = None
-    if lines and wish.sides:
-        base, own = map(estimates.of, wish.sides)
+def _group(estimates: _Estimates, plan: _Plan, rise: tuple[Lines, NDArray[np.float64]] | None) -> _Group:
+    selections, lines = estimates.together(plan.selections)
+    difference = None
+    if lines and plan.sides:
+        base, own = map(estimates.of, plan.sides)
         if base and own and own.labels == lines.labels:
-            apart = differences(base, own, estimates.wanted, estimates.planned(wish))
+            difference = differences(base, own, estimates.options, estimates.planned(plan))
     alike = rise is not None and lines is not None and rise[0].alike == lines.alike
-    return _Group(wish.of, wish.words, wish.name, found, lines, apart, rise[1] if rise and alike else None)
+    return _Group(plan.of, plan.words, plan.name, selections, lines, difference, rise[1] if rise and alike else None)
 
 
 # Rows
@@ -291,6 +292,7 @@ def _group(estimates: _Estimates, wish: _Wish, rise: tuple[Lines, NDArray[np.flo
 def _written(query: Query, groups: Sequence[_Group]) -> Iterator[dict[str, Cell]]:
     """Write the rows of the page."""
     number = sum(_hypotheses(each.lines) for each in groups if each.lines)
+    # Over all pages, so that the intervals of a row do not depend on which page it is on.
     together = 1 - (1 - query.level) / max(number, 1)
     adjusted = holm_adjusted(np.concatenate([np.zeros(0), *map(_tests, groups)]))
     begin, tested, page = 0, 0, query.pagination or Page()
@@ -303,15 +305,15 @@ def _written(query: Query, groups: Sequence[_Group]) -> Iterator[dict[str, Cell]
 
 
 def _hypotheses(lines: Lines) -> int:
-    """Count the estimates that are known, and not told by another one."""
+    """Count the known estimates of which none follows from another one."""
     return min(lines.hypotheses, int(np.count_nonzero(~np.isnan(lines.estimates))))
 
 
 def _tests(group: _Group) -> NDArray[np.float64]:
     """Return a p-value of each hypothesis; none where nothing is compared."""
-    if group.apart is None or group.lines is None:
+    if group.difference is None or group.lines is None:
         return np.zeros(0)
-    return np.asarray(group.apart[3][: group.lines.hypotheses], np.float64)
+    return np.asarray(group.difference[3][: group.lines.hypotheses], np.float64)
 
 
 def _rows(query: Query, group: _Group, together: float, adjusted: NDArray[np.float64]) -> list[dict[str, Cell]]:
@@ -329,16 +331,16 @@ def _rows(query: Query, group: _Group, together: float, adjusted: NDArray[np.flo
     columns["low"], columns["high"] = lines.interval(query.level)
     columns["low_all"], columns["high_all"] = lines.interval(together)
     columns["lowered_by"] = np.full(len(lines.labels), lines.lowered_by)
-    if group.apart is not None:
-        columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.apart, strict=True))
+    if group.difference is not None:
+        columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.difference, strict=True))
         columns["p_holm"] = np.resize(adjusted, len(lines.labels))
     if group.rise is not None:
         columns |= dict(zip(("trend", "trend_low", "trend_high"), group.rise, strict=True))
-    told = {name: _told(each) for name, each in columns.items() if name in common}
-    return [common | dict(zip(told, row, strict=True)) for row in zip(*told.values(), strict=True)]
+    cells = {name: _without_nan(each) for name, each in columns.items() if name in common}
+    return [common | dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
 
 
-def _told(column: Sequence[Cell] | NDArray[np.float64]) -> list[Cell]:
+def _without_nan(column: Sequence[Cell] | NDArray[np.float64]) -> list[Cell]:
     """Return a column with None for what is not known."""
     if isinstance(column, np.ndarray):
         return [each if isfinite(each) else None for each in column.tolist()]
@@ -347,21 +349,25 @@ def _told(column: Sequence[Cell] | NDArray[np.float64]) -> list[Cell]:
 
 def _common(query: Query, group: _Group) -> dict[str, Cell]:
     """Return what the rows of a group have in common, with None for all else."""
-    of, found = group.of, group.found
+    of, selections = group.of, group.selections
     common: dict[str, Cell] = dict.fromkeys(each.name for each in _columns(query))
-    common |= {"metric": of.question.versions[0].metric.id, "state": "published" if found else of.state(group.words, group.name)}
+    common |= {
+        "metric": of.question.versions[0].metric.id,
+        "state": "published" if selections else of.state(group.words, group.name),
+    }
     if group.name is not None:
         common |= {"period": group.name, "time": f"{period.bounds(group.name, of.question.length)[0]:%Y-%m-%dT%H:%M:%SZ}"}
     common |= dict(zip(segments_of(query), group.words, strict=True))
-    if found:
-        common |= {"n": sum(each.n for each in found), "closed": all(each.closed for each in found)}
-        each = [(e.metric.version, e.mechanism.name, float(e.metric.epsilon)) for e in (some.declared for some in found)]
-        alike = (values[0] if len(set(values)) == 1 else None for values in zip(*each, strict=True))
+    if selections:
+        common |= {"n": sum(each.n for each in selections), "closed": all(each.closed for each in selections)}
+        versions = [each.declared for each in selections]
+        facts = [(each.metric.version, each.mechanism.name, float(each.metric.epsilon)) for each in versions]
+        alike = (values[0] if len(set(values)) == 1 else None for values in zip(*facts, strict=True))
         common |= dict(zip(("version", "mechanism", "epsilon"), alike, strict=True))
     return common
 
 
-def _columns(query: Query) -> list[Column]:
+def _columns(query: Query) -> list[RowColumn]:
     """Return the columns of an answer, in order: those of times, values, comparisons and trends only if they are asked for."""
     absent = {"period", "time"} - ({"period", "time"} if "time" in query.dimensions else set())
     absent |= {"value"} - set(query.dimensions)
@@ -371,9 +377,9 @@ def _columns(query: Query) -> list[Column]:
         absent |= {"lowered_by"}
     if not query.include:
         absent |= {"trend", "trend_low", "trend_high"}
-    listed = [Column(name, type_, meaning) for name, (type_, meaning) in COLUMNS.items() if name not in absent]
+    listed = [RowColumn(name, type_, meaning) for name, (type_, meaning) in COLUMNS.items() if name not in absent]
     at = next(place for place, each in enumerate(listed) if each.name in ("value", "n"))
-    return [*listed[:at], *(Column(name, "text", "the segment") for name in segments_of(query)), *listed[at:]]
+    return [*listed[:at], *(RowColumn(name, "text", "the segment") for name in segments_of(query)), *listed[at:]]
 
 
 def _about(declared: Declared) -> About:

@@ -21,14 +21,14 @@ def answers(versions: Iterable[V], ask: Callable[[V], T], has_reports: Callable[
     Refusal
         The first one, if a version refuses and none has reports.
     """
-    found: list[T] = []
+    all_answers: list[T] = []
     refusal: Refusal | None = None
     for version in versions:
         try:
-            found.append(ask(version))
+            all_answers.append(ask(version))
         except Refusal as error:
             refusal = refusal or error
-    answered = [each for each in found if has_reports(each)]
+    answered = [each for each in all_answers if has_reports(each)]
     if refusal and not answered:
         raise refusal
-    return answered or found[:1]
+    return answered or all_answers[:1]

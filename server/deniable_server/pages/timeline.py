@@ -15,7 +15,7 @@ from deniable_server.pages import chart, number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_aggregator.answer.model.series import Change, Line, Point, Series, Shift, Told
+    from deniable_aggregator.answer.model.series import Line, PeriodChange, Point, Series, SeriesPeriod, Shift
 
 _MOST_LINES = 6
 _NAMES = {"mean": "Mean", "median": "Median"}
@@ -140,18 +140,18 @@ def _sentence(series: Series) -> str:
     return f"The {line.label} {verb} from {first} to {second} ({by}) from {since} to {last}."
 
 
-def _size(change: Change, scale: str) -> float:
+def _size(change: PeriodChange, scale: str) -> float:
     return log(change.difference) if scale == "log" else change.difference
 
 
-def _points_moved(change: Change) -> tuple[str, str, str]:
+def _points_moved(change: PeriodChange) -> tuple[str, str, str]:
     low, high = change.simultaneous
     error = (high - low) / 4
     first, second, *ends = (chart.share(each, error) for each in (change.first, change.second, low, high))
     return first, second, " to ".join(end.removesuffix("%") for end in ends)
 
 
-def _number_moved(change: Change, series: Series) -> tuple[str, str, str]:
+def _number_moved(change: PeriodChange, series: Series) -> tuple[str, str, str]:
     low, high = change.interval
     reach = (change.second / high, change.second / low) if series.scale == "log" else (low, high)
     by = number.apart((low, high), reach, series.scale, series.unit)
@@ -286,7 +286,7 @@ def _with_ends(line: Line, point: Point | None, series: Series) -> str:
     return f"{_written(line, point, series)} ({' to '.join(ends)})"
 
 
-def _runs(points: Sequence[Point | None], told: Sequence[Told]) -> list[list[tuple[int, Point]]]:
+def _runs(points: Sequence[Point | None], told: Sequence[SeriesPeriod]) -> list[list[tuple[int, Point]]]:
     """Return the points that a line joins: those of one version, with no period without a release between them."""
     runs: list[list[tuple[int, Point]]] = []
     version, broken = None, True
@@ -301,7 +301,7 @@ def _runs(points: Sequence[Point | None], told: Sequence[Told]) -> list[list[tup
     return runs
 
 
-def _versions(told: Sequence[Told]) -> list[tuple[float, int]]:
+def _versions(told: Sequence[SeriesPeriod]) -> list[tuple[float, int]]:
     """Return where a version begins after another one, and its number."""
     found, version = [], None
     for at, each in enumerate(told):

@@ -27,7 +27,7 @@ class QuantileEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
+class NumberPart(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a number's range."""
 
     low: Annotated[float, Meta(description="Low end of the part, in the metric's unit")]
@@ -91,6 +91,6 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     parts: Annotated[
-        list[Part],
+        list[NumberPart],
         Meta(description="Parts of the range, in order: a picture, without intervals. Empty if only the mean is estimated."),
     ]

@@ -1,4 +1,4 @@
-"""A query: what can be asked of metrics at once, and the table that answers it."""
+"""A query: what can be asked of several metrics at once."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
 Cell = str | int | float | bool | None
 
 
-class Column(Struct, frozen=True, forbid_unknown_fields=True):
+class RowColumn(Struct, frozen=True, forbid_unknown_fields=True):
     """A column of an answer."""
 
     name: Annotated[str, Meta(description="The column's name in each row")]
@@ -76,7 +76,7 @@ class Rows(Struct, frozen=True, forbid_unknown_fields=True):
     trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
     query: Annotated[Query, Meta(description="The query, with what was not given")]
     metrics: Annotated[list[About], Meta(description="What the metrics of the query are")]
-    columns: Annotated[list[Column], Meta(description="The columns of the rows, in order")]
+    columns: Annotated[list[RowColumn], Meta(description="The columns of the rows, in order")]
     total: Annotated[Count, Meta(description="Rows on all pages")]
     next: Annotated[Count | None, Meta(description="The offset of the next page; null: this is the last one")]
     releases: Annotated[

@@ -11,7 +11,7 @@ from deniable_aggregator.answer.model.comparison import Differing
 from deniable_aggregator.answer.model.fields import Count, Interval, Number, Span
 
 
-class Told(Struct, frozen=True, forbid_unknown_fields=True):
+class SeriesPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     """What is told of a period."""
 
     period: Annotated[str, Meta(description="Name of the period")]
@@ -40,7 +40,7 @@ class Point(Struct, frozen=True, forbid_unknown_fields=True):
     n: Annotated[Count, Meta(description="Reports that it rests on. Of a set these are the reports about the option.")]
 
 
-class Change(Differing, frozen=True, forbid_unknown_fields=True):
+class PeriodChange(Differing, frozen=True, forbid_unknown_fields=True):
     """What changed between the last closed period and one before."""
 
     since: Annotated[str, Meta(description="The period before")]
@@ -113,7 +113,7 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
     label: Annotated[str, Meta(description="The line's name as it is shown")]
     points: Annotated[list[Point | None], Meta(description="One for each period; null where there is no estimate")]
     change: Annotated[
-        Change | None,
+        PeriodChange | None,
         Meta(
             description="Change between two periods of the version described; null if fewer than two are closed, and for a median"
         ),
@@ -156,7 +156,7 @@ class Series(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     unit: Annotated[str, Meta(description="Unit of a number; else empty")]
     scale: Annotated[Literal["linear", "log"], Meta(description="Scale of a number's axis; of other metrics `linear`")]
-    periods: Annotated[list[Told], Meta(description="The periods, one after the other, up to the last one published")]
+    periods: Annotated[list[SeriesPeriod], Meta(description="The periods, one after the other, up to the last one published")]
     lines: Annotated[
         list[Line],
         Meta(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.series import Series
 from deniable_aggregator.answer.over_time.numbers import number_lines
-from deniable_aggregator.answer.over_time.periods import before, estimate, shown, told
+from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, last_periods, period_state
 from deniable_aggregator.answer.over_time.shares import share_lines
 from deniable_aggregator.answer.versions import answers
 
@@ -19,17 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["series"]
 
 
-def series(published: Sequence[Published], segment: str | None = None, level: float = LEVEL) -> Series:
+def series(
+    published: Sequence[Published],  # its versions, the highest first; of a period the highest one with a release counts
+    segment: str | None = None,  # the cell; None: all reports
+    level: float = LEVEL,  # of the intervals
+) -> Series:
     """Estimate a metric in each of its last periods.
-
-    Parameters
-    ----------
-    published
-        Its versions, the highest first. Where several have a release of a period, the highest one counts.
-    segment
-        The cell; None: all reports.
-    level
-        Of the intervals.
 
     Raises
     ------
@@ -45,12 +40,12 @@ def series(published: Sequence[Published], segment: str | None = None, level: fl
         return version.covering(named[-1][1])
 
     selections = answers(versions, ask, lambda selection: selection.releases)
-    found = {last: each for selection in reversed(selections) for last, each in selection.by_last.items()}
-    current, app = found[max(found)].declared if found else published[0].declared, published[0].app
-    names = shown(current, found)
-    estimated = estimate(app, [(at, found[name]) for at, name in enumerate(names) if name in found])
+    by_last = {last: each for selection in reversed(selections) for last, each in selection.by_last.items()}
+    current, app = by_last[max(by_last)].declared if by_last else published[0].declared, published[0].app
+    names = last_periods(current, by_last)
+    estimated = estimate([(at, by_last[name]) for at, name in enumerate(names) if name in by_last])
     metric = current.metric
-    past = [] if metric.least_shift is None else estimate(app, before(current, found, names))
+    past = [] if metric.least_shift is None else estimate(earlier_releases(current, by_last, names))
     lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level)
     return Series(
         trial=app.trial,
@@ -62,7 +57,7 @@ def series(published: Sequence[Published], segment: str | None = None, level: fl
         target="population",
         unit=metric.unit,
         scale=metric.scale,
-        periods=[told(name, found, named) for name in names],
+        periods=[period_state(name, by_last, named) for name in names],
         lines=lines,
         left_out=left_out,
         least_shift=None if metric.least_shift is None else float(metric.least_shift),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -9,92 +10,128 @@ import numpy as np
 
 from deniable.registry import period
 from deniable_aggregator.answer.model.comparison import Differing
-from deniable_aggregator.answer.model.series import BetweenPeriods, Change, Shift, Trend
-from deniable_aggregator.answer.readings.number import moved
+from deniable_aggregator.answer.model.series import BetweenPeriods, PeriodChange, Shift, Trend
+from deniable_aggregator.answer.readings.differing import differing
+from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.between import FEWEST_PAIRS
+from deniable_aggregator.inference.slope import slope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from deniable.declared import Declared
     from deniable_aggregator.answer.over_time.periods import Estimated
     from deniable_aggregator.answer.reading import Reading
-    from deniable_aggregator.inference.slope import Course, Slope
+    from deniable_aggregator.inference.difference import Side
+    from deniable_aggregator.inference.slope import Course
+
+    Changes = tuple[PeriodChange | None, Trend | None, list[Shift], BetweenPeriods | None]
 
 COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
 """How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""
 _REFERENCE = 56  # last periods that tell by how much periods differ
 
 
-def compared(length: str, kept: Sequence[Estimated[Reading]]) -> int | None:
-    """Return which closed period the last is compared with: of days a week before, of hours a day before, else the one before."""
-    if len(kept) < 2:  # noqa: PLR2004
-        return None
-    begins, _ = period.bounds(kept[-1].selection.last, length)
-    wanted = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
-    names = [each.selection.last for each in kept]
-    return names.index(wanted) if wanted in names else len(kept) - 2
+@dataclass(frozen=True, eq=False)
+class ClosedPeriods:
+    """What some closed periods say of each line. All are of one version, so that their estimates can be compared."""
+
+    declared: Declared  # the version
+    periods: Sequence[Estimated[Reading]]  # in order
+    sides: Sequence[Side]  # of each period the estimates of the lines
+    course: Course  # the same estimates, with what slopes and shifts need
+
+    def changes(self, level: float) -> list[PeriodChange]:
+        """Compare the last period with an earlier one, line by line; nothing if there is none."""
+        at = self._compared()
+        if at is None:
+            return []
+        metric, since, last = self.declared.metric, self.periods[at].selection.last, self.periods[-1].selection.last
+        rows = differing(self.sides[at], self.sides[-1], level, number=to_number(metric), distance=moved(metric))
+        return [
+            PeriodChange(**{name: getattr(row, name) for name in Differing.__struct_fields__}, since=since, last=last)
+            for row in rows
+        ]
+
+    def _compared(self) -> int | None:
+        """Return which period the last is compared with: of days a week before, of hours a day before, else the one before."""
+        if len(self.periods) < 2:  # noqa: PLR2004
+            return None
+        names, length = [each.selection.last for each in self.periods], self.declared.metric.period
+        begins, _ = period.bounds(names[-1], length)
+        before = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
+        return names.index(before) if before in names else len(names) - 2
+
+    def trends(self, level: float) -> list[Trend]:
+        """Fit a line through the estimates of each line; nothing through too few periods."""
+        metric = self.declared.metric
+        fit, distance = slope(self.course, period.CYCLES[metric.period]), moved(metric)
+        if fit is None:
+            return []
+        # No mean moves by more than the range in a period. Through few periods the interval may be wider.
+        most = 1.0 if metric.estimate else float("inf")
+        intervals = (fit.interval(level), fit.interval(level, simultaneous=True))
+        ends = (end for low, high in intervals for end in (np.maximum(low, -most), np.minimum(high, most)))
+        columns = ([distance(each) for each in column.tolist()] for column in (fit.estimate, *ends))
+        since, last = (self.periods[at].selection.last for at in (0, -1))
+        rows = zip(*columns, strict=True)
+        return [Trend(since, last, rise, (low, high), (lowest, highest)) for rise, low, high, lowest, highest in rows]
+
+    def shifts(self, hypotheses: int) -> dict[int, list[Shift]]:
+        """Return the shifts that were seen in the periods shown, by line."""
+        metric, permanent, by_line = self.declared.metric, self.declared.permanent, dict[int, list[Shift]]()
+        distance, level = moved(metric), shift.confidence(hypotheses)
+        low, high = (np.array(ends) for ends in zip(*(side.interval(level) for side in self.sides), strict=True))
+        p, q = permanent.permanent_support if permanent else (1, 0)
+        changes = shift.shifts(
+            self.course,
+            (low, high),
+            level,
+            cycle=period.CYCLES[metric.period],
+            least=float(metric.least_shift or 0),
+            distance=1 / float(p - q),
+        )
+        for change in changes:
+            begins, seen = (self.periods[at].selection for at in (change.begins, change.seen))
+            # Periods before those shown have negative places. A shift that was seen there is not shown any more.
+            if self.periods[change.seen].at >= 0:
+                answer = Shift(
+                    direction="rose" if change.size > 0 else "fell",
+                    single=change.single,
+                    begins=begins.spans[0].first or begins.last,
+                    seen=seen.last,
+                    size=distance(change.size),
+                    interval=(distance(change.low), distance(change.high)),
+                )
+                by_line.setdefault(change.value, []).append(answer)
+        return by_line
+
+    def usual_differences(self) -> list[BetweenPeriods | None]:
+        """Return of each line by how much its last periods differ beyond chance; None where too few tell it."""
+        metric, number = self.declared.metric, len(self.course.times)
+        usual = shift.usual(self.course, slice(max(number - _REFERENCE, 0), number), period.CYCLES[metric.period])
+        deviations = [BetweenPeriods(moved(metric)(sd), usual.pairs) for sd in np.sqrt(usual.variance).tolist()]
+        return [each if usual.pairs >= FEWEST_PAIRS else None for each in deviations]
 
 
-def change(first: Estimated[Reading], second: Estimated[Reading], found: Differing) -> Change:
-    """Say between which periods a difference was found."""
-    since, last = first.selection.last, second.selection.last
-    return Change(**{name: getattr(found, name) for name in Differing.__struct_fields__}, since=since, last=last)
-
-
-def through(found: Slope | None, kept: Sequence[Estimated[Reading]], level: float) -> list[Trend]:
-    """Return the slope of each line with its intervals; none without a slope."""
-    if found is None:
-        return []
-    columns = (found.estimate, *found.interval(level), *found.interval(level, simultaneous=True))
-    since, last = (kept[at].selection.last for at in (0, -1))
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [Trend(since, last, rise, (low, high), (lowest, highest)) for rise, low, high, lowest, highest in rows]
-
-
-def usual_differences(current: Declared, course: Course) -> list[BetweenPeriods | None]:
-    """Return of each line by how much its last periods differ beyond chance; None where too few tell it."""
-    metric = current.metric
-    rows = slice(max(len(course.times) - _REFERENCE, 0), len(course.times))
-    found = shift.usual(course, rows, period.CYCLES[metric.period])
-    distance = moved(metric) if metric.estimate else float
-    told = [BetweenPeriods(distance(sd), found.pairs) for sd in np.sqrt(found.variance).tolist()]
-    return [each if found.pairs >= FEWEST_PAIRS else None for each in told]
-
-
-def seen_shifts(
-    current: Declared,
-    gathered: Sequence[Estimated[Reading]],
-    course: Course,
-    ends: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+def changes_of(
+    current: ClosedPeriods,  # those among the periods of the series
+    remembered: ClosedPeriods,  # these, after the earlier ones on which shifts depend
+    lines: int,  # how many there are
+    hypotheses: int,  # how many estimates are tested for shifts
     level: float,
-) -> dict[int, list[Shift]]:
-    """Return the shifts that were seen in the periods shown, of each value."""
-    metric, permanent, told = current.metric, current.permanent, dict[int, list[Shift]]()
-    distance = moved(metric) if metric.estimate else float
-    low, high = (np.array(each) for each in zip(*ends, strict=True))
-    p, q = permanent.permanent_support if permanent else (1, 0)
-    found = shift.shifts(
-        course,
-        (low, high),
-        level,
-        cycle=period.CYCLES[metric.period],
-        least=float(metric.least_shift or 0),
-        distance=1 / float(p - q),
-    )
-    for each in found:
-        begins, seen = (gathered[at].selection for at in (each.begins, each.seen))
-        if gathered[each.seen].at >= 0:
-            one = Shift(
-                direction="rose" if each.size > 0 else "fell",
-                single=each.single,
-                begins=begins.spans[0].first or begins.last,
-                seen=seen.last,
-                size=distance(each.size),
-                interval=(distance(each.low), distance(each.high)),
-            )
-            told.setdefault(each.value, []).append(one)
-    return told
+) -> list[Changes]:
+    """Return what changed in each line: between two periods, on average, and for good."""
+    changes, trends = current.changes(level), current.trends(level)
+    looks = current.declared.metric.least_shift is not None and bool(remembered.periods)
+    shifts, usual = (remembered.shifts(hypotheses), remembered.usual_differences()) if looks else ({}, [])
+    return [
+        (
+            changes[at] if changes else None,
+            trends[at] if trends else None,
+            shifts.get(at, []),
+            usual[at] if usual else None,
+        )
+        for at in range(lines)
+    ]

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from deniable.registry import period
-from deniable_aggregator.answer.model.series import Told
+from deniable_aggregator.answer.model.series import SeriesPeriod
 from deniable_aggregator.answer.reading import Reading
 from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.select import state
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.select import Published, Selection
 
 _FEWEST, _MOST_PERIODS = 4, 100
@@ -27,34 +26,35 @@ R_co = TypeVar("R_co", bound=Reading, covariant=True)
 
 
 class Estimated(NamedTuple, Generic[R_co]):
-    """What was read of one release of the cell asked for."""
+    """A release of the cell, with what was read of it."""
 
     selection: Selection
     reading: R_co
-    at: int  # its place in the series
+    at: int  # its place in the series, from 0; negative before the periods shown
 
 
-def estimate(app: AppMetrics, several: Sequence[tuple[int, Selection]]) -> list[Estimated[Reading]]:
+def estimate(dated: Sequence[tuple[int, Selection]]) -> list[Estimated[Reading]]:
     """Read some releases, each with its place in the series."""
-    readings = read(app, [selection for _, selection in several])
-    return [Estimated(selection, reading, at) for (at, selection), reading in zip(several, readings, strict=True)]
+    readings = read([selection for _, selection in dated])
+    return [Estimated(selection, reading, at) for (at, selection), reading in zip(dated, readings, strict=True)]
 
 
-def of_kind(several: Sequence[Estimated[Reading]], kind: type[R_co]) -> list[Estimated[R_co]]:
-    """Return those of a kind. Versions of a metric may be of several."""
-    return [Estimated(each.selection, each.reading, each.at) for each in several if isinstance(each.reading, kind)]
+def of_kind(periods: Sequence[Estimated[Reading]], kind: type[R_co]) -> list[Estimated[R_co]]:
+    """Return those of one kind of reading: versions of a metric may be of different kinds."""
+    return [Estimated(each.selection, each.reading, each.at) for each in periods if isinstance(each.reading, kind)]
 
 
-def shown(current: Declared, found: Mapping[str, Selection]) -> list[str]:
-    """Return the last periods up to the last release, from the first release among them on."""
+def last_periods(current: Declared, by_last: Mapping[str, Selection]) -> list[str]:
+    """Name the last periods up to the last release; the first one has a release, those between may have none."""
     metric, names = current.metric, list[str]()
     size = len(current.candidates) if metric.open else 1 if metric.axis else metric.domain_size
+    # A page shows the more periods the fewer values each has, so that it stays fast.
     most = (_OPEN if metric.open else _LISTED) // max(size, 1)
     most = min(max(most, _FEWEST), _MOST_PERIODS)
-    if found:
-        names = list(islice(_back(max(found), min(found), metric.period), most))
+    if by_last:
+        names = list(islice(_back(max(by_last), min(by_last), metric.period), most))
     names.reverse()
-    return names[next((at for at, name in enumerate(names) if name in found), 0) :]
+    return names[next((at for at, name in enumerate(names) if name in by_last), 0) :]
 
 
 def _back(last: str, first: str, length: str) -> Iterator[str]:
@@ -65,20 +65,22 @@ def _back(last: str, first: str, length: str) -> Iterator[str]:
         last = period.of(begins - timedelta(seconds=1), length)
 
 
-def before(current: Declared, found: Mapping[str, Selection], names: Sequence[str]) -> list[tuple[int, Selection]]:
-    """Return the closed releases before the periods shown on which their shifts depend, by their place before these."""
+def earlier_releases(current: Declared, by_last: Mapping[str, Selection], names: Sequence[str]) -> list[tuple[int, Selection]]:
+    """Return the closed releases before the periods shown on which their shifts depend, each with its negative place."""
     if not names:
         return []
-    earlier = islice(_back(names[0], min(found), current.metric.period), 1, None)
-    there = ((-before, found[name]) for before, name in enumerate(earlier, 1) if name in found)
-    mine = [(at, each) for at, each in there if each.declared is current and each.closed]
-    return mine[MEMORY - 1 :: -1]
+    earlier = islice(_back(names[0], min(by_last), current.metric.period), 1, None)
+    releases = ((-distance, by_last[name]) for distance, name in enumerate(earlier, 1) if name in by_last)
+    own = [(at, each) for at, each in releases if each.declared is current and each.closed]
+    return own[MEMORY - 1 :: -1]
 
 
-def told(name: str, found: Mapping[str, Selection], versions: Iterable[tuple[Published, str]]) -> Told:
-    """Say what there is of a period: the selection of its release, if there is one, and else why there is none."""
-    if name in found:
-        each = found[name]
-        return Told(name, "published", each.spans[0], each.declared.metric.version, each.n, each.closed)
-    what = state(versions, name)
-    return Told(name, what, None, None, 0, closed=what == "joined")
+def period_state(name: str, by_last: Mapping[str, Selection], versions: Iterable[tuple[Published, str]]) -> SeriesPeriod:
+    """Say what was published of a period, or why nothing was."""
+    if name in by_last:
+        selection = by_last[name]
+        version = selection.declared.metric.version
+        return SeriesPeriod(name, "published", selection.spans[0], version, selection.n, selection.closed)
+    absent = state(versions, name)
+    # The reports of a joined period are in a later release, so nothing more will be published for it.
+    return SeriesPeriod(name, absent, None, None, 0, closed=absent == "joined")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES
 from deniable_aggregator.answer.question import date_range
-from deniable_aggregator.answer.question.cells import Cells, segments_of
+from deniable_aggregator.answer.question.cells import QueryCells, segments_of
 from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     Words = tuple[str, ...]
 
 
-_MOST_TOLD = 20  # values in a refusal
+_MOST_LISTED = 20  # values in a refusal
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
     """What a query asks of one metric."""
 
-    cells: Mapping[Definition, Cells]  # of each version
+    cells: Mapping[Definition, QueryCells]  # of each version
     versions: Sequence[Declared]  # the versions to try, the highest first
     # first, last: the periods that the query is about; empty and "~" where it is open
     first: str
@@ -46,7 +46,7 @@ class Question:
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """How many groups there are."""
         return prod(map(len, self._listed))
 
     @property
@@ -55,7 +55,7 @@ class Question:
 
     @property
     def length(self) -> str:
-        """Of a period."""
+        """The length of a period."""
         return self.versions[0].metric.period
 
     def cell(self, version: Declared, words: Words) -> str:
@@ -66,7 +66,7 @@ class Question:
 def questions(
     registry: Registry,  # declares the metrics
     query: Query,
-    asked: Sequence[Sequence[Declared]],  # of each metric the versions to try, the highest first
+    metrics: Sequence[Sequence[Declared]],  # of each metric the versions to try, the highest first
     now: datetime,  # the last days of a date range end today
 ) -> list[Question]:
     """Read what a query asks of each of its metrics.
@@ -77,9 +77,9 @@ def questions(
         If the query cannot be answered, whatever was published.
     """
     _check(query)
-    _check_values(query, asked)
+    _check_values(query, metrics)
     span = date_range.read(query.date_range, now)
-    return [_question(registry, query, versions, span) for versions in asked]
+    return [_question(registry, query, versions, span) for versions in metrics]
 
 
 def _check(query: Query) -> None:
@@ -103,16 +103,16 @@ def _check(query: Query) -> None:
         raise Incomparable("what is compared are values of a segment, where it is one of the dimensions")
 
 
-def _check_values(query: Query, asked: Sequence[Sequence[Declared]]) -> None:
+def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
     """Refuse a filter of a value that no metric has. What a search may find is not known before."""
-    wanted = [word for each in query.filters if each.dimension == "value" for word in each.values]
-    versions = [declared for each in asked for declared in each]
-    if not wanted or any(declared.metric.discover for declared in versions):
+    words = [word for each in query.filters if each.dimension == "value" for word in each.values]
+    versions = [declared for each in metrics for declared in each]
+    if not words or any(declared.metric.discover for declared in versions):
         return
     known = dict.fromkeys(label for declared in versions for label in _labels(declared))
-    for word in wanted:
+    for word in words:
         if word not in known:
-            raise UnknownDimension(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in asked)))
+            raise UnknownDimension(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)))
 
 
 def _labels(declared: Declared) -> Sequence[str]:
@@ -125,19 +125,19 @@ def _labels(declared: Declared) -> Sequence[str]:
 
 
 def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:
-    if len(known) <= _MOST_TOLD:
+    if len(known) <= _MOST_LISTED:
         return f"values of {metrics} are {', '.join(known)}; got {word}"
     near = get_close_matches(word, known, 1)
     return f"{metrics} has no such value; got {word}{f'; did you mean {near[0]}?' if near else ''}"
 
 
-def _question(registry: Registry, query: Query, asked: Sequence[Declared], span: DateRange) -> Question:
+def _question(registry: Registry, query: Query, declared: Sequence[Declared], span: DateRange) -> Question:
     over_time = "time" in query.dimensions or query.include or (query.compare and query.compare.date_range)
     # A metric's versions may have periods of other lengths, which are no part of one series.
-    versions = [each for each in asked if not over_time or each.metric.period == asked[0].metric.period]
+    versions = [each for each in declared if not over_time or each.metric.period == declared[0].metric.period]
     if (query.compare or query.include) and "value" not in query.dimensions and not versions[0].metric.estimate:
         raise IncompatibleMembers("compare and trend are of shares and means: name value among the dimensions")
-    cells = Cells.of_each(registry, versions, query)
+    cells = QueryCells.of_each(registry, versions, query)
     versions = [each for each in versions if each.definition in cells]
     if query.compare and query.compare.base is not None:
         at = segments_of(query).index(str(query.compare.dimension))

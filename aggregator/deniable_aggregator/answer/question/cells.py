@@ -29,21 +29,21 @@ def segments_of(query: Query) -> list[str]:
     return [name for name in query.dimensions if name not in ("time", "value")]
 
 
-class Cells(NamedTuple):
+class QueryCells(NamedTuple):
     """The cells of one version of a metric."""
 
     breakdown: Breakdown  # its segments
     dimensions: tuple[str, ...]  # those that rows are broken down by
-    listed: tuple[tuple[str, ...], ...]  # of each the values wanted
-    fixed: Mapping[str, str]  # the other segments that are filtered, each with its value
+    listed: tuple[tuple[str, ...], ...]  # of each dimension the values that have rows
+    fixed: Mapping[str, str]  # the value of each other segment that is filtered
 
     def text(self, words: Sequence[str]) -> str:
         """Return the cell with these values of the dimensions."""
-        given = {**self.fixed, **dict(zip(self.dimensions, words, strict=True))}
-        return self.breakdown.text(tuple(given.get(name) for name in self.breakdown.names))
+        values = {**self.fixed, **dict(zip(self.dimensions, words, strict=True))}
+        return self.breakdown.text(tuple(values.get(name) for name in self.breakdown.names))
 
     def overlapping(self, dimension: int, base: str) -> str | None:
-        """Return a value wanted of a dimension that shares people with another one, or None."""
+        """Return a value of a dimension's rows that shares people with the base, or None."""
         segment = self.dimensions[dimension]
         at = self.breakdown.names.index(segment)
 
@@ -53,7 +53,7 @@ class Cells(NamedTuple):
         return next((word for word in self.listed[dimension] if word != base and people(word) & people(base)), None)
 
     @classmethod
-    def of(cls, registry: Registry, declared: Declared, query: Query) -> Cells:
+    def of(cls, registry: Registry, declared: Declared, query: Query) -> QueryCells:
         """Read the dimensions and filters of a query.
 
         Raises
@@ -65,22 +65,22 @@ class Cells(NamedTuple):
         """
         breakdown = Breakdown.of(registry, declared.metric)
         names = {_column(name): name for name in breakdown.names}
-        asked = segments_of(query)
+        segments = segments_of(query)
         filtered = [each for each in query.filters if each.dimension != "value"]
-        for name in (*asked, *(each.dimension for each in filtered)):
+        for name in (*segments, *(each.dimension for each in filtered)):
             if name not in names:
                 known = ", ".join(("time", "value", *names))
                 raise UnknownDimension(f"dimensions of {declared.metric.id} are {known}; filters are of value or a segment")
         by = {name: [each for each in filtered if each.dimension == name] for name in names}
-        fixed = {names[name]: _one(breakdown, names[name], some) for name, some in by.items() if some and name not in asked}
-        listed = tuple(_some(breakdown, names[name], by[name]) for name in asked)
+        fixed = {names[name]: _one(breakdown, names[name], own) for name, own in by.items() if own and name not in segments}
+        listed = tuple(_values(breakdown, names[name], by[name]) for name in segments)
         base = query.compare.base if query.compare else None
         if base is not None and query.compare:
             _check(breakdown, names[str(query.compare.dimension)], [base])
-        return cls(breakdown, tuple(names[name] for name in asked), listed, fixed)
+        return cls(breakdown, tuple(names[name] for name in segments), listed, fixed)
 
     @classmethod
-    def of_each(cls, registry: Registry, versions: Iterable[Declared], query: Query) -> dict[Definition, Cells]:
+    def of_each(cls, registry: Registry, versions: Iterable[Declared], query: Query) -> dict[Definition, QueryCells]:
         """Read them for each version that has them, by its definition.
 
         Raises
@@ -88,7 +88,7 @@ class Cells(NamedTuple):
         Refusal
             For the first version, if no other has them.
         """
-        return dict(answers(versions, lambda each: (each.definition, cls.of(registry, each, query))))
+        return dict(answers(versions, lambda version: (version.definition, cls.of(registry, version, query))))
 
 
 def _one(breakdown: Breakdown, segment: str, filters: Sequence[Filter]) -> str:
@@ -100,19 +100,19 @@ def _one(breakdown: Breakdown, segment: str, filters: Sequence[Filter]) -> str:
     return filters[0].values[0]
 
 
-def _some(breakdown: Breakdown, segment: str, filters: Sequence[Filter]) -> tuple[str, ...]:
+def _values(breakdown: Breakdown, segment: str, filters: Sequence[Filter]) -> tuple[str, ...]:
     """Return the values that filters leave of a dimension; without any, all that are declared."""
-    for each in filters:
-        _check(breakdown, segment, each.values)
-    wanted = next((each.values for each in filters if each.op == "is"), breakdown.values[segment])
-    kept_ = [word for word in dict.fromkeys(wanted) if all(_keeps(breakdown, segment, each, word) for each in filters)]
-    return tuple(kept_)
+    for filter_ in filters:
+        _check(breakdown, segment, filter_.values)
+    listed = next((filter_.values for filter_ in filters if filter_.op == "is"), breakdown.values[segment])
+    words = [word for word in dict.fromkeys(listed) if all(_keeps(breakdown, segment, filter_, word) for filter_ in filters)]
+    return tuple(words)
 
 
-def _keeps(breakdown: Breakdown, segment: str, each: Filter, word: str) -> bool:
-    if each.op == "is":
-        return word in each.values
-    return not set(breakdown.lineage(segment, word)) & set(each.values)
+def _keeps(breakdown: Breakdown, segment: str, filter_: Filter, word: str) -> bool:
+    if filter_.op == "is":
+        return word in filter_.values
+    return not set(breakdown.lineage(segment, word)) & set(filter_.values)
 
 
 def _check(breakdown: Breakdown, segment: str, words: Iterable[str]) -> None:
@@ -122,7 +122,7 @@ def _check(breakdown: Breakdown, segment: str, words: Iterable[str]) -> None:
             raise UnknownDimension(f"segment {segment} is one of {', '.join(known)}")
 
 
-def kept(query: Query) -> Callable[[str], bool]:
-    """Return what tells whether the filters keep a value."""
+def value_filter(query: Query) -> Callable[[str], bool]:
+    """Return the function that says whether the filters keep a value."""
     of_value = [(frozenset(each.values), each.op == "is") for each in query.filters if each.dimension == "value"]
-    return lambda label: all((label in values) == wanted for values, wanted in of_value)
+    return lambda label: all((label in values) == included for values, included in of_value)

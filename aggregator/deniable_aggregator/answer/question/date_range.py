@@ -51,8 +51,8 @@ class DateRange(NamedTuple):
             raise IncompatibleMembers(f"weekdays are matched of hours and days; a period of this metric is a {length}")
         first, last = self.names(length)
         number = sum(1 for _ in names_between(first, last, length))
-        whole = _OF_A_WEEK.get(length, 1) if weekday else 1
-        return Earlier(length, -(-number // whole) * whole)
+        unit = _OF_A_WEEK.get(length, 1) if weekday else 1
+        return Earlier(length, -(-number // unit) * unit)
 
 
 class Earlier(NamedTuple):
@@ -83,15 +83,15 @@ def names_between(first: str, last: str, length: str) -> Iterator[str]:
     QueryTooLarge
         After more than an answer has rows.
     """
-    each, number = first, 0
-    while each <= last:
+    name, number = first, 0
+    while name <= last:
         if number == MOST_ROWS:
             raise QueryTooLarge(f"a query is about {MOST_ROWS:,} periods at most: ask for a shorter date_range")
-        yield each
-        each, number = period.of(period.bounds(each, length)[1], length), number + 1
+        yield name
+        name, number = period.of(period.bounds(name, length)[1], length), number + 1
 
 
-def read(asked: tuple[str, ...] | str | None, now: datetime) -> DateRange:
+def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
     """Read a date range.
 
     Raises
@@ -99,16 +99,16 @@ def read(asked: tuple[str, ...] | str | None, now: datetime) -> DateRange:
     UnknownRange
         If it is none.
     """
-    if asked is None:
+    if text is None:
         return DateRange(None, None)
-    if isinstance(asked, str):
-        number = asked.removesuffix("d")
-        if number == asked or not number.isascii() or not number.isdigit() or not 1 <= int(number[:6]) <= _MOST_DAYS:
-            raise UnknownRange(f"{_RANGE}; got {asked[:_SHOWN]}")
+    if isinstance(text, str):
+        number = text.removesuffix("d")
+        if number == text or not number.isascii() or not number.isdigit() or not 1 <= int(number[:6]) <= _MOST_DAYS:
+            raise UnknownRange(f"{_RANGE}; got {text[:_SHOWN]}")
         tomorrow = datetime.combine(now.astimezone(UTC).date(), time(), UTC) + timedelta(days=1)
         return DateRange(tomorrow - timedelta(days=int(number)), tomorrow)
-    first, _ = _moment(asked[0])
-    _, end = _moment(asked[1])
+    first, _ = _moment(text[0])
+    _, end = _moment(text[1])
     if first >= end:
         raise UnknownRange(f"the first day of a date_range is not after the last; {_RANGE}")
     return DateRange(first, end)

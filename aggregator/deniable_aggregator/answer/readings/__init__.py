@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.select import Selection
     from deniable_aggregator.tally import Tally
 
@@ -31,14 +30,17 @@ def reading_of(declared: Declared, counted: Tally, periods: Mapping[str, float])
     return kind(declared, counted, periods)
 
 
-def read(app: AppMetrics, selections: Sequence[Selection]) -> list[Reading]:
-    """Read some selections, in one trip to the store."""
+def read(selections: Sequence[Selection]) -> list[Reading]:
+    """Read selections of one app, in one trip to the store."""
+    if not selections:
+        return []
+    # Of several selections with one release in common, its tally is read once.
     layouts = {stratum: each.declared.layout for each in selections for stratum in each.releases}
-    tallies = dict(zip(layouts, app.store.releases.tallies(list(layouts.values()), list(layouts)), strict=True))
+    tallies = dict(zip(layouts, selections[0].app.store.releases.tallies(list(layouts.values()), list(layouts)), strict=True))
 
     def counted(selection: Selection) -> Tally:
-        some = [tallies[stratum] for stratum in selection.releases]
-        return tally.merge(*some) if some else tally.empty(selection.declared.layout)
+        own = [tallies[stratum] for stratum in selection.releases]
+        return tally.merge(*own) if own else tally.empty(selection.declared.layout)
 
     return [reading_of(each.declared, counted(each), each.periods) for each in selections]
 

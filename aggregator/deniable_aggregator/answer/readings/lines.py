@@ -8,9 +8,8 @@ import numpy as np
 
 from deniable.registry.period import CYCLES
 from deniable_aggregator.answer.model.number import MEAN
-from deniable_aggregator.answer.readings.differing import between, differing_means
+from deniable_aggregator.answer.readings.differing import between
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved
-from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 
 if TYPE_CHECKING:
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable_aggregator.answer.reading import Lines, Wanted
+    from deniable_aggregator.answer.reading import LineOptions, Lines
 
 _UNKNOWN = float("nan")
 
 
-def differences(base: Lines, lines: Lines, wanted: Wanted, planned: float | None) -> NDArray[np.float64]:
+def differences(base: Lines, lines: Lines, options: LineOptions, planned: float | None) -> NDArray[np.float64]:
     """Compare each line with that of another tally; of an experiment with its `planned` difference.
 
     Returns
@@ -32,17 +31,13 @@ def differences(base: Lines, lines: Lines, wanted: Wanted, planned: float | None
         (4, lines): difference, its interval's low and high end, and p-value. nan of quantiles, and where the other tally is of
         another definition or its search found other values. On a logarithmic scale differences are ratios.
     """
-    found = np.full((4, len(lines.labels)), _UNKNOWN)
-    if lines.alike != base.alike or not (lines.n and base.n):
-        return found
-    if lines.centre is None or base.centre is None:
-        sides = [Side(each.shares.frequency, each.interval, each.shares.mirrored) for each in (base, lines) if each.shares]
-        apart = between(sides[0], sides[1], planned)
-        return np.array([apart.estimates, *apart.interval(wanted.level), apart.p_value])
-    if MEAN in lines.labels:
-        (mean,) = differing_means(lines.reading.declared.metric, base.centre, lines.centre, wanted.level, planned)
-        found[:, 0] = mean.difference, *mean.interval, mean.p_value
-    return found
+    columns = np.full((4, len(lines.labels)), _UNKNOWN)
+    if lines.alike == base.alike and lines.n and base.n and lines.side and base.side:
+        difference, distance = between(base.side, lines.side, planned), moved(lines.reading.declared.metric)
+        lengths = [difference.estimates, *difference.interval(options.level)]
+        compared = len(difference.estimates)  # of a number the mean alone, which comes first
+        columns[:, :compared] = *([distance(each) for each in column.tolist()] for column in lengths), difference.p_value
+    return columns
 
 
 def trends(
@@ -65,15 +60,15 @@ def trends(
         return None
     if last.centre is None:
         shares = Course.of_shares(times, [each.shares for each in lines if each.shares], [each.reading.repeats for each in lines])
-        found = slope(shares, CYCLES[metric.period])
-        return None if found is None else np.array([found.estimate, *found.interval(level)])
+        line = slope(shares, CYCLES[metric.period])
+        return None if line is None else np.array([line.estimate, *line.interval(level)])
     means = [each.reading for each in lines if isinstance(each.reading, NumberReading)]
-    found = slope(course_of(times, means), CYCLES[metric.period])
-    if found is None:
+    line = slope(course_of(times, means), CYCLES[metric.period])
+    if line is None:
         return None
     rises = np.full((3, len(last.labels)), _UNKNOWN)
     if MEAN in last.labels:
         distance = moved(metric)
         # No mean moves by more than the range in a period. Through few periods the interval may be wider.
-        rises[:, 0] = [distance(min(max(float(each[0]), -1.0), 1.0)) for each in (found.estimate, *found.interval(level))]
+        rises[:, 0] = [distance(min(max(float(each[0]), -1.0), 1.0)) for each in (line.estimate, *line.interval(level))]
     return rises

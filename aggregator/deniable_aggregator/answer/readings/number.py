@@ -14,7 +14,7 @@ from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.answer.cache import once
 from deniable_aggregator.answer.model.metric import Estimates
-from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES, QUANTILES, NumberEstimate, Part, QuantileEstimate
+from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES, QUANTILES, NumberEstimate, NumberPart, QuantileEstimate
 from deniable_aggregator.answer.model.shares import ValueShare
 from deniable_aggregator.answer.reading import Centre, Lines, Reading
 from deniable_aggregator.decode.distribution import distribution
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric
     from deniable_aggregator.answer.model.metric import Description
-    from deniable_aggregator.answer.reading import Wanted
+    from deniable_aggregator.answer.reading import LineOptions
     from deniable_aggregator.decode.distribution import Distribution
     from deniable_aggregator.inference.difference import Ends
 
@@ -48,25 +48,27 @@ class NumberReading(Reading):
         metric = self.declared.metric
         if metric.binned:
             return self._of_parts()
-        found = mean(self.declared.mechanism, self.counted, repeats=self.repeats, permanent=metric.kept)
-        return Centre(found.place, found.stderr, found.spread, found.interval, partial(found.interval, target="respondents"))
+        estimate = mean(self.declared.mechanism, self.counted, repeats=self.repeats, permanent=metric.kept)
+        return Centre(
+            estimate.place, estimate.stderr, estimate.spread, estimate.interval, partial(estimate.interval, target="respondents")
+        )
 
     def _of_parts(self) -> Centre:
         """Estimate the mean from the shares of equal parts of the axis, each at its middle: it errs by half a part at most."""
-        mechanism, kept, nan = self.declared.mechanism, self.declared.metric.kept, float("nan")
-        shares = decode.estimate(mechanism, self.counted, repeats=self.repeats, permanent=kept)
-        found = order(mechanism, shares, repeats=self.repeats, permanent=kept)
-        if found is None:
+        mechanism, permanent, nan = self.declared.mechanism, self.declared.metric.kept, _UNKNOWN
+        shares = decode.estimate(mechanism, self.counted, repeats=self.repeats, permanent=permanent)
+        position = order(mechanism, shares, repeats=self.repeats, permanent=permanent)
+        if position is None:
             return Centre(nan, nan, nan, lambda _: (nan, nan), lambda _: (nan, nan))
         size = mechanism.domain_size
 
         def interval(level: float) -> tuple[float, float]:
-            low, high = found.interval(level)
+            low, high = position.interval(level)
             return (low - 1) / size, high / size
 
-        stderr = found.stderr / size
+        stderr = position.stderr / size
         shared = stderr**2 * self.n / (1 + self.repeats)  # responses are kept: at most all of it
-        return Centre((found.mean - 0.5) / size, stderr, shared, interval, interval)
+        return Centre((position.mean - 0.5) / size, stderr, shared, interval, interval)
 
     @cached_property
     def spread(self) -> Distribution | None:
@@ -101,19 +103,19 @@ class NumberReading(Reading):
         number = to_number(metric)
         low, high = (float(metric.axis.low), float(metric.axis.high)) if metric.axis else (1.0, float(len(metric.values)))
         spread = self.spread if metric.estimate == "distribution" else None
-        found = self.centre
+        centre = self.centre
         linear = metric.scale == "linear"
-        each = tuple(number(end) for end in found.respondents(level))
-        ends = found.interval(level)
+        respondents = tuple(number(end) for end in centre.respondents(level))
+        ends = centre.interval(level)
         return NumberEstimate(
             unit=metric.unit,
             range=(low, high),
             scale=metric.scale,
-            mean=number(found.place),
-            stderr=found.stderr * (high - low) if linear else float("nan"),
+            mean=number(centre.place),
+            stderr=centre.stderr * (high - low) if linear else float("nan"),
             interval=(number(ends[0]), number(ends[1])),
-            respondents=(each[0], each[1]),
-            sum=(n * number(found.place), (n * each[0], n * each[1])) if linear and n else None,
+            respondents=(respondents[0], respondents[1]),
+            sum=(n * number(centre.place), (n * respondents[0], n * respondents[1])) if linear and n else None,
             quantiles=[] if spread is None else _quantiles(spread, number, level),
             bands="approximate",
             values=self._values(level),
@@ -146,31 +148,31 @@ class NumberReading(Reading):
             for start, share, error, low, high, lowest, highest in rows
         ]
 
-    def with_strict_bands(self, found: NumberEstimate, level: float) -> NumberEstimate:
+    def with_strict_bands(self, estimate: NumberEstimate, level: float) -> NumberEstimate:
         """Return what was estimated with strict bands of its quantiles, if it has any. They are slow, so they are remembered."""
         declared, mechanism = self.declared, self.declared.mechanism
-        if not found.quantiles or self.declared.metric.binned:
-            return found
+        if not estimate.quantiles or self.declared.metric.binned:
+            return estimate
         # How many other reports a device can have made, at most.
         repeats = ceil(len(self.periods) * declared.metric.per_period * declared.metric.together) - 1
 
         def bands() -> list[tuple[float, float]]:
-            return [strict_quantile(mechanism, self.counted, each.share, level, repeats=repeats) for each in found.quantiles]
+            return [strict_quantile(mechanism, self.counted, each.share, level, repeats=repeats) for each in estimate.quantiles]
 
         number, strict = to_number(declared.metric), once(("strict", declared.fingerprint, repeats, level), self.counted, bands)
         ends = [(number(low), number(high)) for low, high in strict]
-        quantiles = [replace(each, interval=interval) for each, interval in zip(found.quantiles, ends, strict=True)]
-        return replace(found, quantiles=quantiles, bands="strict")
+        quantiles = [replace(each, interval=interval) for each, interval in zip(estimate.quantiles, ends, strict=True)]
+        return replace(estimate, quantiles=quantiles, bands="strict")
 
-    def lines(self, wanted: Wanted) -> Lines:
-        """Return the mean and the quantiles that are wanted."""
+    def lines(self, options: LineOptions) -> Lines:
+        """Return the mean and the quantiles that are asked for."""
         metric, number, centre = self.declared.metric, to_number(self.declared.metric), self.centre
-        if wanted.target == "respondents":
+        if options.target == "respondents":
             centre = centre._replace(interval=centre.respondents)
-        shares = [share for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if wanted.kept(name)]
+        shares = [share for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if options.keeps(name)]
         spread = self.spread if shares and metric.estimate == "distribution" else None
         quantiles = [] if spread is None else shares
-        first = [MEAN] if wanted.kept(MEAN) else []
+        first = [MEAN] if options.keeps(MEAN) else []
         places = [centre.place] * len(first) + [spread.quantile(share).place for share in quantiles if spread]
 
         def interval(level: float) -> Ends:
@@ -203,12 +205,22 @@ def course_of(times: Sequence[int], readings: Sequence[NumberReading]) -> Course
 
 
 def to_number(metric: Metric) -> Callable[[float], float]:
-    """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on."""
+    """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on.
+
+    Shares stay as they are.
+    """
+    if not metric.estimate:
+        return float
     return metric.axis.number if metric.axis else lambda place: 1 + place * (len(metric.values) - 1)
 
 
 def moved(metric: Metric) -> Callable[[float], float]:
-    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio."""
+    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio.
+
+    Differences of shares stay as they are.
+    """
+    if not metric.estimate:
+        return float
     if metric.axis is None:
         return lambda distance: distance * (len(metric.values) - 1)
     low, high = float(metric.axis.low), float(metric.axis.high)
@@ -218,12 +230,15 @@ def moved(metric: Metric) -> Callable[[float], float]:
 
 
 def _quantiles(spread: Distribution, number: Callable[[float], float], level: float) -> list[QuantileEstimate]:
-    found = (spread.quantile(share, level) for share in QUANTILES)
+    quantiles = (spread.quantile(share, level) for share in QUANTILES)
     return [
-        QuantileEstimate(each.share, number(each.place), (number(each.low), number(each.high)), each.resolved) for each in found
+        QuantileEstimate(each.share, number(each.place), (number(each.low), number(each.high)), each.resolved)
+        for each in quantiles
     ]
 
 
-def _parts(spread: Distribution, number: Callable[[float], float]) -> list[Part]:
+def _parts(spread: Distribution, number: Callable[[float], float]) -> list[NumberPart]:
     edges = [number(edge) for edge in spread.edges.tolist()]
-    return [Part(*part) for part in zip(edges, edges[1:], spread.mass.tolist(), spread.cumulative[1:].tolist(), strict=False)]
+    return [
+        NumberPart(*part) for part in zip(edges, edges[1:], spread.mass.tolist(), spread.cumulative[1:].tolist(), strict=False)
+    ]

@@ -53,8 +53,8 @@ class OptionReading(ShareReading):
         return Chosen(average, stderr, (average - reach, average + reach), together)
 
     def _pairs(self, level: float) -> list[PairEstimate]:
-        found = pairs(self.declared.mechanism, self.counted, repeats=self.repeats)
-        columns = (found.n, found.both, found.stderr, *found.interval(level), found.p_value)
+        estimates = pairs(self.declared.mechanism, self.counted, repeats=self.repeats)
+        columns = (estimates.n, estimates.both, estimates.stderr, *estimates.interval(level), estimates.p_value)
         rows = zip(combinations(self.declared.metric.values, 2), *(column.tolist() for column in columns), strict=True)
         return [
             PairEstimate((str(first), str(second)), n, both, stderr, (low, high), finite(p_value))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.answer.model.metric import Description
     from deniable_aggregator.answer.model.shares import Chosen
-    from deniable_aggregator.answer.reading import Wanted
+    from deniable_aggregator.answer.reading import LineOptions
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.decode.joint import Joint
 
@@ -114,12 +114,12 @@ class ShareReading(Reading):
 
     def _rows(self, level: float) -> Iterator[ValueEstimate]:
         metric, estimate = self.declared.metric, self.shares
-        found = estimate.detected(1 - level)
+        detected = estimate.detected(1 - level)
         # Whoever reads the answer looks at what is detected, so these intervals allow for it even where all values are listed.
-        selected, simultaneous = estimate.selected_interval(found, level), estimate.interval(level, simultaneous=True)
+        selected, simultaneous = estimate.selected_interval(detected, level), estimate.interval(level, simultaneous=True)
         columns = (estimate.reports, estimate.frequency, estimate.stderr, *selected, *simultaneous, self.possible, estimate.count)
         numbers = zip(*(column.tolist() for column in columns), strict=True)
-        for position, detected, row in zip(self.values, found, numbers, strict=True):
+        for position, present, row in zip(self.values, detected, numbers, strict=True):
             n, frequency, stderr, low, high, lowest, highest, share, count = row
             yield ValueEstimate(
                 value=metric.value(position),
@@ -128,11 +128,11 @@ class ShareReading(Reading):
                 frequency=frequency,
                 stderr=stderr,
                 interval=(low, high),
-                interval_kind="selected" if detected else "pointwise",
+                interval_kind="selected" if present else "pointwise",
                 simultaneous=(lowest, highest),
                 consistent=share,
                 count=count,
-                detected=bool(detected),
+                detected=bool(present),
             )
 
     def _association(self, level: float) -> Association | None:
@@ -157,17 +157,17 @@ class ShareReading(Reading):
         if not metric.kind.ordered or len(metric.values) > _MOST_ORDERED:
             return None
         try:
-            found = order(mechanism, shares, repeats=self.repeats, permanent=metric.kept)
+            positions = order(mechanism, shares, repeats=self.repeats, permanent=metric.kept)
         except ParameterError:  # the mechanism declared has no covariance
             return None
-        if found is None:
+        if positions is None:
             return None
-        middle, first, last = (metric.label(place) for place in found.median(level))
-        below = zip(found.below.tolist(), found.below_stderr.tolist(), strict=True)
+        middle, first, last = (metric.label(place) for place in positions.median(level))
+        below = zip(positions.below.tolist(), positions.below_stderr.tolist(), strict=True)
         return OrderEstimate(
-            mean=found.mean,
-            stderr=found.stderr,
-            interval=found.interval(level),
+            mean=positions.mean,
+            stderr=positions.stderr,
+            interval=positions.interval(level),
             median=middle,
             median_between=(first, last),
             below=[ValuesBelow(metric.label(place), share, stderr) for place, (share, stderr) in enumerate(below)],
@@ -176,25 +176,25 @@ class ShareReading(Reading):
     def _chosen(self, level: float) -> Chosen | None:  # noqa: ARG002 - of a set
         return None
 
-    def lines(self, wanted: Wanted) -> Lines:
-        """Return the shares of the values that are wanted."""
-        metric, whole = self.declared.metric, self.shares
-        found = whole.detected(1 - wanted.level)
+    def lines(self, options: LineOptions) -> Lines:
+        """Return the shares of the values that are asked for."""
+        metric, shares = self.declared.metric, self.shares
+        detected = shares.detected(1 - options.level)
         labels = [metric.label(position) for position in self.values]
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
-        places = [at for at, label in enumerate(labels) if (found[at] or not metric.discover) and wanted.kept(label)]
-        some = some_values(whole, places)
+        places = [at for at, label in enumerate(labels) if (detected[at] or not metric.discover) and options.keeps(label)]
+        listed = some_values(shares, places)
         return Lines(
             reading=self,
             n=self.n,
             labels=[labels[at] for at in places],
-            reports=some.reports,
-            estimates=self.possible[places] if wanted.consistent else some.frequency,
-            stderr=some.stderr if wanted.target == "population" else some.respondents_stderr,
-            detected=[bool(found[at]) for at in places],
-            interval=lambda level: some.interval(level, target=wanted.target),
-            lowered_by=self.lowered_by if wanted.consistent else float("nan"),
-            shares=some,
+            reports=listed.reports,
+            estimates=self.possible[places] if options.consistent else listed.frequency,
+            stderr=listed.stderr if options.target == "population" else listed.respondents_stderr,
+            detected=[bool(detected[at]) for at in places],
+            interval=lambda level: listed.interval(level, target=options.target),
+            lowered_by=self.lowered_by if options.consistent else float("nan"),
+            shares=listed,
             centre=None,
         )
 

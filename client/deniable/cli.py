@@ -43,16 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _INTERRUPTED
 
 
-def _main(given: list[str]) -> int:
+def _main(arguments: list[str]) -> int:
     commands = {point.name: point for point in entry_points(group="deniable.commands")}
     parser = Parser(prog="deniable", description="Telemetry that nobody can hold against the person who sent it.")
     parser.elsewhere = actions()
     parser.epilog = _listed(commands)
     parser.add_argument("--version", action="version", version=f"deniable {deniable.__version__}")
-    told = {"help": argparse.SUPPRESS, "prog": parser.prog}  # the epilog lists them
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", **told)
+    options = {"help": argparse.SUPPRESS, "prog": parser.prog}  # the epilog lists them
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", **options)
     parser.usage = f"{parser.prog} [-h] [--version] COMMAND ..."
-    chosen = given[0] if given else ""
+    chosen = arguments[0] if arguments else ""
     run: Run | None = None
     for name in sorted(commands):
         about = CATALOGUE.get(name, _UNKNOWN)
@@ -62,10 +62,10 @@ def _main(given: list[str]) -> int:
         command: Command = commands[name].load()
         run = command(subparser)
         subparser.complete(about.examples, about.extra)
-    if not given:
+    if not arguments:
         parser.print_help()
         return 2
-    parsed = parser.parse_args(given)
+    parsed = parser.parse_args(arguments)
     if run is None:
         return 2
     if chosen in NOT_ON_WINDOWS and sys.platform == "win32":

@@ -49,7 +49,7 @@ class Declared:
     @property
     def permanent(self) -> Permanent | None:
         """Its mechanism, if devices keep permanent responses to it; else None."""
-        return self.mechanism.in_two_steps if self.metric.kept else None
+        return self.mechanism.in_two_steps if self.metric.permanent else None
 
     @property
     def name(self) -> str:

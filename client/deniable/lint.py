@@ -77,7 +77,7 @@ class Lint:
     faults: tuple[Fault, ...]  # Faults. The file cannot be used until they are mended.
     warnings: tuple[Fault, ...]  # what may be a mistake
     notes: tuple[Note, ...]  # one for each usable metric
-    shown: str = ""  # what the reports of all metrics together show besides answers, in words; empty where it is nothing
+    exposed: str = ""  # what the reports of all metrics together show besides answers, in words; empty where it is nothing
 
 
 def lint(path: str | Path) -> Lint:
@@ -99,32 +99,32 @@ def lint(path: str | Path) -> Lint:
             faults += error.faults
         else:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
-            found = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
-            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in found]
+            doubts = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
+            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
             allowance = Allowance.of(Declared.of(metric), budget)
             facts = _resolved(metric, mechanism, number)
             facts |= _reserved(metric, allowance, budget) | _experiments(loaded, metric, mechanism)
             if metric.delay is not None:
                 facts["travels"] = f"after a random time of up to {metric.delay} on the device"
             notes.append(Note(metric.id, facts))
-    shown = ""
+    exposed = ""
     if not faults:
         faults += [Fault(str(path), "-", rule, value) for rule, value in _excess(loaded, budget)]
         exposure = Exposure.of(loaded)
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
         if exposure.row_bits or exposure.segment_bits:
             bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
-            shown = f"all metrics together show {bits}"
-    told = _placed(path, [*faults, *warnings])
-    return Lint(told[: len(faults)], told[len(faults) :], tuple(notes), shown)
+            exposed = f"all metrics together show {bits}"
+    lines = _placed(path, [*faults, *warnings])
+    return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed)
 
 
-def _placed(path: str | Path, found: Sequence[Fault]) -> tuple[Fault, ...]:
+def _placed(path: str | Path, faults: Sequence[Fault]) -> tuple[Fault, ...]:
     """Add to each finding its line in the registry. Findings in other files already have their line."""
-    if not found:
+    if not faults:
         return ()
-    ours = iter(placed(registry.read(path), [fault for fault in found if fault.file == str(path)]))
-    return tuple(next(ours) if fault.file == str(path) else fault for fault in found)
+    ours = iter(placed(registry.read(path), [fault for fault in faults if fault.file == str(path)]))
+    return tuple(next(ours) if fault.file == str(path) else fault for fault in faults)
 
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
@@ -162,10 +162,10 @@ def _alike(loaded: Registry) -> Iterator[tuple[str, object]]:
 
 def _excess(loaded: Registry, budget: Budget) -> Iterator[tuple[str, object]]:
     today = datetime.now(UTC).date()
-    asked = (each for id_, each in reserved(loaded, budget).items() if not loaded.metrics[id_].expired(today))
-    found = unfit(asked, budget)
-    if found is not None:
-        yield found.rule, found.value
+    allowances = (each for id_, each in reserved(loaded, budget).items() if not loaded.metrics[id_].expired(today))
+    excess = unfit(allowances, budget)
+    if excess is not None:
+        yield excess.rule, excess.value
 
 
 def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str, str]:
@@ -192,9 +192,9 @@ def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> dict[str,
     window, days = f"{allowance.window / MICRO:.6g} nats", f"in any {budget.window:g} days"
     ever = "" if allowance.lifetime is None else f", {allowance.lifetime / MICRO:.6g} nats ever"
     if allowance.answers:
-        each = f"{allowance.cost / MICRO:.6g} nats for all reports of one together"
+        price = f"{allowance.cost / MICRO:.6g} nats for all reports of one together"
         histories = "between histories that change, and return to an earlier answer, at the same times"
-        return {"answers kept": f"at most {allowance.answers} {days}, {each} ({histories})", "spends": f"{window} {days}{ever}"}
+        return {"answers kept": f"at most {allowance.answers} {days}, {price} ({histories})", "spends": f"{window} {days}{ever}"}
     most = f"at most {metric.per_period} a {metric.period}"
     periods = f"up to {touched(metric.period, budget.window)} {metric.period}s"
     return {"reports": most, "spends": f"{window} {days} ({periods}){ever}"}
@@ -202,16 +202,16 @@ def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> dict[str,
 
 def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict[str, str]:
     """Return what the experiments of a metric need, in words."""
-    told = []
+    sentences = []
     for name in (each for each in metric.segments if each in loaded.experiments):
         planned = loaded.experiments[name].planned
         people = arm(metric, mechanism, planned)
         if people is not None:
             what = f"a difference of {planned:g}{' of the range' if metric.axis else ''}"
-            told.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")
-    if told and metric.kept:
-        told.append("more periods of the same people hardly help, since each keeps its noise")
-    return {"experiment": "; ".join(told)} if told else {}
+            sentences.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")
+    if sentences and metric.permanent:
+        sentences.append("more periods of the same people hardly help, since each keeps its noise")
+    return {"experiment": "; ".join(sentences)} if sentences else {}
 
 
 def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:
@@ -235,7 +235,7 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1, over all reports of it"
         yield f"an epsilon_permanent {odds}", metric.epsilon_permanent
-    if metric.period == "hour" and not metric.kept:
+    if metric.period == "hour" and not metric.permanent:
         yield (
             "a metric with an hourly period spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period",
             metric.epsilon,
@@ -282,15 +282,15 @@ def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
 
 
 def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
-    if metric.axis is None or metric.estimate != "distribution" or metric.kept:
+    if metric.axis is None or metric.estimate != "distribution" or metric.permanent:
         if metric.step is not None:
             yield "step has no effect here: it is for the distribution of a number without epsilon_permanent", metric.step
         return
     low, high = metric.axis.low, metric.axis.high
     if metric.step is not None and not metric.step_values:
         yield f"step has no effect: it makes more than {MOST_STEP_VALUES} values", metric.step
-    whole = low.denominator == high.denominator == 1
-    if metric.step is None and whole and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
+    integers = low.denominator == high.denominator == 1
+    if metric.step is None and integers and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
         yield "if answers are whole numbers, write whole = true: quantiles then are exact values", f"{low} to {high}"
 
 

@@ -54,7 +54,7 @@ def test_a_sound_file(linted):
             "spends": "6.59168 nats in any 30 days (up to 3 months), 65.9168 nats ever",
         },
     )
-    assert found.shown == ""
+    assert found.exposed == ""
 
 
 def test_faults_of_form_end_the_check(linted):
@@ -133,7 +133,7 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     rows += 'segments = ["version"]\n'
     found = linted(many + asked + rows + 'other = "y"\n')
     assert [warning.value for warning in found.warnings if not warning.rule.startswith("up to ")] == [512, 257]
-    assert found.shown == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
+    assert found.exposed == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
 
 
 @pytest.mark.parametrize(("declared", "line"), [("[publication]\ntrial = true\n", 11), ("publication.trial = true\n", 4)])

@@ -254,7 +254,7 @@ def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repea
     metric, mechanism = declared.metric, declared.mechanism
     if metric.open:
         return None
-    return chi_square(mechanism, sides, both, repeats, kept=metric.kept)
+    return chi_square(mechanism, sides, both, repeats, kept=metric.permanent)
 
 
 def _overall(found: list[ValueDiffering], hypotheses: int, whole: Chi2 | None, level: float) -> Overall | None:

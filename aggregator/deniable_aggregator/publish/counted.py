@@ -29,6 +29,6 @@ def unpublished(store: Store, declared: Declared, of: Hourly | None = None) -> i
     """
     source = of or store
     counted, closed = strata(source, declared.definition), release.summary(store, declared.definition).closed
-    wholes = [whole for whole in counted if declared.metric.kept or whole.period > closed]
+    wholes = [whole for whole in counted if declared.metric.permanent or whole.period > closed]
     came = source.read(declared.layout, [stratum for whole in wholes for stratum in counted[whole]]).n
     return max(0, came - store.releases.read(declared.layout, wholes).n)  # or the store lost some, or a release came meanwhile

@@ -125,8 +125,8 @@ class Publisher:
                 if not self._sealed(each, summary.open):
                     return made
                 # Kept responses are copies of one answer: over several periods the same few devices would pass for more.
-                leaves = each.leaves({} if metric.kept else leaves)
-                first = note.first if metric.kept else _after(last, metric.period)
+                leaves = each.leaves({} if metric.permanent else leaves)
+                first = note.first if metric.permanent else _after(last, metric.period)
                 step = each.last(leaves, replace(note, first=first, closed=True), least)
                 waiting.append(whole)
                 if step:
@@ -151,7 +151,7 @@ class Publisher:
     def _sealed(self, each: Period, first_open: str) -> bool:
         """Seal a closed period, unless it is sealed or is never joined with others; return whether it may be read."""
         metric, last = each.version.metric, each.whole.period
-        if metric.kept or last < first_open:
+        if metric.permanent or last < first_open:
             return True
         return self._store.seal(each.version.declared.definition, _after(last, metric.period))
 

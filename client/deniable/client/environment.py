@@ -40,8 +40,8 @@ def state_directory() -> Path:
     StateError
         If there is neither.
     """
-    given = os.environ.get("DENIABLE_STATE_DIR")
-    return Path(given).expanduser() if given else default_directory()
+    path = os.environ.get("DENIABLE_STATE_DIR")
+    return Path(path).expanduser() if path else default_directory()
 
 
 def sender_settings() -> SenderSettings:

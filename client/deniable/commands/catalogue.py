@@ -217,9 +217,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 def actions() -> dict[str, list[str]]:
     """Return the commands that have each action, such as ``lint``. The examples tell them: each names its action first."""
-    found: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
     for name, entry in CATALOGUE.items():
         seconds = [f"{example} ".split(" ")[2] for example in entry.examples]
         for action in dict.fromkeys(seconds) if all(second.isalpha() for second in seconds) else ():
-            found.setdefault(action, []).append(name)
-    return found
+            commands.setdefault(action, []).append(name)
+    return commands

@@ -63,7 +63,7 @@ class _Lease:
     device: bytes  # secret of the state file that it is from; the directory may be removed and made again
 
     @property
-    def rest(self) -> int:
+    def unused(self) -> int:
         """Number of reports that were paid for but not made."""
         return self.left + self.unspent
 
@@ -159,15 +159,15 @@ class Ledger:
         """Give back what is left of all leases."""
         with self._state.lock:
             ours = self._lock is self._state.lock and self._mark == process_mark()
-            if ours and any(lease.rest for lease in self._leases.values()):
+            if ours and any(lease.unused for lease in self._leases.values()):
                 with suppress(StateError), self._state.transaction() as db:  # otherwise it stays spent
                     for tag in tuple(self._leases):
                         self._return_lease(db, tag)
 
     def _return_lease(self, db: Connection, tag: str) -> None:
         lease = self._leases.pop(tag, None)  # first, so that it stays spent if this fails
-        if lease is not None and lease.rest and lease.device == _fact(db, "secret"):
-            self._debit(db, lease.allowance, lease.occasion, -lease.left, -lease.rest)
+        if lease is not None and lease.unused and lease.device == _fact(db, "secret"):
+            self._debit(db, lease.allowance, lease.occasion, -lease.left, -lease.unused)
 
     # The following methods are called in a transaction.
 
@@ -246,9 +246,9 @@ class Ledger:
 
 def account(db: Connection, tag: str) -> tuple[str, int, int]:
     """Return a metric's last period, its reports in this period, and what was ever spent on it, in millionths of a nat."""
-    found: tuple[str, int, int] | None
-    found = db.execute("SELECT period, reports, spent FROM accounts WHERE tag = ?", (tag,)).fetchone()
-    return found or ("", 0, 0)
+    row: tuple[str, int, int] | None
+    row = db.execute("SELECT period, reports, spent FROM accounts WHERE tag = ?", (tag,)).fetchone()
+    return row or ("", 0, 0)
 
 
 def _fact(db: Connection, name: str) -> Any:

@@ -126,8 +126,8 @@ def spaces(registry: Registry, partitions: int = 1) -> list[Space]:
     ParameterError
         If a metric has no mechanism.
     """
-    found = [Space.of(registry, metric, mechanisms.of(metric).layout, partitions) for metric in registry.definitions]
-    return sorted(found, key=lambda each: -total([each]))
+    versions = [Space.of(registry, metric, mechanisms.of(metric).layout, partitions) for metric in registry.definitions]
+    return sorted(versions, key=lambda version: -total([version]))
 
 
 def total(of: Sequence[Space], days: float = inf) -> int:
@@ -135,10 +135,10 @@ def total(of: Sequence[Space], days: float = inf) -> int:
     return sum(each.sums + each.releases(int(min(days, each.retention.releases))) for each in of)
 
 
-def told(of: Sequence[Space]) -> str:
+def summary(of: Sequence[Space]) -> str:
     """Return the figure in words, with the metrics that make most of it."""
-    largest = sorted(of, key=lambda each: -total([each]))[:_SHOWN]
-    most = ", ".join(f"{each.name} {written(total([each]))}" for each in largest)
+    largest = sorted(of, key=lambda version: -total([version]))[:_SHOWN]
+    most = ", ".join(f"{version.name} {written(total([version]))}" for version in largest)
     return f"sums and releases take at most {written(total(of))} in the store, most of it for {most}"
 
 
@@ -152,10 +152,10 @@ def doubt(of: Sequence[Space], maxmemory: int) -> str | None:
     fewer = f"write releases = {days[fit - 1]} under [retention], or " if fit else ""
     limit = f"{UPLOADS:.0%} of a maxmemory of {written(maxmemory)}"
     needed = ceil(total(of) / UPLOADS / _MORE)
-    return f"{told(of)}; beyond {limit} no uploads are accepted: {fewer}set maxmemory {needed}mb"
+    return f"{summary(of)}; beyond {limit} no uploads are accepted: {fewer}set maxmemory {needed}mb"
 
 
-def read(given: str) -> int:
+def read(size: str) -> int:
     """Read a number of bytes as the store's configuration has it, such as ``512mb``.
 
     Raises
@@ -163,10 +163,10 @@ def read(given: str) -> int:
     ParameterError
         If it is none.
     """
-    found = re.fullmatch(r"([1-9][0-9]{0,17})([kmg]?b?)", given.lower())
-    if found is None:
-        raise ParameterError("maxmemory is a number of bytes such as 512mb or 2gb", given)
-    return int(found[1]) * _UNITS[found[2]]
+    match = re.fullmatch(r"([1-9][0-9]{0,17})([kmg]?b?)", size.lower())
+    if match is None:
+        raise ParameterError("maxmemory is a number of bytes such as 512mb or 2gb", size)
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def written(size: int) -> str:

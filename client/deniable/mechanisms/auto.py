@@ -124,13 +124,14 @@ def choose(
     first_error: ParameterError | None = None
     for candidate in candidates:
         try:
-            made = candidate(domain_size=domain_size, epsilon=epsilon, **options)  # type: ignore[arg-type]
+            mechanism = candidate(domain_size=domain_size, epsilon=epsilon, **options)  # type: ignore[arg-type]
         except ParameterError as error:
             first_error = first_error if candidate is Binary else first_error or error
         else:
-            basic = getattr(made, "basic", True)  # RAPPOR that is not basic is decoded by regression: its variance is unknown
-            if permanent is None or (basic and made.layout.rows <= _MOST_ROWS):
-                considered.append(made)
+            # RAPPOR that is not basic is decoded by regression: its variance is unknown.
+            basic = getattr(mechanism, "basic", True)
+            if permanent is None or (basic and mechanism.layout.rows <= _MOST_ROWS):
+                considered.append(mechanism)
     if not considered and first_error is not None:
         raise first_error
     # Of equal variances the smaller payload comes first. The sort is stable: of equal payloads the earlier candidate comes first.

@@ -224,11 +224,11 @@ class Mechanism(_Sealed, ABC):
         count = min(_GROWTH * count, most) if used_up else 1  # an app that records rarely holds no noise
         while True:
             whose, until = mark_process(), monotonic() + _HELD
-            drawn = self.noise(OS, count)
-            noise = drawn.pop()
+            batch = self.noise(OS, count)
+            noise = batch.pop()
             # A signal handler may have forked during the draw. Two reports that share noise can reveal the answer.
             if whose == process_mark():
-                self._set(_hand=(whose, until, drawn, count))
+                self._set(_hand=(whose, until, batch, count))
                 return noise
 
     @property

@@ -43,13 +43,13 @@ def parents(
     """
     if not isinstance(declared, str):
         return dict(declared)
-    found = {}
+    above = {}
     for value in values:
         word, head = value, value.rpartition(declared)[0]
         while head:
-            found[word] = head
+            above[word] = head
             word, head = head, head.rpartition(declared)[0]
-    return found
+    return above
 
 
 def faults_of(

@@ -96,10 +96,10 @@ def touched(
 
 def _shortest_months(count: int) -> int:
     """Return the least number of days of `count` consecutive months."""
-    years, rest = divmod(count, 12)
+    years, months = divmod(count, 12)
     begins = [datetime(year, month, 1, tzinfo=UTC) for year in (2001, 2002) for month in range(1, 13)]
     # Any four consecutive years have a leap day, except around the turn of most centuries.
-    return years * 365 + (min((begins[i + rest] - begins[i]).days for i in range(12)) if rest else 0)
+    return years * 365 + (min((begins[i + months] - begins[i]).days for i in range(12)) if months else 0)
 
 
 def _bounds(name: str, length: str) -> tuple[datetime, datetime]:

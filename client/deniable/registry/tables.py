@@ -101,8 +101,8 @@ def duration(
     ParameterError
         If it is no such text, or too long.
     """
-    found = re.fullmatch(r"([1-9][0-9]{0,2})([hd])", written) if isinstance(written, str) else None
-    read = timedelta(**{"hours" if found[2] == "h" else "days": int(found[1])}) if found else _LONGEST * 2
+    match = re.fullmatch(r"([1-9][0-9]{0,2})([hd])", written) if isinstance(written, str) else None
+    read = timedelta(**{"hours" if match[2] == "h" else "days": int(match[1])}) if match else _LONGEST * 2
     if read > _LONGEST:
         raise ParameterError(f"{name} is a number of hours or days such as 12h or 2d, 30 days at most", written)
     return read
@@ -130,10 +130,10 @@ class Retention:
     alarms: int = 90  # for alarms of made-up reports, and for the numbers of reports with which later periods are compared
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            days = getattr(self, each.name)
+        for setting in fields(self):
+            days = getattr(self, setting.name)
             if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= _MOST_DAYS:
-                raise ParameterError(f"{each.name} is a whole number of days from 1 to {_MOST_DAYS}", days)
+                raise ParameterError(f"{setting.name} is a whole number of days from 1 to {_MOST_DAYS}", days)
         if self.releases < self.tallies:
             # Otherwise a period could be published a second time.
             raise ParameterError(f"releases are kept no shorter than tallies, which are for {self.tallies} days", self.releases)

@@ -39,10 +39,10 @@ class Cache:
 
     def refresh(self) -> bool:
         """Read the newest envelope that this or another process kept; return False if it cannot be read."""
-        found = max(self._revisions(), default=0)
-        if found <= self.revision:
+        newest = max(self._revisions(), default=0)
+        if newest <= self.revision:
             return True
-        self.revision, self.envelope = found, self._read(found)
+        self.revision, self.envelope = newest, self._read(newest)
         return self.envelope is not None
 
     def keep(self, revision: int, envelope: Envelope) -> bool:

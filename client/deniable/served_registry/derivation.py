@@ -43,10 +43,10 @@ def derived(
     return restriction
 
 
-def _differences(file: str, id_: str, used: Registry | Metric, wanted: Registry | Metric) -> Iterator[Fault]:
+def _differences(file: str, id_: str, used: Registry | Metric, proposed: Registry | Metric) -> Iterator[Fault]:
     for field in fields(used):
         if field.compare and field.name != "metrics":
-            ours, theirs = getattr(used, field.name), getattr(wanted, field.name)
+            ours, theirs = getattr(used, field.name), getattr(proposed, field.name)
             if ours != theirs:
                 yield Fault(file, id_, f"{field.name} is as devices keep it: {_short(ours)}", _short(theirs))
 

@@ -71,10 +71,10 @@ class Restriction:
             raise refusal("the revision is a whole number above 0 and below 2^53", revision)
         if not isinstance(listed, dict):
             raise refusal("metrics is an object", listed)
-        found = cls(app, revision, {id_: _limit(id_, limit) for id_, limit in listed.items()})
-        if found.write() != text:
+        restriction = cls(app, revision, {id_: _limit(id_, limit) for id_, limit in listed.items()})
+        if restriction.write() != text:
             raise refusal(_JSON, "another form")
-        return found
+        return restriction
 
     def write(self) -> str:
         """Write the text."""
@@ -127,7 +127,7 @@ def _limit(id_: str, document: object) -> Limit:
 def _members(document: object, names: tuple[str, ...], metric: str) -> list[Any]:
     """Return the members of an object that has exactly these."""
     if not isinstance(document, dict) or set(document) != set(names):
-        given = ", ".join(sorted(document)) if isinstance(document, dict) else document
+        listed = ", ".join(sorted(document)) if isinstance(document, dict) else document
         where = "a restriction" if metric == "-" else "a metric"
-        raise refusal(f"{where} has {', '.join(names)}, and nothing else", given, metric)
+        raise refusal(f"{where} has {', '.join(names)}, and nothing else", listed, metric)
     return [document[name] for name in names]

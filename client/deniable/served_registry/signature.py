@@ -51,12 +51,12 @@ def day(name: str, written: object, metric: str = "-") -> date:
         If it is written in another way.
     """
     try:
-        found = date.fromisoformat(written if isinstance(written, str) else "")
+        parsed = date.fromisoformat(written if isinstance(written, str) else "")
     except ValueError:
-        found = None
-    if found is None or found.isoformat() != written:
+        parsed = None
+    if parsed is None or parsed.isoformat() != written:
         raise refusal(f"{name} is a day such as 2026-12-31", written, metric)
-    return found
+    return parsed
 
 
 @dataclass(frozen=True, slots=True)

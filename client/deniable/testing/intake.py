@@ -93,8 +93,8 @@ def _groups(body: bytes) -> list[dict[str, Any]]:
         document = json.loads(body)
     except ValueError:
         raise Refused(400, "json") from None
-    whole = isinstance(document, dict) and document.keys() == {"format", "groups"} and type(document["format"]) is int
-    if not whole or not isinstance(document["groups"], list) or not all(map(_is_group, document["groups"])):
+    well_formed = isinstance(document, dict) and document.keys() == {"format", "groups"} and type(document["format"]) is int
+    if not well_formed or not isinstance(document["groups"], list) or not all(map(_is_group, document["groups"])):
         raise Refused(400, "batch_shape")
     if document["format"] != FORMAT:
         raise Refused(400, "batch_format")

@@ -195,10 +195,10 @@ class _Wire:
 
     def forget(self) -> None:
         # Without the lock, which a thread of the parent may hold, and without sending anything to the server.
-        for each in (self._socket, getattr(self._connection, "sock", None)):
-            if each is not None:
+        for channel in (self._socket, getattr(self._connection, "sock", None)):
+            if channel is not None:
                 with suppress(OSError):
-                    os.close(each.detach())  # `close` would wait for a thread that reads
+                    os.close(channel.detach())  # `close` would wait for a thread that reads
 
 
 def _session(wire: _Wire) -> Session:
@@ -211,9 +211,9 @@ def _session(wire: _Wire) -> Session:
 
             class Connection(pool.ConnectionCls):  # type: ignore[misc] # of http or https
                 def _new_conn(self) -> socket.socket:
-                    made: socket.socket = super()._new_conn()
-                    wire.opened(made, self)
-                    return made
+                    opened: socket.socket = super()._new_conn()
+                    wire.opened(opened, self)
+                    return opened
 
                 def connect(self) -> None:
                     super().connect()  # with TLS

@@ -126,7 +126,7 @@ def _compare(found: Inspection, settings: Settings, registries: Mapping[str, Reg
     except StoreError:
         unknown = "the store does not answer, so its maxmemory is not known"
     taken = [each for app, registry in registries.items() for each in space.spaces(registry, divided[app])]
-    found.store = f"{space.told(taken)}; " + (f"maxmemory is {space.written(most)}" if most else unknown)
+    found.store = f"{space.summary(taken)}; " + (f"maxmemory is {space.written(most)}" if most else unknown)
     doubt = space.doubt(taken, most) if most else None
     if doubt:
         found.warnings.append(doubt)

@@ -49,12 +49,12 @@ class NumberReading(Reading):
         metric = self.declared.metric
         if metric.binned:
             return self._of_parts()
-        found = mean(self.declared.mechanism, self.counted, repeats=self.repeats, kept=metric.kept)
+        found = mean(self.declared.mechanism, self.counted, repeats=self.repeats, kept=metric.permanent)
         return Centre(found.place, found.stderr, found.spread, found.interval, partial(found.interval, target="respondents"))
 
     def _of_parts(self) -> Centre:
         """Estimate the mean from the shares of equal parts of the axis, each at its middle: it errs by half a part at most."""
-        mechanism, kept, nan = self.declared.mechanism, self.declared.metric.kept, float("nan")
+        mechanism, kept, nan = self.declared.mechanism, self.declared.metric.permanent, float("nan")
         shares = decode.estimate(mechanism, self.counted, repeats=self.repeats, kept=kept)
         found = order(mechanism, shares, repeats=self.repeats, kept=kept)
         if found is None:
@@ -76,7 +76,7 @@ class NumberReading(Reading):
         places = [metric.axis.share(value) for value in metric.step_values] if metric.axis else []
 
         def fit() -> Distribution | None:
-            return distribution(declared.mechanism, self.counted, repeats=self.repeats, kept=metric.kept, values=places)
+            return distribution(declared.mechanism, self.counted, repeats=self.repeats, kept=metric.permanent, values=places)
 
         # A step is in no fingerprint.
         return once(("distribution", declared.fingerprint, self.repeats, metric.step), self.counted, fit)

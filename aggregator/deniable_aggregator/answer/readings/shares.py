@@ -63,7 +63,7 @@ class ShareReading(Reading):
     def _decoded(self) -> tuple[Sequence[int], Estimate]:
         metric, mechanism, counted, repeats = self.declared.metric, self.declared.mechanism, self.counted, self.repeats
         if not metric.open:
-            return range(metric.domain_size), decode.estimate(mechanism, counted, repeats=repeats, kept=metric.kept)
+            return range(metric.domain_size), decode.estimate(mechanism, counted, repeats=repeats, kept=metric.permanent)
         # A search, and many candidates, are slow, so they are remembered.
         return once((self.declared.fingerprint, self.declared.candidates, repeats), counted, self._search)
 
@@ -73,7 +73,7 @@ class ShareReading(Reading):
             discovery = discover(mechanism, counted, text=metric.type == "string")
             return discovery.values, panel.Panel(counted.n, discovery, repeats) if repeats else discovery
         candidates = self.declared.candidates
-        return candidates, decode.estimate(mechanism, counted, candidates, repeats=repeats, kept=metric.kept)
+        return candidates, decode.estimate(mechanism, counted, candidates, repeats=repeats, kept=metric.permanent)
 
     @property
     def possible(self) -> NDArray[np.float64]:
@@ -134,7 +134,7 @@ class ShareReading(Reading):
             return None
         shape = [len(listed) for _, listed in factors]
         try:
-            table = from_product(mechanism, self.counted, shape, repeats=self.repeats, kept=metric.kept)
+            table = from_product(mechanism, self.counted, shape, repeats=self.repeats, kept=metric.permanent)
             test = table.independence()
         except ParameterError:  # the mechanism declared has no such table, or it is too large
             return None
@@ -148,7 +148,7 @@ class ShareReading(Reading):
         if not metric.kind.ordered or len(metric.values) > _MOST_ORDERED:
             return None
         try:
-            found = order(mechanism, shares, repeats=self.repeats, kept=metric.kept)
+            found = order(mechanism, shares, repeats=self.repeats, kept=metric.permanent)
         except ParameterError:  # the mechanism declared has no covariance
             return None
         if found is None:

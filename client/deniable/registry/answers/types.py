@@ -271,7 +271,7 @@ class Number(Type):
             return written
 
     def mechanism(self, metric: Metric) -> str:
-        return "window" if not metric.kept else "l_grr" if metric.rounded else "l_osue"
+        return "window" if not metric.permanent else "l_grr" if metric.rounded else "l_osue"
 
 
 class String(Type):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import deniable
 from deniable.commands import terminal
-from deniable.commands.catalogue import CATALOGUE, GROUPS, NOT_ON_WINDOWS, Entry, actions
+from deniable.commands.catalogue import CATALOGUE, GROUPS, NOT_ON_WINDOWS, CommandInfo, actions
 from deniable.commands.parser import Parser
 from deniable.errors import DeniableError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Command = Callable[[argparse.ArgumentParser], Run]
 
-_UNKNOWN = Entry("", "", ())  # of a command that another package brings
+_UNKNOWN = CommandInfo("", "", ())  # of a command that another package brings
 _INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctrl-C
 
 
@@ -90,7 +90,7 @@ def _listed(commands: Collection[str]) -> str:
     return "\n".join([*lines[1:], "", "Options and examples of a command: deniable COMMAND --help"])
 
 
-def _lack(error: ModuleNotFoundError, about: Entry) -> str:
+def _lack(error: ModuleNotFoundError, about: CommandInfo) -> str:
     """Tell which extra brings a module; raise where none does."""
     if not about.extra or (error.name or "").startswith("deniable"):
         raise error

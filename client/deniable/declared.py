@@ -31,13 +31,7 @@ class Declared:
 
     @classmethod
     def of(cls, metric: Metric, candidates: tuple[int, ...] = ()) -> Declared:
-        """Make the mechanism and the fingerprint of a metric.
-
-        Raises
-        ------
-        ParameterError
-            If no mechanism fits it.
-        """
+        """Make the mechanism and the fingerprint of a metric; raise `ParameterError` if no mechanism fits it."""
         mechanism = mechanisms.of(metric)
         return cls(metric, mechanism, fingerprint(metric, mechanism.canonical), candidates)
 

@@ -312,7 +312,7 @@ def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RegistryChange:
     """One difference between two registries."""
 
     metric: str  # the metric concerned, or "-" for the file as a whole
@@ -323,7 +323,7 @@ class Change:
         return f"{'BREAKING' if self.breaking else 'ok':8} {'' if self.metric == '-' else f'{self.metric}: '}{self.what}"
 
 
-def diff(published: Registry, proposed: Registry) -> list[Change]:
+def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
     """Compare a published registry with a proposed one.
 
     A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
@@ -332,35 +332,37 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     """
     changes = []
     if published.app != proposed.app:
-        changes.append(Change("-", f"app was {published.app}, is {proposed.app}: another app's counts", breaking=True))
+        changes.append(RegistryChange("-", f"app was {published.app}, is {proposed.app}: another app's counts", breaking=True))
     for name, values in published.segments.items():
         lost = [value for value in values if value not in proposed.segments.get(name, ())]
         if lost and any(name in metric.segments for metric in proposed.metrics.values()):
             what = f"segments.{name} no longer has {', '.join(lost)}; reports of it will count as (other)"
-            changes.append(Change("-", what, breaking=False))
+            changes.append(RegistryChange("-", what, breaking=False))
     for name in sorted({*published.generalize, *proposed.generalize}):
         was, is_ = (_levels(registry.generalize.get(name, {})) for registry in (published, proposed))
         if was != is_:
-            changes.append(Change("-", f"generalize.{name} was {_short(was)}, is {_short(is_)}", breaking=False))
+            changes.append(RegistryChange("-", f"generalize.{name} was {_short(was)}, is {_short(is_)}", breaking=False))
     changes += _experiment_changes(published.experiments, proposed.experiments)
     for id_, old in published.metrics.items():
         new = proposed.metrics.get(id_)
         if new is None:
-            changes.append(Change(id_, "removed; its reports are taken while a server reads its registry, too", breaking=False))
+            changes.append(
+                RegistryChange(id_, "removed; its reports are taken while a server reads its registry, too", breaking=False)
+            )
         elif new.version < old.version:
-            changes.append(Change(id_, f"version went back from {old.version} to {new.version}", breaking=True))
+            changes.append(RegistryChange(id_, f"version went back from {old.version} to {new.version}", breaking=True))
         else:
             changes += _metric_changes(old, new)
-    changes += [Change(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
+    changes += [RegistryChange(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
     return changes
 
 
-def _experiment_changes(published: Mapping[str, Experiment], proposed: Mapping[str, Experiment]) -> Iterator[Change]:
+def _experiment_changes(published: Mapping[str, Experiment], proposed: Mapping[str, Experiment]) -> Iterator[RegistryChange]:
     for name in sorted({*published, *proposed}):
         was, is_ = published.get(name), proposed.get(name)
         if was != is_:
             looked = "; if anybody has looked at it, give the new one a segment of its own" if was and is_ else ""
-            yield Change("-", f"experiments.{name} was {_plan(was)}, is {_plan(is_)}{looked}", breaking=False)
+            yield RegistryChange("-", f"experiments.{name} was {_plan(was)}, is {_plan(is_)}{looked}", breaking=False)
 
 
 def _plan(experiment: Experiment | None) -> str:
@@ -371,10 +373,10 @@ def _levels(above: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{word} -> {more}" for word, more in sorted(above.items()))
 
 
-def _metric_changes(old: Metric, new: Metric) -> Iterator[Change]:
+def _metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
     raised = new.version > old.version
     if raised:
-        yield Change(new.id, f"version {old.version} -> {new.version}: a new count begins", breaking=False)
+        yield RegistryChange(new.id, f"version {old.version} -> {new.version}: a new count begins", breaking=False)
     for name in (f.name for f in fields(old) if f.init and f.name != "version"):
         was, is_ = getattr(old, name), getattr(new, name)
         if was != is_:
@@ -382,7 +384,7 @@ def _metric_changes(old: Metric, new: Metric) -> Iterator[Change]:
             advice = f"; raise version to {old.version + 1}" if breaking else ""
             if name == "delay" and new.delay_seconds < old.delay_seconds:
                 advice = "; the time of a report tells more of the moment of the answer, so ask people again"
-            yield Change(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
+            yield RegistryChange(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
 
 
 def _short(value: Any) -> str:

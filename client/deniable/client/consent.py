@@ -38,12 +38,8 @@ class Consent:
     def attach(self, sender: Sender, journal: Journal) -> None:
         """Pause the sender while there is no consent; clear it and the journal when consent is withdrawn.
 
-        A no at the start withdraws nothing: the app may not have asked the person yet.
-
-        Raises
-        ------
-        ConfigurationError
-            If strict: the answer is neither True nor False.
+        A no at the start withdraws nothing: the app may not have asked the person yet. Raise `ConfigurationError` if strict: the
+        answer is neither True nor False.
         """
         self._sender, self._journal = sender, journal
         if not callable(self.setting):
@@ -54,12 +50,8 @@ class Consent:
     def ask(self) -> bool:
         """Ask for consent and act on the answer; return whether it is a yes.
 
-        Raises
-        ------
-        ConfigurationError
-            If strict: the answer is neither True nor False.
-        Exception
-            If strict: what the app's function raised.
+        Raise `ConfigurationError` if strict: the answer is neither True nor False. What the app's function raises
+        is raised, too.
         """
         while True:
             setting = self.setting

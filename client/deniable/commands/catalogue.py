@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Entry(NamedTuple):
+class CommandInfo(NamedTuple):
     """What is known of a subcommand."""
 
     summary: str  # what it does, in a line
@@ -19,13 +19,13 @@ NOT_ON_WINDOWS = frozenset({"demo", "serve"})
 _HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _STORE = "--redis-url redis://localhost --app shop"
 
-CATALOGUE: dict[str, Entry] = {
-    "account": Entry(
+CATALOGUE: dict[str, CommandInfo] = {
+    "account": CommandInfo(
         "add up what all reports of a device tell, and which sum to quote",
         "aggregator",
         ("deniable account --registry metrics.toml --days 365", "deniable account --epsilon 1 --reports 30"),
     ),
-    "attack": Entry(
+    "attack": CommandInfo(
         "guess the answers of people from what is known, in a simulation",
         "aggregator",
         (
@@ -34,12 +34,12 @@ CATALOGUE: dict[str, Entry] = {
             "deniable attack differencing --people 500 --epsilon 1",
         ),
     ),
-    "audit": Entry(
+    "audit": CommandInfo(
         "bound the epsilon of any randomizer from below, by calling it",
         "aggregator",
         ("deniable audit app:randomize --epsilon 1", "deniable audit app:randomize --epsilon 1 --inputs dark,light --calls 1e6"),
     ),
-    "audit-log": Entry(
+    "audit-log": CommandInfo(
         "look at the audit log, verify it, and move what is old to files",
         "aggregator",
         (
@@ -49,22 +49,22 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
-    "check-config": Entry(
+    "check-config": CommandInfo(
         "tell what a server would make of this environment",
         "ingest",
         ("deniable check-config", "deniable check-config --json"),
     ),
-    "demo": Entry(
+    "demo": CommandInfo(
         "real devices' answers through real processes, beside the truth",
         "demo",
         ("deniable demo", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
     ),
-    "divide": Entry(
+    "divide": CommandInfo(
         "divide an app over a cluster, before its first upload",
         "aggregator",
         (f"deniable divide {_STORE} --into 3",),
     ),
-    "dlq": Entry(
+    "dlq": CommandInfo(
         "list batches that could not be counted, and count them after all",
         "aggregator",
         (
@@ -74,27 +74,27 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable dlq purge 1760000000000-0 {_STORE}",
         ),
     ),
-    "doctor": Entry(
+    "doctor": CommandInfo(
         "look at a live installation; tell what is wrong, and what to do",
         "ingest",
         ("deniable doctor", "deniable doctor --data data"),
     ),
-    "erase": Entry(
+    "erase": CommandInfo(
         "remove all that the store has of a metric, for good",
         "aggregator",
         (f"deniable erase {_STORE} --metric ui.theme", f"deniable erase {_STORE} --metric ui.theme --version 1 --yes"),
     ),
-    "explain": Entry(
+    "explain": CommandInfo(
         "tell in words what a metric sends, with what probabilities",
         "",
         ("deniable explain ui.theme", "deniable explain ui.theme dark --registry metrics.toml"),
     ),
-    "init": Entry(
+    "init": CommandInfo(
         "write a metrics.toml to begin with, and say what to do next",
         "",
         ("deniable init", "deniable init --app shop --trial", "deniable init --app shop --file shop.toml"),
     ),
-    "keys": Entry(
+    "keys": CommandInfo(
         "make, list and revoke the keys of an app",
         "ingest",
         (
@@ -103,7 +103,7 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable keys revoke 3f9a1c {_STORE}",
         ),
     ),
-    "plan": Entry(
+    "plan": CommandInfo(
         "tell what so many users would show, or what an error needs",
         "aggregator",
         (
@@ -113,7 +113,7 @@ CATALOGUE: dict[str, Entry] = {
             "deniable plan --values 128 --users 20000 --within 0.02",
         ),
     ),
-    "prove": Entry(
+    "prove": CommandInfo(
         "prove each mechanism's privacy by walking every draw it can make",
         "",
         (
@@ -122,12 +122,12 @@ CATALOGUE: dict[str, Entry] = {
             "deniable prove window --domain-size 6 --option blocks=2 --option length=3",
         ),
     ),
-    "publish": Entry(
+    "publish": CommandInfo(
         "publish what was counted, as far as it may be",
         "aggregator",
         (f"deniable publish {_STORE} --registry metrics.toml",),
     ),
-    "rappor": Entry(
+    "rappor": CommandInfo(
         "decode what a google/rappor deployment has collected",
         "aggregator",
         (
@@ -137,7 +137,7 @@ CATALOGUE: dict[str, Entry] = {
             "deniable rappor associate --reports r.csv --variable page p.csv pages.txt --variable premium q.csv -",
         ),
     ),
-    "recount": Entry(
+    "recount": CommandInfo(
         "count the reports of an archive again, and compare the tallies",
         "archive",
         (
@@ -145,7 +145,7 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable recount {_STORE} --archive s3://bucket/reports --metric plugin --executor dask://scheduler:8786",
         ),
     ),
-    "registry": Entry(
+    "registry": CommandInfo(
         "check a metrics.toml, compare two, or sign one for devices",
         "",
         (
@@ -158,22 +158,22 @@ CATALOGUE: dict[str, Entry] = {
             "deniable registry verify metrics.signed.json --public-key PUBLIC_KEY",
         ),
     ),
-    "report": Entry(
+    "report": CommandInfo(
         "write what a privacy reviewer needs to know",
         "server",
         ("deniable report privacy --registry metrics.toml --output report.html",),
     ),
-    "sent": Entry(
+    "sent": CommandInfo(
         "show what left this device, from the state directory of an app",
         "",
         ("deniable sent", "deniable sent ~/.local/state/deniable/shop --json"),
     ),
-    "serve": Entry(
+    "serve": CommandInfo(
         "run a server, its pages, a store and a worker on this machine",
         "serve",
         ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
-    "simulate": Entry(
+    "simulate": CommandInfo(
         "measure the errors of a registry's metrics, without devices",
         "aggregator",
         (
@@ -181,12 +181,12 @@ CATALOGUE: dict[str, Entry] = {
             "deniable simulate metrics.toml --users 1e6 --shares shares.csv --seed 1 --plot errors.svg",
         ),
     ),
-    "status": Entry(
+    "status": CommandInfo(
         "tell how much waits to be counted, and whether anybody counts",
         "aggregator",
         ("deniable status", "deniable status --data data", f"deniable status {_STORE} --json"),
     ),
-    "worker": Entry(
+    "worker": CommandInfo(
         "count reports from the stream into tallies",
         "aggregator",
         ("deniable worker --redis-url redis://localhost --registry metrics.toml",),

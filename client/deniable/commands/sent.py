@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from deniable.commands.parser import Run
-    from deniable.device.journal import Entry
+    from deniable.device.journal import SentReport
 
 _FILE = "state.db"
 _HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD")
@@ -55,6 +55,6 @@ def _only_state(directory: Path) -> Path:
     raise ConfigurationError(f"no app keeps its state in {directory}; give the directory that the app gave as state=")
 
 
-def _table(entries: list[Entry]) -> None:
+def _table(entries: list[SentReport]) -> None:
     rows = [(each.metric, str(each.version), each.period, each.segment, each.payload) for each in entries]
     print_table([_HEADINGS, *rows])

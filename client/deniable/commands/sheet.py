@@ -26,15 +26,12 @@ def sheet(
 ) -> dict[str, Any]:
     """Write down what a client needs to know of a registry.
 
+    Raise `ParameterError` if a metric has no mechanism.
+
     Returns
     -------
     dict
         Ready for JSON.
-
-    Raises
-    ------
-    ParameterError
-        If a metric has no mechanism.
     """
     budget = Caps().tightened(registry.budget)
     return {

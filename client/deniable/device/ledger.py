@@ -232,10 +232,7 @@ class Ledger:
     def spent(self) -> Spent:
         """Read what was spent. Leases count in full. Metrics with permanent responses count with their whole reserve.
 
-        Raises
-        ------
-        StateError
-            If the state cannot be used.
+        Raise `StateError` if the state cannot be used.
         """
         window, lifetime, left = 0, 0, _micro(self.budget.lifetime)
         if self._state.begun:  # reading does not create the file

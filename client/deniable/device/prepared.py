@@ -134,12 +134,8 @@ def prepare(
 ) -> dict[str, Prepared]:
     """Prepare every metric of a registry.
 
-    Raises
-    ------
-    ParameterError
-        If a segment is missing, or a metric has no mechanism.
-    ConfigurationError
-        If a metric exceeds the caps, or all metrics together exceed the caps or the budget.
+    Raise `ParameterError` if a segment is missing, or a metric has no mechanism. Raise `ConfigurationError` if a metric exceeds
+    the caps, or all metrics together exceed the caps or the budget.
     """
     prepared = {}
     for id_, allowance in reserved(registry, budget).items():

@@ -73,10 +73,7 @@ _SCHEMA = f"""
 def default_directory() -> Path:
     """Return the operating system's place for state files, which is the default.
 
-    Raises
-    ------
-    StateError
-        If the user has no home directory.
+    Raise `StateError` if the user has no home directory.
     """
     try:
         if sys.platform == "win32":
@@ -130,10 +127,7 @@ class State:
     def transaction(self) -> Iterator[Connection]:
         """Read and write in a block. At its end all is on disk. If it raises, nothing is written.
 
-        Raises
-        ------
-        StateError
-            If the file is missing, damaged or busy for too long, or if others can write it.
+        Raise `StateError` if the file is missing, damaged or busy for too long, or if others can write it.
         """
         import sqlite3  # noqa: PLC0415 - an app without consent never needs it
 

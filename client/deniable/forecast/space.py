@@ -119,13 +119,7 @@ class Space:
 
 
 def spaces(registry: Registry, partitions: int = 1) -> list[Space]:
-    """Return the space of each version of each metric, the largest first.
-
-    Raises
-    ------
-    ParameterError
-        If a metric has no mechanism.
-    """
+    """Return the space of each version of each metric, the largest first; raise `ParameterError` if a metric has no mechanism."""
     versions = [Space.of(registry, metric, mechanisms.of(metric).layout, partitions) for metric in registry.definitions]
     return sorted(versions, key=lambda version: -total([version]))
 
@@ -156,13 +150,7 @@ def doubt(of: Sequence[Space], maxmemory: int) -> str | None:
 
 
 def read(size: str) -> int:
-    """Read a number of bytes as the store's configuration has it, such as ``512mb``.
-
-    Raises
-    ------
-    ParameterError
-        If it is none.
-    """
+    """Read a number of bytes as the store's configuration has it, such as ``512mb``; raise `ParameterError` if it is none."""
     match = re.fullmatch(r"([1-9][0-9]{0,17})([kmg]?b?)", size.lower())
     if match is None:
         raise ParameterError("maxmemory is a number of bytes such as 512mb or 2gb", size)

@@ -93,13 +93,7 @@ def reserved(
     registry: Registry,
     budget: Budget,  # the device's budget
 ) -> dict[str, Allowance]:
-    """Compute what each metric of a registry may spend.
-
-    Raises
-    ------
-    ParameterError
-        If a metric has no mechanism.
-    """
+    """Compute what each metric of a registry may spend; raise `ParameterError` if a metric has no mechanism."""
     return {id_: Allowance.of(Declared.of(metric), budget) for id_, metric in registry.metrics.items()}
 
 
@@ -139,12 +133,9 @@ def unfit(
 
 
 def check(allowances: Iterable[Allowance], budget: Budget) -> None:
-    """Refuse a registry that asks for more than a budget has.
+    """Refuse a registry that asks for more than a budget has; raise `ConfigurationError` if they do not fit.
 
-    Raises
-    ------
-    ConfigurationError
-        If they do not fit. The message says what the metrics ask for, and what would fit.
+    The message says what the metrics ask for, and what would fit.
     """
     excess = unfit(allowances, budget)
     if excess is not None:

@@ -58,13 +58,7 @@ class Exposure:
 
     @classmethod
     def of(cls, registry: Registry) -> Exposure:
-        """Compute the exposure of a registry.
-
-        Raises
-        ------
-        ParameterError
-            If a metric has no mechanism.
-        """
+        """Compute the exposure of a registry; raise `ParameterError` if a metric has no mechanism."""
         rows = {mechanisms.of(metric).layout.rows for metric in registry.metrics.values() if metric.permanent}
         names = {name for metric in registry.metrics.values() for name in metric.segments}
         return cls(groups(rows), prod(len(registry.segments[name]) for name in names))

@@ -101,6 +101,8 @@ def choose(
 
     The variance is the mean over the domain. Among permanent mechanisms only those of equal variance compete by size.
 
+    Raise `ParameterError` if no mechanism fits, or if all permanent mechanisms that fit are far less exact than a larger one.
+
     Parameters
     ----------
     domain_size
@@ -112,11 +114,6 @@ def choose(
     permanent
         Privacy loss of a permanent response in nats, not less than epsilon; None if none is kept. The number of kept responses
         does not influence the choice.
-
-    Raises
-    ------
-    ParameterError
-        If no mechanism fits, or if all permanent mechanisms that fit are far less exact than a larger one.
     """
     candidates = CANDIDATES if permanent is None else permanent_candidates()
     options: dict[str, Any] = {} if permanent is None else {"permanent": permanent}

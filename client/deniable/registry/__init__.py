@@ -187,7 +187,7 @@ class Registry:
         ----------
         metric
             A metric of this registry.
-        given
+        values
             The device's value of each segment. Segments that the metric does not name are ignored.
 
         Raises

@@ -20,13 +20,7 @@ def of(
     moment: datetime,  # an aware datetime
     length: str,  # one of `LENGTHS`
 ) -> str:
-    """Return the name of the period of a moment.
-
-    Raises
-    ------
-    ParameterError
-        If the length is unknown.
-    """
+    """Return the name of the period of a moment; raise `ParameterError` if the length is unknown."""
     utc = moment.astimezone(UTC)
     if length == "hour":
         return f"{utc:%Y-%m-%dT%H}"
@@ -46,10 +40,7 @@ def bounds(
 ) -> tuple[datetime, datetime]:
     """Return the start and the end of a period.
 
-    Raises
-    ------
-    ParameterError
-        If the name is not one that `of` writes for this length.
+    Raise `ParameterError` if the name is not one that `of` writes for this length.
     """
     try:
         start, end = _bounds(name, length)
@@ -76,13 +67,7 @@ def touched(
     length: str,  # one of `LENGTHS`
     days: float,  # Length of the window, above 0. The window includes its last moment but not its first.
 ) -> int:
-    """Return how many periods a window of time touches at most.
-
-    Raises
-    ------
-    ParameterError
-        If the length is unknown.
-    """
+    """Return how many periods a window of time touches at most; raise `ParameterError` if the length is unknown."""
     if length == "month":
         # All months between the first and the last are inside the window, so it is longer than these together.
         months = 2

@@ -49,12 +49,8 @@ def load(path: str | Path) -> Registry:
 
     The last file of a folder is the current registry: its tables for all metrics are used. `Registry.metrics` has the highest
     version of each metric of any file, and `Registry.older` all other versions. Fields of a version that may change, such as
-    ``expires``, are taken from the last file that declares it.
-
-    Raises
-    ------
-    RegistryError
-        If the files have faults, or if two files declare one version of a metric differently. The error has all faults.
+    ``expires``, are taken from the last file that declares it. Raise `RegistryError` if the files have faults, or if two files
+    declare one version of a metric differently. The error has all faults.
     """
     texts = {str(file): registry.read(file) for file in files(path)}
     *older, (file, text) = texts.items()
@@ -69,12 +65,8 @@ def load(path: str | Path) -> Registry:
 def load_all(paths: str) -> dict[str, Registry]:
     """Read registries, each a file or a folder, joined as in ``DENIABLE_REGISTRY``. Return them by app.
 
-    Raises
-    ------
-    ConfigurationError
-        If two are of one app.
-    RegistryError
-        If a registry has faults. The error has those of the first such registry.
+    Raise `ConfigurationError` if two are of one app. Raise `RegistryError` if a registry has faults. The error has those of the
+    first such registry.
     """
     loaded: dict[str, Registry] = {}
     for path in filter(None, paths.split(os.pathsep)):
@@ -89,10 +81,7 @@ def load_all(paths: str) -> dict[str, Registry]:
 def files(path: str | Path) -> list[Path]:
     """List the registry files of a folder in order, or the file itself.
 
-    Raises
-    ------
-    RegistryError
-        If the folder cannot be read, has no registry file, or has one with another kind of name.
+    Raise `RegistryError` if the folder cannot be read, has no registry file, or has one with another kind of name.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -107,12 +96,9 @@ def files(path: str | Path) -> list[Path]:
 
 
 def newest(path: str | Path) -> Registry:
-    """Read only the current registry, which the newest app has.
+    """Read only the current registry, which the newest app has; raise `RegistryError` if the file has faults.
 
-    Raises
-    ------
-    RegistryError
-        If the file has faults. The error has all of them.
+    The error has all of them.
     """
     return registry.load(files(path)[-1])
 
@@ -120,14 +106,9 @@ def newest(path: str | Path) -> Registry:
 def add(file: Path, folder: Path) -> Path:
     """Add a registry to a folder, with the files that it names; return its path.
 
-    First the folder with the new files is read as a server reads it. Nothing is written if this fails.
-
-    Raises
-    ------
-    ConfigurationError
-        If it cannot be written, if the folder has no number left, or if a file that it names would replace another one.
-    RegistryError
-        If the file has faults, or the folder would have.
+    First the folder with the new files is read as a server reads it. Nothing is written if this fails. Raise `ConfigurationError`
+    if it cannot be written, if the folder has no number left, or if a file that it names would replace another one. Raise
+    `RegistryError` if the file has faults, or the folder would have.
     """
     loaded = registry.load(file)
     try:

@@ -22,10 +22,7 @@ def derived(
 ) -> Restriction:
     """Return the restriction that makes the one registry the other.
 
-    Raises
-    ------
-    RegistryError
-        If none does: devices would not learn of the rest. The error has all that they would keep as it is.
+    Raise `RegistryError` if none does: devices would not learn of the rest. The error has all that they would keep as it is.
     """
     try:
         restriction = Restriction.read(Restriction.of(turned_down).write())  # as devices read it

@@ -58,10 +58,7 @@ class HttpGet:
 class Fetcher:
     """Fetches a served registry and has it used. Each call returns the seconds until the next call.
 
-    Raises
-    ------
-    ConfigurationError
-        If the key is invalid, or ``deniable[signed]`` is not installed.
+    Raise `ConfigurationError` if the key is invalid, or ``deniable[signed]`` is not installed.
     """
 
     def __init__(

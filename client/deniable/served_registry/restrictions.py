@@ -55,10 +55,7 @@ class Restriction:
     def read(cls, text: str) -> Restriction:
         """Read a text. There is one way to write each restriction, and no other is read.
 
-        Raises
-        ------
-        ServedRegistryError
-            If it is invalid.
+        Raise `ServedRegistryError` if it is invalid.
         """
         try:
             document = json.loads(text)
@@ -91,10 +88,7 @@ class Restriction:
     ) -> Registry:
         """Return the registry to use instead of the app's own.
 
-        Raises
-        ------
-        ServedRegistryError
-            If it is of another app, or older than the app's own.
+        Raise `ServedRegistryError` if it is of another app, or older than the app's own.
         """
         if self.app != bundled.app:
             raise refusal(f"app is as in the app: {bundled.app}", self.app)

@@ -27,13 +27,7 @@ _MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "s
 
 
 def identify(headers: Mapping[str, str], key: str) -> str:
-    """Check an upload's ingest key, and return its Idempotency-Key.
-
-    Raises
-    ------
-    Refused
-        If either is missing or wrong.
-    """
+    """Check an upload's ingest key, and return its Idempotency-Key; raise `Refused` if either is missing or wrong."""
     if bearer(headers.get("Authorization", ""), "the app's ingest key") != key:
         raise Refused(401, "unknown_key")
     upload = headers.get("Idempotency-Key", "")
@@ -44,10 +38,7 @@ def identify(headers: Mapping[str, str], key: str) -> str:
 def inflate(headers: Mapping[str, str], wire: bytes) -> bytes:
     """Return the decompressed body of an upload.
 
-    Raises
-    ------
-    Refused
-        If it is too large, has another content type, or is not one whole gzip member.
+    Raise `Refused` if it is too large, has another content type, or is not one whole gzip member.
     """
     if len(wire) > MAX_BODY_BYTES:
         raise Refused(413, "body_too_large")
@@ -61,15 +52,12 @@ def check(
 ) -> tuple[dict[str, Any], list[Report]]:
     """Check a batch.
 
+    Raise `Refused` if no report is accepted.
+
     Returns
     -------
     tuple
         The answer, and the accepted reports.
-
-    Raises
-    ------
-    Refused
-        If no report is accepted.
     """
     accepted: list[Report] = []
     errors: list[dict[str, Any]] = []

@@ -65,17 +65,13 @@ class Http:
     ) -> tuple[int, Mapping[str, str], bytes | None]:
         """Send one request.
 
+        Raise `UnreachedError` if there was no connection, with TLS where the address has it. Raise `OSError` if there was no
+        answer, or only a part of it.
+
         Returns
         -------
         tuple
             The status, the headers (upper and lower case are the same), and the answer. None instead of a larger answer.
-
-        Raises
-        ------
-        UnreachedError
-            If there was no connection, with TLS where the address has it.
-        OSError
-            If there was no answer, or only a part of it.
         """
         from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
 

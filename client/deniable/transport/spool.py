@@ -304,10 +304,7 @@ class Spool:
 def _read(key: str, descriptor: int) -> Batch | None:
     """Read a batch, at most as many bytes as a batch may have; return None if this is no batch.
 
-    Raises
-    ------
-    OSError
-        If the disk fails.
+    Raise `OSError` if the disk fails.
     """
     import gzip  # noqa: PLC0415 - the app's thread never needs it
     import zlib  # noqa: PLC0415

@@ -68,12 +68,9 @@ class Batch:
         key: str,  # its idempotency key, a UUID
         data: bytes,  # what was written
     ) -> Batch:
-        """Read a written batch back.
+        """Read a written batch back; raise `PayloadError` if this is no written batch.
 
-        Raises
-        ------
-        PayloadError
-            If this is no written batch. The message does not repeat it.
+        The message does not repeat it.
         """
         try:
             document = json.loads(data)

@@ -100,7 +100,7 @@ class Answer:
         return pd.DataFrame(columns)
 
     def _polars(self) -> Any:
-        import polars as pl  # noqa: PLC0415 - likewise
+        import polars as pl  # noqa: PLC0415 - it takes long, and rows need none
 
         kinds: dict[str, Any] = {
             "text": pl.String(),
@@ -168,7 +168,7 @@ class Query:
         return self._with(date_range=f"{str(days).removesuffix('d')}d")
 
     def where(self, **segments: str | Iterable[str]) -> Query:
-        """Keep rows of these segments: one value of each, or several of one that rows are broken down by; likewise ``value``."""
+        """Keep rows of these segments: one value of each, or several if rows are broken down by it. ``value`` is one, too."""
         return self._filtered("is", segments)
 
     def where_not(self, **segments: str | Iterable[str]) -> Query:

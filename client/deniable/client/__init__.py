@@ -315,7 +315,7 @@ class Client:
         Returns
         -------
         bool
-            As of `flush`.
+            The same as `flush` returns.
         """
         return self._session is not None and self._session.close(timeout)
 

@@ -17,17 +17,14 @@ log = logging.getLogger("deniable")
 
 
 class Consent:
-    """Whether the person agreed. Only True is a yes.
+    """Whether the person agreed. Only True is a yes."""
 
-    Parameters
-    ----------
-    setting
-        The answer of the person, or a function that returns it.
-    strict
-        Whether an answer that is neither True nor False raises an error. Otherwise it is a warning.
-    """
-
-    def __init__(self, setting: bool | Callable[[], bool], *, strict: bool) -> None:  # noqa: FBT001 - as `Client` takes it
+    def __init__(
+        self,
+        setting: bool | Callable[[], bool],  # noqa: FBT001 - as `Client` takes it: the person's answer, or what returns it
+        *,
+        strict: bool,  # whether an answer that is neither True nor False raises an error; else it is a warning
+    ) -> None:
         self.setting = setting
         self.agreed: bool | None = None  # the last answer; None before the first
         self._strict = strict
@@ -73,7 +70,7 @@ class Consent:
             self._check(answer, error)
         return agreed
 
-    def replace(self, setting: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as above
+    def replace(self, setting: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as `Client` takes it
         """Use another answer, or another function to ask. A no also withdraws what earlier runs left."""
         refused = self.agreed is False
         self.setting = setting

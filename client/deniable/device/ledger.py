@@ -110,7 +110,7 @@ class Ledger:
             lease = self._leases.get(allowance.tag)
             if lease is not None and lease.left and lease.occasion.stratum.period == period:
                 lease.left -= 1
-                lease.unspent += not sampled
+                lease.unspent += not sampled  # the lease has paid for it, and gives this back at its end
                 return None
             refusal = self._refusals.get(allowance.tag)
             if refusal is not None and refusal.period == period and time.monotonic() < refusal.until:
@@ -187,7 +187,7 @@ class Ledger:
     def write_account(
         self,
         db: Connection,  # a connection in a transaction
-        # allowance, occasion: as for `spend`
+        # allowance, occasion: see `spend`
         allowance: Allowance,
         occasion: Occasion,
         reports: int,  # reports of the period; negative to give some back
@@ -211,7 +211,7 @@ class Ledger:
     def reserve(
         self,
         db: Connection,  # a connection in a transaction
-        # allowance, occasion: as for `spend`
+        # allowance, occasion: see `spend`
         allowance: Allowance,
         occasion: Occasion,
     ) -> bool:

@@ -89,13 +89,8 @@ class PermanentResponses:
         *,
         sampled: bool = True,  # False to let the period pass without a report
     ) -> bytes | str:
-        """Make the period's report from the permanent response to the answer.
-
-        Returns
-        -------
-        bytes or str
-            A payload, or why there is none: ``"this_period"``, ``"budget"``, ``"state"``, ``"not_sampled"``.
-        """
+        """Make the period's report from the permanent response to the answer; return its payload, or why there is none."""
+        # The reasons are "this_period", "budget", "state" and "not_sampled".
         return self._first(prepared, occasion, lambda db: self._response(db, prepared, occasion, value), sampled=sampled)
 
     def reserve(
@@ -145,7 +140,7 @@ class PermanentResponses:
         if outcome == "budget":
             self._retries[tag] = now + _PAUSE
         else:
-            self._reported[tag] = period
+            self._reported[tag] = period  # also if it was not sampled: a period has one chance of a report
         return self._instantly(prepared, outcome) if outcome else b""
 
     def _instantly(self, prepared: Prepared, outcome: bytes | str) -> bytes | str:
@@ -178,6 +173,7 @@ class PermanentResponses:
         key = self._key(db, allowance.tag, mechanism.response_key(row, value))
         content = self._content(db, key)
         full = key not in (active := self._active(db, allowance.tag)) and len(active) >= allowance.answers
+        # There is no room for another response. The last one is reported again: silence would show that the answer has changed.
         if full or (content is None and record.responses >= allowance.answers_ever):
             last = None if record.last is None else self._content(db, record.last)
             if record.last is not None and last is not None:

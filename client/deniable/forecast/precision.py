@@ -33,13 +33,7 @@ def expected(
     metric: Metric,  # a number, a set, or an ordinal whose mean is estimated
     mechanism: Mechanism,
 ) -> dict[str, str]:
-    """Tell what is estimated of a metric that is scored or has an axis, and the error to expect.
-
-    Returns
-    -------
-    dict
-        Sentences, by what they are about.
-    """
+    """Say what is estimated of a metric that is scored or has an axis, and the error to expect; by what it is about."""
     facts = {"answers": _answers(metric)}
     if metric.kind.options:
         worst = sqrt((float(mechanism.worst_variance) + _SPREAD) / REPORTS)

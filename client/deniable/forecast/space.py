@@ -39,18 +39,13 @@ _SHOWN = 3
 _DAY = timedelta(days=1)
 
 
-def text(size: int, *, grows: bool) -> int:
-    """Return how much memory a text of so many bytes takes at most.
-
-    Parameters
-    ----------
-    size
-        Its bytes.
-    grows
-        Whether it is written bit by bit. The store then keeps as much room again, up to a mebibyte. A longer text is always
-        written so.
-    """
-    # The store's allocator rounds up by a quarter at most.
+def text(
+    size: int,  # its bytes
+    *,
+    grows: bool,  # whether it is written bit by bit; a text above a mebibyte always is
+) -> int:
+    """Return how much memory a text of so many bytes takes at most."""
+    # The store keeps as much room again for a text that grows, up to a mebibyte. Its allocator rounds up by a quarter at most.
     return 5 * (size + (min(size, _MORE) if grows or size > _MORE else 0)) // 4
 
 

@@ -89,6 +89,7 @@ class GeneralHadamard(FrequencyOracle):
         """Draw whether each report names a column of the set, one column of the set, and one of the others."""
         half, columns = self.size // 2, self.layout.width
         inside = half * self._true_weight
+        # Both columns are drawn for every report, though one is used. So the time of the draw does not tell which.
         sides = source.bits(inside, inside + (columns - half) * UNIT, count)
         return list(zip(sides, source.indices(half, count), source.indices(columns - half, count), strict=True))
 

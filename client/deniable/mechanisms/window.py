@@ -140,6 +140,7 @@ class Window(Scored):
         """Draw, for each report, the rounding and the shift around the ring of cells."""
         w, steps = self.length, self.points - 1
         keep = source.bits(self._true_weight, self._true_weight + self.blocks * UNIT, count)
+        # Both shifts are drawn for every report, though one is used. So the time of the draw does not tell which.
         insides, outsides = source.indices(w, count), source.indices(steps, count)
         rounding = source.indices(self.domain_size - 1, count)
         return [(r, a if digit == _TRUE else w + b) for r, digit, a, b in zip(rounding, keep, insides, outsides, strict=True)]

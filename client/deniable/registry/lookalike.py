@@ -35,13 +35,7 @@ _VARIATIONS = range(0xE0100, 0xE01F0)
 
 
 def alike(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Find texts that look like an earlier one.
-
-    Yields
-    ------
-    tuple of str
-        The earlier text, and the text that looks like it.
-    """
+    """Find texts that look like an earlier one; yield the earlier text and the later one."""
     seen: dict[str, str] = {}
     for text in texts:
         forms = _forms(text)

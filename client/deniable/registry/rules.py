@@ -66,13 +66,7 @@ def faults_of(
     document: dict[str, Any],  # the parsed TOML
     keys: tuple[str, ...],  # the keys that a metric may have
 ) -> Iterator[_Rest]:
-    """Find every fault of a registry.
-
-    Yields
-    ------
-    tuple
-        The metric (``"-"`` for the file as a whole), the broken rule, and the value that breaks it.
-    """
+    """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
     yield from _unknown(
         "-",
         ("format", "revision", "app", "segments", "generalize", "experiments", *_TABLES, "metrics"),

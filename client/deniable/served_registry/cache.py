@@ -56,7 +56,7 @@ class Cache:
         fresh = self._directory / f".registry-{OS.below(1 << 64):016x}"
         try:
             write_new(fresh, envelope.write())
-            fresh.replace(self._file(revision))
+            fresh.replace(self._file(revision))  # in one step, so that no process reads a part of it
         except OSError:
             self._remove(fresh)
             return False

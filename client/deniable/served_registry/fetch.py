@@ -91,13 +91,7 @@ class Fetcher:
         self.counts: Counter[str] = Counter()
 
     def __call__(self) -> float:
-        """Use the kept registry, if it is newer, then ask the server for a newer one.
-
-        Returns
-        -------
-        float
-            Seconds until the next call is due.
-        """
+        """Use the kept registry, if it is newer, then ask the server for a newer one; return the seconds until the next call."""
         if self._refused:
             return _DAY
         self._use_kept()

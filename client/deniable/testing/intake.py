@@ -50,15 +50,7 @@ def check(
     body: bytes,  # JSON, as `deniable.wire.report.encode` writes it
     registry: Registry | None,  # the registry; None to check only the batch's shape
 ) -> tuple[dict[str, Any], list[Report]]:
-    """Check a batch.
-
-    Raise `Refused` if no report is accepted.
-
-    Returns
-    -------
-    tuple
-        The answer, and the accepted reports.
-    """
+    """Check a batch; return the answer and the accepted reports, or raise `Refused` if none is accepted."""
     accepted: list[Report] = []
     errors: list[dict[str, Any]] = []
     for number, group in enumerate(_groups(body)):

@@ -101,6 +101,7 @@ class Dispatch:
             later = self._outbox.take_later(now)
             look, closed = self._outbox.looks, self._orders.closed
             released, self._outbox.released = self._outbox.released, False
+        # Without the lock: the report of a block may take a transaction, and `submit` must not wait for the disk.
         for entry in later:
             report = entry.report if entry.report is not None else entry.block.report() if entry.block else None
             if report is not None and entry.due <= now:

@@ -63,15 +63,10 @@ class Http:
         largest: int = _LARGEST_ANSWER,  # most bytes of the answer
         total: float | None = None,  # seconds after which a new thread cuts the request; None for no such thread
     ) -> tuple[int, Mapping[str, str], bytes | None]:
-        """Send one request.
+        """Send one request; return the status, the headers and the answer. None instead of a larger answer.
 
         Raise `UnreachedError` if there was no connection, with TLS where the address has it. Raise `OSError` if there was no
-        answer, or only a part of it.
-
-        Returns
-        -------
-        tuple
-            The status, the headers (upper and lower case are the same), and the answer. None instead of a larger answer.
+        answer, or only a part of it. Upper and lower case are the same in the names of headers.
         """
         from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
 

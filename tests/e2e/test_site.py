@@ -127,7 +127,7 @@ def test_what_an_estimate_costs_the_mean():
     """The guide's figures of both estimates of a number are what the exact variance says."""
     for estimate, percent in re.findall(r'^\| `"(mean|distribution)"` \|.*\| ([\d.]+)% of the range', DECLARE, re.MULTILINE):
         number = Metric(id="n", type="number", values=(), range=("0", "1"), unit="s", estimate=estimate, epsilon="1")
-        worst = float(mechanisms.of(number).worst_variance) + 0.25
+        worst = float(mechanisms.of(number).worst_variance)
         assert f"{100 * (worst / 10_000) ** 0.5:.1f}" == percent
 
 

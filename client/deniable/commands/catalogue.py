@@ -49,10 +49,15 @@ CATALOGUE: dict[str, CommandInfo] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
-    "check-config": CommandInfo(
-        "tell what a server would make of this environment",
-        "ingest",
-        ("deniable check-config", "deniable check-config --json"),
+    "dead-letters": CommandInfo(
+        "list batches that could not be counted, and count them after all",
+        "aggregator",
+        (
+            f"deniable dead-letters list {_STORE}",
+            f"deniable dead-letters show 1760000000000-0 {_STORE}",
+            f"deniable dead-letters requeue --all {_STORE}",
+            f"deniable dead-letters purge 1760000000000-0 {_STORE}",
+        ),
     ),
     "demo": CommandInfo(
         "real devices' answers through real processes, beside the truth",
@@ -64,20 +69,10 @@ CATALOGUE: dict[str, CommandInfo] = {
         "aggregator",
         (f"deniable divide {_STORE} --into 3",),
     ),
-    "dlq": CommandInfo(
-        "list batches that could not be counted, and count them after all",
-        "aggregator",
-        (
-            f"deniable dlq list {_STORE}",
-            f"deniable dlq show 1760000000000-0 {_STORE}",
-            f"deniable dlq requeue --all {_STORE}",
-            f"deniable dlq purge 1760000000000-0 {_STORE}",
-        ),
-    ),
     "doctor": CommandInfo(
-        "look at a live installation; tell what is wrong, and what to do",
+        "check settings or a live installation; tell what to do",
         "ingest",
-        ("deniable doctor", "deniable doctor --data data"),
+        ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": CommandInfo(
         "remove all that the store has of a metric, for good",
@@ -203,8 +198,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "keys",
         "publish",
         "worker",
-        "check-config",
-        "dlq",
+        "dead-letters",
         "erase",
         "recount",
         "audit-log",

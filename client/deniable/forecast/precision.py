@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 REPORTS = 10_000
 """The number of reports for which the error is told."""
 
-_SPREAD = 0.25
-"""The largest variance of answers between 0 and 1. The people who answer are a sample, whose mean has this variance, too."""
-
 _LOOKS = 15.2
 """The square of the planned difference over the variance of its estimate, at which an always-valid test at 5% sees it in 80%."""
 
@@ -36,7 +33,7 @@ def expected(
     """Say what is estimated of a metric that is scored or has an axis, and the error to expect; by what it is about."""
     facts = {"answers": _answers(metric)}
     if metric.kind.options:
-        worst = sqrt((float(mechanism.worst_variance) + _SPREAD) / REPORTS)
+        worst = sqrt(float(mechanism.worst_variance) / REPORTS)
         what = "of each case of a pair of options" if metric.joint else "of an option"
         return facts | {"error": f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
     if metric.binned and isinstance(mechanism, FrequencyOracle):
@@ -57,7 +54,7 @@ def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
     """
     if metric.binned or mechanism.searches:
         return None
-    return ceil(_LOOKS * 2 * (float(mechanism.worst_variance) + _SPREAD) / planned**2)
+    return ceil(_LOOKS * 2 * float(mechanism.worst_variance) / planned**2)
 
 
 def _answers(metric: Metric) -> str:
@@ -71,7 +68,7 @@ def _answers(metric: Metric) -> str:
 
 def _of_the_mean(metric: Metric, worst: float) -> str:
     what = "geometric mean" if metric.scale == "log" else "mean"
-    return f"of the {what} of {REPORTS:,} reports at most {length(metric, sqrt((worst + _SPREAD) / REPORTS))}"
+    return f"of the {what} of {REPORTS:,} reports at most {length(metric, sqrt(worst / REPORTS))}"
 
 
 def _of_the_distribution(metric: Metric, epsilon: float) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import FrozenInstanceError, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 from operator import index
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact, spent
+from deniable.mechanisms.sealed import Sealed
 from deniable.source import OS, mark_process, process_mark
 
 if TYPE_CHECKING:
@@ -28,18 +29,8 @@ _AHEAD = 256  # most draws ahead, enough to share the cost of a system call
 _AHEAD_BITS = 1 << 12  # most bits drawn ahead, so that no call takes noticeably long
 
 
-class _Sealed:
-    """Refuses changes of all fields. A frozen dataclass alone does not protect the fields that a subclass adds."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
-
-
 @dataclass(frozen=True, kw_only=True)
-class Mechanism(_Sealed, ABC):
+class Mechanism(Sealed, ABC):
     """A local randomizer: any payload is at most e^epsilon times as likely for one value as for another.
 
     The device draws *noise*, whose distribution does not depend on the value. It answers with a deterministic *response* to the
@@ -142,7 +133,7 @@ class Mechanism(_Sealed, ABC):
     @property
     @abstractmethod
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate where answers vary most: half of the people hold the value or are at an end."""
+        """The largest variance that one report's estimate can have, whatever people answer. They are a sample of a population."""
 
     @property
     def unused(self) -> int:
@@ -334,12 +325,27 @@ class FrequencyOracle(Mechanism):
     @property
     def mean_variance(self) -> Fraction:
         """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
-        return mean_variance(self.p, self.q, self.domain_size)
+        held, absent = self._variances
+        return (held + (self.domain_size - 1) * absent) / self.domain_size
+
+    @property
+    def _variances(self) -> tuple[Fraction, Fraction]:
+        """The variance that the noise of one report adds for a person who holds the value, and for one who does not."""
+        square = (self.p - self.q) ** 2
+        return self.p * (1 - self.p) / square, self.q * (1 - self.q) / square
 
     @property
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate of the share of a value that half of the people hold."""
-        return Fraction(self.variance(0.5, 1))
+        """The variance of one report's estimate of a share, where it is largest.
+
+        Notes
+        -----
+        It is ``f held + (1 - f) absent + f (1 - f)`` at a share f: of the noise, and of who answers. That is largest at
+        ``f = (1 + held - absent) / 2``, or at the nearer of 0 and 1.
+        """
+        held, absent = self._variances
+        share = min(max((1 + held - absent) / 2, Fraction(0)), Fraction(1))
+        return share * held + (1 - share) * absent + share * (1 - share)
 
     @property
     def influence(self) -> Fraction:

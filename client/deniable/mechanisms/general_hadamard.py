@@ -150,6 +150,14 @@ class GeneralHadamard(FrequencyOracle):
         return (mass * near + (1 - mass) * far - frequency * p * p) / (n * p * p)
 
     @property
+    def _variances(self) -> tuple[Fraction, Fraction]:
+        # Other people's values are spread evenly over the blocks.
+        half, columns = self.size // 2, self.layout.width
+        total = half * (self._true_weight - UNIT) + columns * UNIT
+        near, far = Fraction(half * (self._true_weight + UNIT), total), Fraction(self.size * UNIT, total)
+        return near / self.p**2 - 1, (near + (self.blocks - 1) * far) / self.blocks / self.p**2
+
+    @property
     def mean_variance(self) -> Fraction:
         """Variance of one report's frequency estimate, averaged over a domain that is spread evenly over the blocks."""
         return _variance(self.blocks, self.size, self._true_weight) - Fraction(1, self.domain_size)

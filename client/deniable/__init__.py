@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from deniable.client import Client
-    from deniable.device.journal import Entry
+    from deniable.device.journal import SentReport
     from deniable.errors import (
         ConfigurationError,
         DeniableError,
@@ -40,7 +40,6 @@ __all__ = [
     "Client",
     "ConfigurationError",
     "DeniableError",
-    "Entry",
     "Explanation",
     "MetricHandle",
     "ParameterError",
@@ -48,6 +47,7 @@ __all__ = [
     "Registry",
     "RegistryError",
     "SenderSettings",
+    "SentReport",
     "ServedRegistryError",
     "StateError",
     "Stopwatch",
@@ -73,7 +73,7 @@ _HOMES = {
     "Client": "client",
     "ConfigurationError": "errors",
     "DeniableError": "errors",
-    "Entry": "device.journal",
+    "SentReport": "device.journal",
     "Explanation": "explanation",
     "MetricHandle": "handle",
     "ParameterError": "errors",
@@ -191,7 +191,7 @@ def explain(metric: str, value: object = None) -> Explanation | None:
         raise
 
 
-def journal() -> list[Entry]:
+def journal() -> list[SentReport]:
     """Return the reports that were sent, the newest first; empty before `init`. See `Client.journal`."""
     return _client.journal() if _client else []
 

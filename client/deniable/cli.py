@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import deniable
 from deniable.commands import terminal
-from deniable.commands.catalogue import CATALOGUE, GROUPS, NOT_ON_WINDOWS, Entry, actions
+from deniable.commands.catalogue import CATALOGUE, GROUPS, NOT_ON_WINDOWS, CommandInfo, actions
 from deniable.commands.parser import Parser
 from deniable.errors import DeniableError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Command = Callable[[argparse.ArgumentParser], Run]
 
-_UNKNOWN = Entry("", "", ())  # of a command that another package brings
+_UNKNOWN = CommandInfo("", "", ())  # of a command that another package brings
 _INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctrl-C
 
 
@@ -43,16 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _INTERRUPTED
 
 
-def _main(given: list[str]) -> int:
+def _main(arguments: list[str]) -> int:
     commands = {point.name: point for point in entry_points(group="deniable.commands")}
     parser = Parser(prog="deniable", description="Telemetry that nobody can hold against the person who sent it.")
     parser.elsewhere = actions()
     parser.epilog = _listed(commands)
     parser.add_argument("--version", action="version", version=f"deniable {deniable.__version__}")
-    told = {"help": argparse.SUPPRESS, "prog": parser.prog}  # the epilog lists them
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", **told)
+    options = {"help": argparse.SUPPRESS, "prog": parser.prog}  # the epilog lists them
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", **options)
     parser.usage = f"{parser.prog} [-h] [--version] COMMAND ..."
-    chosen = given[0] if given else ""
+    chosen = arguments[0] if arguments else ""
     run: Run | None = None
     for name in sorted(commands):
         about = CATALOGUE.get(name, _UNKNOWN)
@@ -62,10 +62,10 @@ def _main(given: list[str]) -> int:
         command: Command = commands[name].load()
         run = command(subparser)
         subparser.complete(about.examples, about.extra)
-    if not given:
+    if not arguments:
         parser.print_help()
         return 2
-    parsed = parser.parse_args(given)
+    parsed = parser.parse_args(arguments)
     if run is None:
         return 2
     if chosen in NOT_ON_WINDOWS and sys.platform == "win32":
@@ -90,7 +90,7 @@ def _listed(commands: Collection[str]) -> str:
     return "\n".join([*lines[1:], "", "Options and examples of a command: deniable COMMAND --help"])
 
 
-def _lack(error: ModuleNotFoundError, about: Entry) -> str:
+def _lack(error: ModuleNotFoundError, about: CommandInfo) -> str:
     """Tell which extra brings a module; raise where none does."""
     if not about.extra or (error.name or "").startswith("deniable"):
         raise error

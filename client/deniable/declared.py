@@ -31,13 +31,7 @@ class Declared:
 
     @classmethod
     def of(cls, metric: Metric, candidates: tuple[int, ...] = ()) -> Declared:
-        """Make the mechanism and the fingerprint of a metric.
-
-        Raises
-        ------
-        ParameterError
-            If no mechanism fits it.
-        """
+        """Make the mechanism and the fingerprint of a metric; raise `ParameterError` if no mechanism fits it."""
         mechanism = mechanisms.of(metric)
         return cls(metric, mechanism, fingerprint(metric, mechanism.canonical), candidates)
 
@@ -49,7 +43,7 @@ class Declared:
     @property
     def permanent(self) -> Permanent | None:
         """Its mechanism, if devices keep permanent responses to it; else None."""
-        return self.mechanism.in_two_steps if self.metric.kept else None
+        return self.mechanism.in_two_steps if self.metric.permanent else None
 
     @property
     def name(self) -> str:
@@ -74,15 +68,10 @@ def fingerprint(
     metric: Metric,  # the declared metric
     mechanism: str,  # the canonical text of its mechanism, `Mechanism.canonical`
 ) -> str:
-    """Compute a digest of a metric's meaning: its answers in order, and the integers of its mechanism.
+    """Compute a digest of a metric's meaning, of 16 hexadecimal digits: its answers in order, and the integers of its mechanism.
 
     A device and a server may declare one id and version differently. Without the fingerprint, the server would count these
     reports wrongly, and nothing would show it. With it, the server refuses them.
-
-    Returns
-    -------
-    str
-        Sixteen hexadecimal digits.
     """
     answers = metric.values or (*metric.range, metric.unit, metric.scale) * (metric.axis is not None)
     meaning = json.dumps([metric.id, metric.version, metric.type, answers, metric.period, metric.segments, mechanism])

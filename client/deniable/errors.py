@@ -115,11 +115,11 @@ class Fault:
 
     def __str__(self) -> str:
         where = f"{self.file}{f':{self.line}' if self.line else ''}"
-        said = f"{where}: {'' if self.metric == '-' else f'{self.metric}: '}{self.rule}"
+        text = f"{where}: {'' if self.metric == '-' else f'{self.metric}: '}{self.rule}"
         if self.value is ...:
-            return said
+            return text
         written = str(self.value).lower() if isinstance(self.value, bool) else repr(self.value)  # as TOML has it
-        return f"{said}; got {'nothing' if self.value is None else written}"
+        return f"{text}; got {'nothing' if self.value is None else written}"
 
 
 class RegistryError(DeniableError, ValueError):
@@ -150,9 +150,9 @@ def without_locals(error: BaseException) -> BaseException:
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:
-        each = left.pop()
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            clear_frames(each.__traceback__)
-            left += [each.__cause__, each.__context__]
+        current = left.pop()
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            clear_frames(current.__traceback__)
+            left += [current.__cause__, current.__context__]
     return error

@@ -137,13 +137,15 @@ class Explanation:
             f"Your answer is randomised on this device before it is sent: {self.summary} ({self.mechanism}).",
             self.says,
             f"Whoever sees one report can shift the odds between two answers {_odds(self.epsilon)}.",
-            *(self._repeated() if self.epsilon_permanent is None else self._kept(self.epsilon_permanent)),
+            *(self._repeated() if self.epsilon_permanent is None else self._permanent(self.epsilon_permanent)),
         ]
         if self.sample < 1:
             lines.append(f"Of all answers only {100 * self.sample:.4g}%, drawn at random, are reported at all.")
         if self.delay is not None:
-            drawn = "drawn before your answer is looked at"
-            lines.append(f"A report waits on this device for a random time of up to {self.delay}, {drawn}, before it is sent.")
+            lines.append(
+                f"A report waits on this device for a random time of up to {self.delay}, drawn before your answer is looked at, "
+                "before it is sent."
+            )
         lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer.")
         lines += self._exposed()
         if self.report is not None:
@@ -162,7 +164,7 @@ class Explanation:
             ),
         ]
 
-    def _kept(self, epsilon: float) -> list[str]:
+    def _permanent(self, epsilon: float) -> list[str]:
         """Tell what all reports of a kept response give away."""
         ever = "" if self.reserved_lifetime is None else f", and ever at most epsilon {self.reserved_lifetime:.4g}"
         return [
@@ -178,12 +180,14 @@ class Explanation:
 
     def _exposed(self) -> list[str]:
         """Tell what reports show besides answers."""
-        shown = []
+        identifiers = []
         if self.row_bits:
-            shown.append(f"which of {round(2**self.row_bits)} rows this device drew and keeps ({self.row_bits:.1f} bits)")
+            identifiers.append(f"which of {round(2**self.row_bits)} rows this device drew and keeps ({self.row_bits:.1f} bits)")
         if self.segment_bits:
-            shown.append(f"which of {round(2**self.segment_bits)} kinds of device it is ({self.segment_bits:.1f} bits, segments)")
-        return [f"Besides answers, the reports of all metrics together show {' and '.join(shown)}."] if shown else []
+            identifiers.append(
+                f"which of {round(2**self.segment_bits)} kinds of device it is ({self.segment_bits:.1f} bits, segments)"
+            )
+        return [f"Besides answers, the reports of all metrics together show {' and '.join(identifiers)}."] if identifiers else []
 
 
 def _value(metric: Metric, answer: object) -> int:

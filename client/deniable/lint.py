@@ -77,7 +77,7 @@ class Lint:
     faults: tuple[Fault, ...]  # Faults. The file cannot be used until they are mended.
     warnings: tuple[Fault, ...]  # what may be a mistake
     notes: tuple[Note, ...]  # one for each usable metric
-    shown: str = ""  # what the reports of all metrics together show besides answers, in words; empty where it is nothing
+    exposed: str = ""  # what the reports of all metrics together show besides answers, in words; empty where it is nothing
 
 
 def lint(path: str | Path) -> Lint:
@@ -99,32 +99,32 @@ def lint(path: str | Path) -> Lint:
             faults += error.faults
         else:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
-            found = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
-            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in found]
+            doubts = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
+            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
             allowance = Allowance.of(Declared.of(metric), budget)
             facts = _resolved(metric, mechanism, number)
             facts |= _reserved(metric, allowance, budget) | _experiments(loaded, metric, mechanism)
             if metric.delay is not None:
                 facts["travels"] = f"after a random time of up to {metric.delay} on the device"
             notes.append(Note(metric.id, facts))
-    shown = ""
+    exposed = ""
     if not faults:
         faults += [Fault(str(path), "-", rule, value) for rule, value in _excess(loaded, budget)]
         exposure = Exposure.of(loaded)
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
         if exposure.row_bits or exposure.segment_bits:
             bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
-            shown = f"all metrics together show {bits}"
-    told = _placed(path, [*faults, *warnings])
-    return Lint(told[: len(faults)], told[len(faults) :], tuple(notes), shown)
+            exposed = f"all metrics together show {bits}"
+    lines = _placed(path, [*faults, *warnings])
+    return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed)
 
 
-def _placed(path: str | Path, found: Sequence[Fault]) -> tuple[Fault, ...]:
+def _placed(path: str | Path, faults: Sequence[Fault]) -> tuple[Fault, ...]:
     """Add to each finding its line in the registry. Findings in other files already have their line."""
-    if not found:
+    if not faults:
         return ()
-    ours = iter(placed(registry.read(path), [fault for fault in found if fault.file == str(path)]))
-    return tuple(next(ours) if fault.file == str(path) else fault for fault in found)
+    ours = iter(placed(registry.read(path), [fault for fault in faults if fault.file == str(path)]))
+    return tuple(next(ours) if fault.file == str(path) else fault for fault in faults)
 
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
@@ -162,10 +162,10 @@ def _alike(loaded: Registry) -> Iterator[tuple[str, object]]:
 
 def _excess(loaded: Registry, budget: Budget) -> Iterator[tuple[str, object]]:
     today = datetime.now(UTC).date()
-    asked = (each for id_, each in reserved(loaded, budget).items() if not loaded.metrics[id_].expired(today))
-    found = unfit(asked, budget)
-    if found is not None:
-        yield found.rule, found.value
+    allowances = (each for id_, each in reserved(loaded, budget).items() if not loaded.metrics[id_].expired(today))
+    excess = unfit(allowances, budget)
+    if excess is not None:
+        yield excess.rule, excess.value
 
 
 def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str, str]:
@@ -192,9 +192,9 @@ def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> dict[str,
     window, days = f"{allowance.window / MICRO:.6g} nats", f"in any {budget.window:g} days"
     ever = "" if allowance.lifetime is None else f", {allowance.lifetime / MICRO:.6g} nats ever"
     if allowance.answers:
-        each = f"{allowance.cost / MICRO:.6g} nats for all reports of one together"
+        price = f"{allowance.cost / MICRO:.6g} nats for all reports of one together"
         histories = "between histories that change, and return to an earlier answer, at the same times"
-        return {"answers kept": f"at most {allowance.answers} {days}, {each} ({histories})", "spends": f"{window} {days}{ever}"}
+        return {"answers kept": f"at most {allowance.answers} {days}, {price} ({histories})", "spends": f"{window} {days}{ever}"}
     most = f"at most {metric.per_period} a {metric.period}"
     periods = f"up to {touched(metric.period, budget.window)} {metric.period}s"
     return {"reports": most, "spends": f"{window} {days} ({periods}){ever}"}
@@ -202,16 +202,16 @@ def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> dict[str,
 
 def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict[str, str]:
     """Return what the experiments of a metric need, in words."""
-    told = []
+    sentences = []
     for name in (each for each in metric.segments if each in loaded.experiments):
         planned = loaded.experiments[name].planned
         people = arm(metric, mechanism, planned)
         if people is not None:
             what = f"a difference of {planned:g}{' of the range' if metric.axis else ''}"
-            told.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")
-    if told and metric.kept:
-        told.append("more periods of the same people hardly help, since each keeps its noise")
-    return {"experiment": "; ".join(told)} if told else {}
+            sentences.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")
+    if sentences and metric.permanent:
+        sentences.append("more periods of the same people hardly help, since each keeps its noise")
+    return {"experiment": "; ".join(sentences)} if sentences else {}
 
 
 def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:
@@ -235,7 +235,7 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1, over all reports of it"
         yield f"an epsilon_permanent {odds}", metric.epsilon_permanent
-    if metric.period == "hour" and not metric.kept:
+    if metric.period == "hour" and not metric.permanent:
         yield (
             "a metric with an hourly period spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period",
             metric.epsilon,
@@ -282,15 +282,15 @@ def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
 
 
 def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
-    if metric.axis is None or metric.estimate != "distribution" or metric.kept:
+    if metric.axis is None or metric.estimate != "distribution" or metric.permanent:
         if metric.step is not None:
             yield "step has no effect here: it is for the distribution of a number without epsilon_permanent", metric.step
         return
     low, high = metric.axis.low, metric.axis.high
     if metric.step is not None and not metric.step_values:
         yield f"step has no effect: it makes more than {MOST_STEP_VALUES} values", metric.step
-    whole = low.denominator == high.denominator == 1
-    if metric.step is None and whole and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
+    integers = low.denominator == high.denominator == 1
+    if metric.step is None and integers and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
         yield "if answers are whole numbers, write whole = true: quantiles then are exact values", f"{low} to {high}"
 
 
@@ -312,7 +312,7 @@ def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RegistryChange:
     """One difference between two registries."""
 
     metric: str  # the metric concerned, or "-" for the file as a whole
@@ -323,7 +323,7 @@ class Change:
         return f"{'BREAKING' if self.breaking else 'ok':8} {'' if self.metric == '-' else f'{self.metric}: '}{self.what}"
 
 
-def diff(published: Registry, proposed: Registry) -> list[Change]:
+def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
     """Compare a published registry with a proposed one.
 
     A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
@@ -332,35 +332,37 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     """
     changes = []
     if published.app != proposed.app:
-        changes.append(Change("-", f"app was {published.app}, is {proposed.app}: another app's counts", breaking=True))
+        changes.append(RegistryChange("-", f"app was {published.app}, is {proposed.app}: another app's counts", breaking=True))
     for name, values in published.segments.items():
         lost = [value for value in values if value not in proposed.segments.get(name, ())]
         if lost and any(name in metric.segments for metric in proposed.metrics.values()):
             what = f"segments.{name} no longer has {', '.join(lost)}; reports of it will count as (other)"
-            changes.append(Change("-", what, breaking=False))
+            changes.append(RegistryChange("-", what, breaking=False))
     for name in sorted({*published.generalize, *proposed.generalize}):
         was, is_ = (_levels(registry.generalize.get(name, {})) for registry in (published, proposed))
         if was != is_:
-            changes.append(Change("-", f"generalize.{name} was {_short(was)}, is {_short(is_)}", breaking=False))
+            changes.append(RegistryChange("-", f"generalize.{name} was {_short(was)}, is {_short(is_)}", breaking=False))
     changes += _experiment_changes(published.experiments, proposed.experiments)
     for id_, old in published.metrics.items():
         new = proposed.metrics.get(id_)
         if new is None:
-            changes.append(Change(id_, "removed; its reports are taken while a server reads its registry, too", breaking=False))
+            changes.append(
+                RegistryChange(id_, "removed; its reports are taken while a server reads its registry, too", breaking=False)
+            )
         elif new.version < old.version:
-            changes.append(Change(id_, f"version went back from {old.version} to {new.version}", breaking=True))
+            changes.append(RegistryChange(id_, f"version went back from {old.version} to {new.version}", breaking=True))
         else:
             changes += _metric_changes(old, new)
-    changes += [Change(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
+    changes += [RegistryChange(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
     return changes
 
 
-def _experiment_changes(published: Mapping[str, Experiment], proposed: Mapping[str, Experiment]) -> Iterator[Change]:
+def _experiment_changes(published: Mapping[str, Experiment], proposed: Mapping[str, Experiment]) -> Iterator[RegistryChange]:
     for name in sorted({*published, *proposed}):
         was, is_ = published.get(name), proposed.get(name)
         if was != is_:
             looked = "; if anybody has looked at it, give the new one a segment of its own" if was and is_ else ""
-            yield Change("-", f"experiments.{name} was {_plan(was)}, is {_plan(is_)}{looked}", breaking=False)
+            yield RegistryChange("-", f"experiments.{name} was {_plan(was)}, is {_plan(is_)}{looked}", breaking=False)
 
 
 def _plan(experiment: Experiment | None) -> str:
@@ -371,10 +373,10 @@ def _levels(above: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{word} -> {more}" for word, more in sorted(above.items()))
 
 
-def _metric_changes(old: Metric, new: Metric) -> Iterator[Change]:
+def _metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
     raised = new.version > old.version
     if raised:
-        yield Change(new.id, f"version {old.version} -> {new.version}: a new count begins", breaking=False)
+        yield RegistryChange(new.id, f"version {old.version} -> {new.version}: a new count begins", breaking=False)
     for name in (f.name for f in fields(old) if f.init and f.name != "version"):
         was, is_ = getattr(old, name), getattr(new, name)
         if was != is_:
@@ -382,7 +384,7 @@ def _metric_changes(old: Metric, new: Metric) -> Iterator[Change]:
             advice = f"; raise version to {old.version + 1}" if breaking else ""
             if name == "delay" and new.delay_seconds < old.delay_seconds:
                 advice = "; the time of a report tells more of the moment of the answer, so ask people again"
-            yield Change(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
+            yield RegistryChange(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
 
 
 def _short(value: Any) -> str:

@@ -68,8 +68,8 @@ class Tape(Source):
         if num in (0, den):
             return num == den
         happened = self._take(2) == 0
-        part, whole = self.chance
-        self.chance = (part * (num if happened else den - num), whole * den)
+        numerator, denominator = self.chance
+        self.chance = (numerator * (num if happened else den - num), denominator * den)
         return happened
 
     def below(self, n: int) -> int:
@@ -78,8 +78,8 @@ class Tape(Source):
             raise ParameterError("a uniform draw has at least one outcome", n)
         if n == 1:
             return 0
-        part, whole = self.chance
-        self.chance = (part, whole * n)
+        numerator, denominator = self.chance
+        self.chance = (numerator, denominator * n)
         return self._take(n)
 
     def next(self) -> list[int] | None:
@@ -111,13 +111,16 @@ def distribution(randomize: Callable[[Source], bytes]) -> dict[bytes, Fraction]:
     while walk is not None:
         tape = Tape(walk)
         output = randomize(tape)
-        part, whole = tape.chance
-        masses[output][whole] += part
+        numerator, denominator = tape.chance
+        masses[output][denominator] += numerator
         walk = tape.next()
         walks += 1
         if walks > MAX_WALKS:
             raise ParameterError(f"a proof by exhaustion takes at most {MAX_WALKS} walks: use a smaller domain", walks)
-    return {output: sum((Fraction(part, whole) for whole, part in mass.items()), Fraction(0)) for output, mass in masses.items()}
+    return {
+        output: sum((Fraction(numerator, denominator) for denominator, numerator in mass.items()), Fraction(0))
+        for output, mass in masses.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,25 +235,25 @@ def _steps(mechanism: Permanent, values: Sequence[int], masses: list[_Masses]) -
     rows = mechanism.layout.rows
     in_row = [_by_row(mechanism, mass) for mass in masses]
     for row in range(rows):
-        kept = [_permanent(mechanism, row, value) for value in values]
+        responses = [_permanent(mechanism, row, value) for value in values]
         keys: dict[int, _Masses] = {}
-        for value, mass in zip(values, kept, strict=True):
+        for value, mass in zip(values, responses, strict=True):
             if keys.setdefault(mechanism.response_key(row, value), mass) != mass:
                 faults["values of one response_key have different permanent responses"] = None
         if len(keys) > mechanism.kept_responses:
             faults[f"a device keeps {len(keys)} permanent responses, declared are {mechanism.kept_responses}"] = None
-        found = _worst(kept)
-        worst = None if worst is None or found is None else max(worst, found)
-        reports = {response: _instant(mechanism, row, response) for response in set().union(*kept)}
-        for value, mass, whole in zip(values, kept, in_row, strict=True):
-            if _together(mass, reports) != {payload: share * rows for payload, share in whole.get(row, {}).items()}:
+        ratio = _worst(responses)
+        worst = None if worst is None or ratio is None else max(worst, ratio)
+        reports = {response: _instant(mechanism, row, response) for response in set().union(*responses)}
+        for value, mass, one_step in zip(values, responses, in_row, strict=True):
+            if _together(mass, reports) != {payload: share * rows for payload, share in one_step.get(row, {}).items()}:
                 faults[f"a report in two steps of answer {value} is not distributed as in one"] = None
-        if found is not None and (twice := _twice(kept, reports)) > found:
-            faults[f"two reports have a likelihood ratio of {float(twice):.12g}, the permanent response {float(found):.12g}"] = (
+        if ratio is not None and (twice := _twice(responses, reports)) > ratio:
+            faults[f"two reports have a likelihood ratio of {float(twice):.12g}, the permanent response {float(ratio):.12g}"] = (
                 None
             )
     if worst != declared:
-        words = ["no bound" if ratio is None else f"{float(ratio):.12g}" for ratio in (worst, declared)]
+        words = ["no bound" if bound is None else f"{float(bound):.12g}" for bound in (worst, declared)]
         faults[f"the worst likelihood ratio of the permanent response is {words[0]}, declared is {words[1]}"] = None
     if worst is not None and log(worst) > mechanism.permanent * (1 + 1e-15):
         faults[f"the permanent epsilon is {log(worst):.12g}, above the {mechanism.permanent:.12g} asked for"] = None
@@ -262,8 +265,8 @@ def _permanent(mechanism: Permanent, row: int, value: int) -> _Masses:
 
 
 def _instant(mechanism: Permanent, row: int, response: bytes) -> _Masses:
-    kept = mechanism.layout.unpack(response)[1]
-    return distribution(lambda tape: mechanism.respond_instantly(row, kept, tape))
+    content = mechanism.layout.unpack(response)[1]
+    return distribution(lambda tape: mechanism.respond_instantly(row, content, tape))
 
 
 def _by_row(mechanism: Permanent, mass: _Masses) -> dict[int, _Masses]:
@@ -289,16 +292,16 @@ def _together(first: _Masses, second: dict[bytes, _Masses]) -> _Masses:
     return dict(both)
 
 
-def _twice(kept: Sequence[_Masses], reports: dict[bytes, _Masses]) -> Fraction:
+def _twice(permanent: Sequence[_Masses], reports: dict[bytes, _Masses]) -> Fraction:
     """Return the worst likelihood ratio of two reports from one permanent response."""
     responses = list(reports)
     payloads = list(set().union(*reports.values()))
     # With common denominators the many sums are of integers, which is faster.
-    chances = [_whole([reports[response].get(payload, Fraction(0)) for response in responses]) for payload in payloads]
-    weights = [_whole([mass[response] for response in responses]) for mass in kept]
+    chances = [_integers([reports[response].get(payload, Fraction(0)) for response in responses]) for payload in payloads]
+    weights = [_integers([mass[response] for response in responses]) for mass in permanent]
     scale = [sum(weight) for weight in weights]
     pairs: Iterable[tuple[int, int]] = ((i, j) for i in range(len(payloads)) for j in range(i + 1))
-    if len(kept) * len(responses) * len(payloads) ** 2 // 2 > _MAX_PRODUCTS:
+    if len(permanent) * len(responses) * len(payloads) ** 2 // 2 > _MAX_PRODUCTS:
         pairs = ((i, i) for i in range(len(payloads)))
     worst = Fraction(1)
     for i, j in pairs:
@@ -309,7 +312,7 @@ def _twice(kept: Sequence[_Masses], reports: dict[bytes, _Masses]) -> Fraction:
     return worst
 
 
-def _whole(shares: list[Fraction]) -> list[int]:
+def _integers(shares: list[Fraction]) -> list[int]:
     denominator = lcm(*(share.denominator for share in shares))
     return [share.numerator * (denominator // share.denominator) for share in shares]
 

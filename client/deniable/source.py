@@ -93,14 +93,14 @@ class Source(ABC):
         ----------
         R. W. Floyd, J. Bentley: A sample of brilliance. Communications of the ACM 30(9), 1987.
         """
-        drawn = []
+        subsets = []
         for size in sizes:
             chosen = 0
             for last in range(n - size, n):
                 pick = self.below(last + 1)
                 chosen |= 1 << (last if chosen >> pick & 1 else pick)
-            drawn.append(chosen)
-        return drawn
+            subsets.append(chosen)
+        return subsets
 
 
 @lru_cache(maxsize=256)
@@ -110,8 +110,8 @@ def _threshold(num: int, den: int) -> tuple[bytes, int]:
     The byte is compared with the first base-256 digit of the fraction. A smaller byte means that the event happened, a larger one
     that it did not. An equal byte is a tie: the rest of the fraction decides.
     """
-    digit, rest = divmod(_BYTE * num, den)
-    return ONE * digit + (TIE + ZERO * (_BYTE - 1 - digit) if digit < _BYTE else b""), rest
+    digit, remainder = divmod(_BYTE * num, den)
+    return ONE * digit + (TIE + ZERO * (_BYTE - 1 - digit) if digit < _BYTE else b""), remainder
 
 
 @lru_cache(maxsize=8)
@@ -155,9 +155,9 @@ def _subset_coins(n: int, size: int) -> tuple[int, int]:
     if _SPARSE * size <= n:
         return 0, size + size * size // n + 1
     deviation = isqrt(size * (n - size) // n)
-    wanted = size - 53 * (n - 2 * size) * deviation // (40 * n)
+    target = size - 53 * (n - 2 * size) * deviation // (40 * n)
     sides = 1 << _COIN_DIGITS
-    return min(max((sides * wanted + n // 2) // n, 1), sides - 1), 2 * deviation + n // sides + 2
+    return min(max((sides * target + n // 2) // n, 1), sides - 1), 2 * deviation + n // sides + 2
 
 
 def _first_distinct(n: int, size: int, picks: Iterator[int]) -> int:
@@ -197,41 +197,41 @@ class OsSource(Source):
 
     def bits(self, num: int, den: int, count: int) -> bytes:
         """Draw `count` independent events, with about one random byte for each."""
-        table, rest = _threshold(num, den)
+        table, remainder = _threshold(num, den)
         digits = os.urandom(count).translate(table)
         if TIE not in digits:
             return digits
-        if not rest:  # the fraction ends with this digit, so an equal byte is not below it
+        if not remainder:  # the fraction ends with this digit, so an equal byte is not below it
             return digits.replace(TIE, ZERO)
         pieces = digits.split(TIE)
-        ties = self.bits(rest, den, len(pieces) - 1)
+        ties = self.bits(remainder, den, len(pieces) - 1)
         return b"".join(chain.from_iterable(zip_longest(pieces, (ties[i : i + 1] for i in range(len(ties))), fillvalue=b"")))
 
     def indices(self, n: int, count: int) -> list[int]:
         """Draw `count` uniform integers with few calls to the operating system."""
         if n == 1:
             return [0] * count
-        drawn: list[int] = []
+        numbers: list[int] = []
         if n <= _BYTE:
             remainder, rejected = _modulo(n)
-            while len(drawn) < count:  # `translate` deletes rejected bytes and takes the others modulo n, all in C
-                drawn += os.urandom(count - len(drawn)).translate(remainder, rejected)
-            return drawn
+            while len(numbers) < count:  # `translate` deletes rejected bytes and takes the others modulo n, all in C
+                numbers += os.urandom(count - len(numbers)).translate(remainder, rejected)
+            return numbers
         if n <= _BYTE * _BYTE:
             low_bits = _low_bits((n - 1).bit_length() - 8)
-            while len(drawn) < count:  # pairs of bytes; the higher one keeps as many bits as n needs
-                pairs = bytearray(os.urandom(2 * (count - len(drawn))))
+            while len(numbers) < count:  # pairs of bytes; the higher one keeps as many bits as n needs
+                pairs = bytearray(os.urandom(2 * (count - len(numbers))))
                 pairs[_HIGHER::2] = pairs[_HIGHER::2].translate(low_bits)
-                drawn += [pair for pair in memoryview(pairs).cast("H") if pair < n]
-            return drawn
+                numbers += [pair for pair in memoryview(pairs).cast("H") if pair < n]
+            return numbers
         span = 1 << 64
         if n > span:
             return [self.below(n) for _ in range(count)]
         limit = span - span % n
-        while len(drawn) < count:
-            words = array("Q", os.urandom(8 * (count - len(drawn))))
-            drawn += [word % n for word in words if word < limit]
-        return drawn
+        while len(numbers) < count:
+            words = array("Q", os.urandom(8 * (count - len(numbers))))
+            numbers += [word % n for word in words if word < limit]
+        return numbers
 
     def subsets(self, n: int, sizes: Sequence[int]) -> list[int]:
         """Draw uniform subsets by the fastest of three ways.
@@ -256,7 +256,7 @@ class OsSource(Source):
         stride = (n + 7) // 8
         tossed = self._toss(coins, stride * len(sizes))
         everything = (1 << n) - 1
-        drawn = []
+        subsets = []
         for number, size in enumerate(sizes):
             chosen = int.from_bytes(tossed[number * stride : (number + 1) * stride], "little") & everything
             missing = size - chosen.bit_count()
@@ -268,8 +268,8 @@ class OsSource(Source):
                         missing -= 1
                         if not missing:
                             break
-            drawn.append(chosen)
-        return drawn
+            subsets.append(chosen)
+        return subsets
 
     def _toss(self, coins: int, size: int) -> bytes:
         """Draw `size` bytes of independent bits; each bit is 1 with probability ``coins / 64``.
@@ -277,11 +277,11 @@ class OsSource(Source):
         The probability has six binary digits. Go from the last digit to the first. An "and" with random bits halves the
         probability so far. An "or" halves it and adds a half; it is used if the digit is 1.
         """
-        drawn = 0
+        bits = 0
         for digit in range((coins & -coins).bit_length() - 1, _COIN_DIGITS):
             plane = int.from_bytes(os.urandom(size), "little")
-            drawn = drawn | plane if coins >> digit & 1 else drawn & plane
-        return drawn.to_bytes(size, "little")
+            bits = bits | plane if coins >> digit & 1 else bits & plane
+        return bits.to_bytes(size, "little")
 
 
 OS = OsSource()

@@ -47,13 +47,7 @@ def bearer(authorization: str, whose: str) -> str:
 
 
 def check_key(key: str) -> None:
-    """Check an Idempotency-Key.
-
-    Raises
-    ------
-    Refused
-        If it is missing, too long, or not printable.
-    """
+    """Check an Idempotency-Key; raise `Refused` if it is missing, too long, or not printable."""
     if not 0 < len(key) <= MAX_KEY or not key.isprintable():
         raise Refused(400, "idempotency_key", f"an upload carries an Idempotency-Key of 1 to {MAX_KEY} characters, e.g. a UUID")
 
@@ -61,10 +55,7 @@ def check_key(key: str) -> None:
 def inflated(wire: bytes, content_type: str, encoding: str, most: int) -> bytes:
     """Return the body of an upload as it was before compression, in bounded memory.
 
-    Raises
-    ------
-    Refused
-        If it has another type, is not one whole gzip member, or has more bytes than `most` after decompression.
+    Raise `Refused` if it has another type, is not one whole gzip member, or has more bytes than `most` after decompression.
     """
     if content_type != MEDIA_TYPE and content_type.partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise Refused(415, "media_type", f"an upload's Content-Type is {MEDIA_TYPE}")
@@ -101,13 +92,7 @@ def place(
     now: datetime,  # the server's time
     skew: timedelta,  # how far a device's clock may be ahead
 ) -> Place:
-    """Return where reports of a group are counted.
-
-    Raises
-    ------
-    Refused
-        If this is not declared here, or not collected now.
-    """
+    """Return where reports of a group are counted; raise `Refused` if this is not declared here, or not collected now."""
     declared = _declared(registry, versions_of(group.metric), group)
     metric = declared.metric
     if metric.expires and metric.expired(now.date()):

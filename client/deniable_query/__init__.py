@@ -93,14 +93,14 @@ class Answer:
         import pandas as pd  # noqa: PLC0415 - it takes long, and rows need none
 
         kinds = {"text": "string", "integer": "Int64", "number": "float64", "boolean": "boolean"}
-        columns = {each["name"]: pd.Series(self._column(each), dtype=kinds.get(each["type"])) for each in self.columns}
-        for each in self.columns:
-            if each["type"] == "time":
-                columns[each["name"]] = pd.to_datetime(columns[each["name"]], utc=True)
+        columns = {column["name"]: pd.Series(self._column(column), dtype=kinds.get(column["type"])) for column in self.columns}
+        for column in self.columns:
+            if column["type"] == "time":
+                columns[column["name"]] = pd.to_datetime(columns[column["name"]], utc=True)
         return pd.DataFrame(columns)
 
     def _polars(self) -> Any:
-        import polars as pl  # noqa: PLC0415 - likewise
+        import polars as pl  # noqa: PLC0415 - it takes long, and rows need none
 
         kinds: dict[str, Any] = {
             "text": pl.String(),
@@ -112,8 +112,8 @@ class Answer:
         return pl.DataFrame([pl.Series(each["name"], self._column(each), kinds[each["type"]]) for each in self.columns])
 
     def _column(self, of: dict[str, str]) -> list[Any]:
-        found = [row[of["name"]] for row in self.rows]
-        return [datetime.fromisoformat(str(each)) for each in found] if of["type"] == "time" else found
+        values = [row[of["name"]] for row in self.rows]
+        return [datetime.fromisoformat(str(each)) for each in values] if of["type"] == "time" else values
 
 
 class _Bearer(AuthBase):
@@ -168,7 +168,7 @@ class Query:
         return self._with(date_range=f"{str(days).removesuffix('d')}d")
 
     def where(self, **segments: str | Iterable[str]) -> Query:
-        """Keep rows of these segments: one value of each, or several of one that rows are broken down by; likewise ``value``."""
+        """Keep rows of these segments: one value of each, or several if rows are broken down by it. ``value`` is one, too."""
         return self._filtered("is", segments)
 
     def where_not(self, **segments: str | Iterable[str]) -> Query:
@@ -230,32 +230,32 @@ class Query:
     def _pages(self) -> list[dict[str, Any]]:
         if not (self.key.isascii() and self.key.isprintable()):
             raise QueryError(0, "", "a read key has printable ASCII characters only, and this one has others: copy it anew")
-        found: list[dict[str, Any]] = []
+        pages: list[dict[str, Any]] = []
         offset: int | None = 0
         with requests.Session() as session:
             session.auth = _Bearer(self.key)
             while offset is not None:
-                found.append(self._page(session, offset))
-                offset = found[-1]["next"]
-        return found
+                pages.append(self._page(session, offset))
+                offset = pages[-1]["next"]
+        return pages
 
     def _page(self, session: requests.Session, offset: int) -> dict[str, Any]:
-        asked = self._members | {"pagination": {"limit": _PAGE, "offset": offset}}
+        question = self._members | {"pagination": {"limit": _PAGE, "offset": offset}}
         address = f"{self.url.rstrip('/')}/api/v1/query"
         try:
-            answer = session.post(address, json=asked, timeout=self.timeout, allow_redirects=False)
+            answer = session.post(address, json=question, timeout=self.timeout, allow_redirects=False)
         except requests.RequestException as error:
             raise QueryError(0, "", self._unanswered(error)) from error
         try:
             sent = answer.json()
         except ValueError:
             sent = None
-        told: dict[str, Any] = sent if isinstance(sent, dict) else {}
-        if answer.status_code == requests.codes.ok and "rows" in told:
-            return told
+        document: dict[str, Any] = sent if isinstance(sent, dict) else {}
+        if answer.status_code == requests.codes.ok and "rows" in document:
+            return document
         wait = answer.headers.get("Retry-After", "")
-        detail = told.get("detail") or f"{self.url} did not answer like a server of deniable"
-        raise QueryError(answer.status_code, told.get("code", ""), detail, int(wait) if wait.isdigit() else None)
+        detail = document.get("detail") or f"{self.url} did not answer like a server of deniable"
+        raise QueryError(answer.status_code, document.get("code", ""), detail, int(wait) if wait.isdigit() else None)
 
     def _unanswered(self, error: requests.RequestException) -> str:
         """Say why there is no answer."""

@@ -370,7 +370,7 @@ def test_late_reports_of_permanent_responses_are_told(real_redis):
     theme = 'epsilon = 1.0\nmechanism = "grr"'
     permanent = 'epsilon = 1.0\nepsilon_permanent = 2.0\nmechanism = "rappor"'
     shop = Counted(real_redis, text=REGISTRY.replace(theme, permanent))
-    assert shop.registry.metrics["theme"].kept
+    assert shop.registry.metrics["theme"].permanent
     rows = mechanisms.of(shop.registry.metrics["theme"]).layout.width
     shop.count("theme", [200] * (rows + 1))
     shop.publisher.publish(CLOSED)

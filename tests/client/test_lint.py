@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from deniable.lint import Change, Note, diff, lint
+from deniable.lint import Note, RegistryChange, diff, lint
 from deniable.registry import Metric, Registry
 from deniable.registry.tables import Experiment
 
@@ -54,7 +54,7 @@ def test_a_sound_file(linted):
             "spends": "6.59168 nats in any 30 days (up to 3 months), 65.9168 nats ever",
         },
     )
-    assert found.shown == ""
+    assert found.exposed == ""
 
 
 def test_faults_of_form_end_the_check(linted):
@@ -133,7 +133,7 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     rows += 'segments = ["version"]\n'
     found = linted(many + asked + rows + 'other = "y"\n')
     assert [warning.value for warning in found.warnings if not warning.rule.startswith("up to ")] == [512, 257]
-    assert found.shown == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
+    assert found.exposed == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
 
 
 @pytest.mark.parametrize(("declared", "line"), [("[publication]\ntrial = true\n", 11), ("publication.trial = true\n", 4)])
@@ -340,7 +340,7 @@ def test_a_long_range_of_a_time(linted, keys, words):
 @pytest.mark.parametrize(("change", "words"), BREAKING)
 def test_breaking_changes(change, words):
     """A change of meaning breaks, says which version would mend it, and no longer breaks with that version."""
-    assert diff(PUBLISHED, proposed(**change)) == [Change("m", f"{words}; raise version to 2", breaking=True)]
+    assert diff(PUBLISHED, proposed(**change)) == [RegistryChange("m", f"{words}; raise version to 2", breaking=True)]
     raised = diff(PUBLISHED, proposed(**change, version=2))
     assert [c.what for c in raised] == ["version 1 -> 2: a new count begins", words]
     assert not any(c.breaking for c in raised)
@@ -349,7 +349,7 @@ def test_breaking_changes(change, words):
 @pytest.mark.parametrize(("change", "words"), FREE)
 def test_free_changes(change, words):
     """What has no part in the meaning may change."""
-    assert diff(PUBLISHED, proposed(**change)) == [Change("m", words, breaking=False)]
+    assert diff(PUBLISHED, proposed(**change)) == [RegistryChange("m", words, breaking=False)]
 
 
 def test_every_field_is_free_or_breaking():
@@ -368,16 +368,16 @@ def test_no_change():
 @pytest.mark.parametrize(
     ("new", "change"),
     [
-        (replace(PUBLISHED, app="other"), Change("-", "app was shop, is other: another app's counts", breaking=True)),
+        (replace(PUBLISHED, app="other"), RegistryChange("-", "app was shop, is other: another app's counts", breaking=True)),
         (
             replace(PUBLISHED, segments={"platform": ("linux",)}),
-            Change("-", "segments.platform no longer has macos; reports of it will count as (other)", breaking=False),
+            RegistryChange("-", "segments.platform no longer has macos; reports of it will count as (other)", breaking=False),
         ),
         (
             replace(PUBLISHED, metrics={}),
-            Change("m", "removed; its reports are taken while a server reads its registry, too", breaking=False),
+            RegistryChange("m", "removed; its reports are taken while a server reads its registry, too", breaking=False),
         ),
-        (replace(PUBLISHED, metrics={"m": METRIC, "n": replace(METRIC, id="n")}), Change("n", "added", breaking=False)),
+        (replace(PUBLISHED, metrics={"m": METRIC, "n": replace(METRIC, id="n")}), RegistryChange("n", "added", breaking=False)),
     ],
 )
 def test_changes_of_the_whole(new, change):
@@ -396,7 +396,7 @@ def test_what_generalises_may_change():
     """Devices know nothing of what segments generalise to: a change of it is told and breaks nothing."""
     more = replace(PUBLISHED, generalize={"platform": {"linux": "unix", "macos": "unix"}})
     told = "generalize.platform was [], is [linux -> unix, macos -> unix]"
-    assert diff(PUBLISHED, more) == [Change("-", told, breaking=False)]
+    assert diff(PUBLISHED, more) == [RegistryChange("-", told, breaking=False)]
     assert diff(more, more) == []
     assert [change.breaking for change in diff(more, PUBLISHED)] == [False]
 
@@ -406,9 +406,9 @@ def test_an_experiment_is_planned_before_anybody_looks():
     one, other = (replace(PUBLISHED, experiments={"platform": Experiment(base="linux", planned=each)}) for each in (0.02, 0.05))
     told = "experiments.platform was planned for 0.02 against linux, is planned for 0.05 against linux"
     looked = "; if anybody has looked at it, give the new one a segment of its own"
-    assert diff(one, other) == [Change("-", told + looked, breaking=False)]
+    assert diff(one, other) == [RegistryChange("-", told + looked, breaking=False)]
     told = "experiments.platform was not declared, is planned for 0.02 against linux"
-    assert diff(PUBLISHED, one) == [Change("-", told, breaking=False)]
+    assert diff(PUBLISHED, one) == [RegistryChange("-", told, breaking=False)]
 
 
 def test_what_an_experiment_needs_is_told(linted):
@@ -428,14 +428,14 @@ def test_what_an_experiment_needs_is_told(linted):
 def test_versions_do_not_go_back():
     """An older version would be counted with what it meant before."""
     newer = proposed(version=3)
-    assert diff(newer, PUBLISHED) == [Change("m", "version went back from 3 to 1", breaking=True)]
+    assert diff(newer, PUBLISHED) == [RegistryChange("m", "version went back from 3 to 1", breaking=True)]
 
 
 def test_changes_in_a_line():
     """A change is a line, and long values are cut."""
-    assert str(Change("m", "what", breaking=True)) == "BREAKING m: what"
-    assert str(Change("m", "what", breaking=False)) == "ok       m: what"
-    assert str(Change("-", "what", breaking=True)) == "BREAKING what"
+    assert str(RegistryChange("m", "what", breaking=True)) == "BREAKING m: what"
+    assert str(RegistryChange("m", "what", breaking=False)) == "ok       m: what"
+    assert str(RegistryChange("-", "what", breaking=True)) == "BREAKING what"
     (change,) = diff(PUBLISHED, proposed(values=tuple(f"value {i}" for i in range(100))))
     assert "..." in change.what
     assert len(change.what) < 150

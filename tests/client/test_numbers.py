@@ -28,7 +28,7 @@ def test_as_it_is_declared():
     text = f'{HEAD}[metrics.n]\ntype = "number"\nrange = [1, "2.50"]\nunit = "s"\nestimate = "distribution"\nnone = 1.0\n{BODY}'
     metric = parse(text).metrics["n"]
     assert (metric.range, metric.none, metric.unit, metric.scale) == (("1", "2.5"), "1", "s", "linear")
-    assert (metric.values, metric.open, metric.kept) == ((), False, False)
+    assert (metric.values, metric.open, metric.permanent) == ((), False, False)
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def would_report(mine: Device, declared: Metric, value: int | None) -> bool:
     occasion = prepared.occasion(datetime(2100, 1, 1, tzinfo=UTC))
     with suppress(ZeroDivisionError), mine.state.transaction() as db:
         reserved = mine.responses._reserve(db, prepared, occasion, sampled=True) is None
-        reported = reserved and isinstance(mine.responses._kept(db, prepared, occasion, value), bytes)
+        reported = reserved and isinstance(mine.responses._response(db, prepared, occasion, value), bytes)
         raise ZeroDivisionError
     return reported
 

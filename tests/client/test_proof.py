@@ -29,7 +29,7 @@ class GrrThatMayHitTheTruthAgain(Grr):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         d = self.domain_size
-        keep = source.bits(self._kept, self._kept + (d - 1) * UNIT, count)
+        keep = source.bits(self._true_weight, self._true_weight + (d - 1) * UNIT, count)
         return [0 if digit == ord("1") else other for digit, other in zip(keep, source.indices(d, count), strict=True)]
 
 
@@ -38,7 +38,7 @@ class GrrByRejection(Grr):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         d = self.domain_size
-        keep = source.bits(self._kept, self._kept + (d - 1) * UNIT, count)
+        keep = source.bits(self._true_weight, self._true_weight + (d - 1) * UNIT, count)
         return [0 if digit == ord("1") else 1 + other for digit, other in zip(keep, source.indices(d - 1, count), strict=True)]
 
 
@@ -140,7 +140,7 @@ class ChainThatSharesResponses(LGrr):
         return super().response_key(row, value) // 2
 
     def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002
-        (shift,) = shifts(source, self._kept_permanent, self.domain_size, 1)
+        (shift,) = shifts(source, self._permanent_weight, self.domain_size, 1)
         return (value + shift) % self.domain_size
 
 

@@ -31,7 +31,7 @@ from deniable import (
     Client,
     ConfigurationError,
     DeniableError,
-    Entry,
+    SentReport,
     Explanation,
     MetricHandle,
     ParameterError,
@@ -79,7 +79,7 @@ def use() -> None:
     assert_type(deniable.close(timeout=0.5), bool)
     assert_type(deniable.stats(), dict[str, Any])
     assert_type(deniable.explain("ui.theme", "dark"), Explanation | None)
-    assert_type(deniable.journal(), list[Entry])
+    assert_type(deniable.journal(), list[SentReport])
     assert_type([entry.payload for entry in deniable.journal()], list[str])
     version: str = deniable.__version__
     print(version)
@@ -119,7 +119,7 @@ def own(registry: Registry, consent: Callable[[], bool]) -> dict[str, Any]:
         told = client.explain("a")
         if told is not None:
             assert_type(told.epsilon, float)
-        assert_type(client.journal(), list[Entry])
+        assert_type(client.journal(), list[SentReport])
         return client.stats()
 
 

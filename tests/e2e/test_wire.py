@@ -401,7 +401,7 @@ def test_allowances_and_places_of_responses():
         found = Allowance.of(Declared.of(metric), Budget(window=2, per_window=8, lifetime=10))
         for name in ("cost", "per_period", "window", "lifetime"):
             assert json.loads(row[name]) == getattr(found, name)
-        if metric.kept:
+        if metric.permanent:
             assert (json.loads(row["answers"]), json.loads(row["answers_ever"])) == (found.answers, found.answers_ever)
     for row in rows("stored"):
         assert (

@@ -96,7 +96,7 @@ def answered(monkeypatch):
         """Record, for each device, its answer of each day: `days` has a list of all devices' answers for each day."""
         queued.clear()
         loaded = served.app.registry
-        kept = loaded.metrics[metric].kept
+        kept = loaded.metrics[metric].permanent
         devices = list(zip(*days, strict=True))
         # Where responses are kept, each device has a client of its own. Else one stands for all.
         of_all = replace(loaded, metrics={metric: replace(loaded.metrics[metric], per_period=1 if kept else len(devices))})

@@ -294,8 +294,9 @@ def test_metrics_stand_with_what_they_tell(report, shipped):
         assert question == each.metric.description
         assert odds == words.odds(each.mechanism.epsilon)
         assert (one, year) == (words.percent(first.even), words.percent(each.guesses[-1].even))
-        assert ("kept" in reports, "sample" in reports) == (each.metric.kept, each.metric.sample != "1")
-        told.append(each.mechanism.epsilon_permanent if each.metric.kept else each.guesses[-1].reports * each.mechanism.epsilon)
+        assert ("kept" in reports, "sample" in reports) == (each.metric.permanent, each.metric.sample != "1")
+        independent = each.guesses[-1].reports * each.mechanism.epsilon
+        told.append(each.mechanism.epsilon_permanent if each.metric.permanent else independent)
     assert told == sorted(told, reverse=True)
 
 
@@ -305,7 +306,7 @@ def test_a_year_has_as_many_reports_as_a_device_makes(written, shipped):
     for facts in (often, shipped):
         for each in facts.metrics:
             (use,) = plan(facts.registry, metrics=[each.metric.id], days=365).uses
-            assert each.metric.kept or each.guesses[-1].reports == use.occasions
+            assert each.metric.permanent or each.guesses[-1].reports == use.occasions
     assert often.metrics[0].guesses[-1].reports == 39
 
 
@@ -314,7 +315,7 @@ def test_what_is_to_be_decided_stands_first(shipped, written):
     title = "What needs your decision"
     told = sections(compose(shipped, now=MADE, software="1"))[title]
     for each in shipped.metrics:
-        assert (each.metric.id in told) != each.metric.kept
+        assert (each.metric.id in told) != each.metric.permanent
     assert "No store was looked at" in told
     assert "Not proved" not in told
     failed = [attempt(each.metric, each.mechanism) for each in shipped.metrics]
@@ -392,7 +393,7 @@ def test_figures_of_metrics_are_those_of_the_mechanisms(report, shipped):
         assert (name.split(",")[0], one, exact) == (made.name, f"{made.epsilon:.12g}", str(made.ratio))
         assert f"{made.name}: {made.summary}." in sections(report)["2. How answers are randomised"]
         assert guessed[each.metric.id, "1 report"][0] == words.nats(made.epsilon)
-        if each.metric.kept:
+        if each.metric.permanent:
             assert isinstance(made, Permanent)
             assert kept == f"{made.epsilon_permanent:.12g}"
             assert guessed[each.metric.id, "reports of one kept answer"][0] == words.nats(made.epsilon_permanent)

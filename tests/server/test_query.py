@@ -182,7 +182,7 @@ def test_periods_are_pooled_with_the_error_of_people(serve, registry_file):
             assert (body["n"], body["period"], body["target"]) == (70, None, "population")
             shares = plausible_shares(declared.mechanism, body)
             for f, row in zip(shares, body["estimates"], strict=True):
-                shared = f * (1 - f) + (declared.mechanism.permanent_variance(f) if declared.metric.kept else 0)
+                shared = f * (1 - f) + (declared.mechanism.permanent_variance(f) if declared.metric.permanent else 0)
                 variance = declared.mechanism.variance(f, 70) + f * (1 - f) / 70 + repeats * shared / 70
                 assert row["stderr"] == pytest.approx(variance**0.5)
         one = served.get(f"/api/v1/metrics/{metric}?period={days[0]}").get_json()

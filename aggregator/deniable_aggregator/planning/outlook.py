@@ -277,7 +277,7 @@ def _names(metric: Metric, *, known: bool) -> list[str]:
     if known:
         chosen = mechanisms.choose(domain_size=metric.domain_size, epsilon=metric.epsilon, permanent=metric.epsilon_permanent)
         return [each.name for each in chosen.considered]
-    candidates = auto.permanent_candidates() if metric.kept else auto.CANDIDATES
+    candidates = auto.permanent_candidates() if metric.permanent else auto.CANDIDATES
     return [each.name for each in candidates if each.name != "binary" or metric.domain_size == 2]  # noqa: PLR2004
 
 

@@ -39,6 +39,6 @@ def first_release(
     share = per_day * (length / timedelta(days=1)) / needed  # of what a release needs, in a period
     if share >= _SNAPSHOTS and publication.early and not metric.segments:
         return length * (_SNAPSHOTS / share)
-    if share < 1 and metric.kept:
+    if share < 1 and metric.permanent:
         return None
     return length * ceil(1 / share) + duration("grace", metric.grace)

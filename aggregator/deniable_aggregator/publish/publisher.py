@@ -121,8 +121,8 @@ class Publisher:
                 if not self._sealed(current, summary.open):
                     return releases
                 # Permanent responses are copies of one answer: over several periods the same few devices would pass for more.
-                leaves = current.leaves({} if metric.kept else leaves)
-                first = note.first if metric.kept else _after(last, metric.period)
+                leaves = current.leaves({} if metric.permanent else leaves)
+                first = note.first if metric.permanent else _after(last, metric.period)
                 step = current.last(leaves, replace(note, first=first, closed=True), least)
                 waiting.append(stratum)
                 if step:
@@ -147,7 +147,7 @@ class Publisher:
     def _sealed(self, current: Period, first_open: str) -> bool:
         """Seal a closed period, unless it is sealed or its metric joins no periods; return whether it may be read."""
         metric, last = current.version.metric, current.stratum.period
-        if metric.kept or last < first_open:
+        if metric.permanent or last < first_open:
             return True
         return self._store.seal(current.version.declared.definition, _after(last, metric.period))
 

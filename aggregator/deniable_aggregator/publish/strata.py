@@ -31,7 +31,7 @@ def unpublished(
     source = copies or store
     counted, closed = strata_by_period(source, declared.definition), release.summary(store, declared.definition).closed
     # Metrics with permanent responses are published by single periods, which are not sealed: a closed one may get more reports.
-    periods = [period for period in counted if declared.metric.kept or period.period > closed]
+    periods = [period for period in counted if declared.metric.permanent or period.period > closed]
     came = source.read(declared.layout, [stratum for period in periods for stratum in counted[period]]).n
     # The difference is below 0 if the store lost some, or a release came between the two reads.
     return max(0, came - store.releases.read(declared.layout, periods).n)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from deniable.device.journal import Entry
+    from deniable.device.journal import SentReport
     from deniable.device.prepared import Prepared
     from deniable.explanation import Explanation
     from deniable.source import Source
@@ -315,7 +315,7 @@ class Client:
         Returns
         -------
         bool
-            As of `flush`.
+            The same as `flush` returns.
         """
         return self._session is not None and self._session.close(timeout)
 
@@ -383,7 +383,7 @@ class Client:
             return None
 
     @guarded(list)
-    def journal(self) -> list[Entry]:
+    def journal(self) -> list[SentReport]:
         """Return the last thousand reports that were sent, the newest first. An app can show them to its user."""
         return self._session.journal.entries() if self._session else []
 

@@ -17,18 +17,15 @@ log = logging.getLogger("deniable")
 
 
 class Consent:
-    """Whether the person agreed. Only True is a yes.
+    """Whether the person agreed. Only True is a yes."""
 
-    Parameters
-    ----------
-    given
-        The answer of the person, or a function that returns it.
-    strict
-        Whether an answer that is neither True nor False raises an error. Otherwise it is a warning.
-    """
-
-    def __init__(self, given: bool | Callable[[], bool], *, strict: bool) -> None:  # noqa: FBT001 - as `Client` takes it
-        self.given = given
+    def __init__(
+        self,
+        setting: bool | Callable[[], bool],  # noqa: FBT001 - as `Client` takes it: the person's answer, or what returns it
+        *,
+        strict: bool,  # whether an answer that is neither True nor False raises an error; else it is a warning
+    ) -> None:
+        self.setting = setting
         self.agreed: bool | None = None  # the last answer; None before the first
         self._strict = strict
         self._warned = False
@@ -38,53 +35,45 @@ class Consent:
     def attach(self, sender: Sender, journal: Journal) -> None:
         """Pause the sender while there is no consent; clear it and the journal when consent is withdrawn.
 
-        A no at the start withdraws nothing: the app may not have asked the person yet.
-
-        Raises
-        ------
-        ConfigurationError
-            If strict: the answer is neither True nor False.
+        A no at the start withdraws nothing: the app may not have asked the person yet. Raise `ConfigurationError` if strict: the
+        answer is neither True nor False.
         """
         self._sender, self._journal = sender, journal
-        if not callable(self.given):
-            self.agreed = self.given is True
+        if not callable(self.setting):
+            self.agreed = self.setting is True
             sender.pause(not self.agreed)
-            self._check(self.given, None)
+            self._check(self.setting, None)
 
     def ask(self) -> bool:
         """Ask for consent and act on the answer; return whether it is a yes.
 
-        Raises
-        ------
-        ConfigurationError
-            If strict: the answer is neither True nor False.
-        Exception
-            If strict: what the app's function raised.
+        Raise `ConfigurationError` if strict: the answer is neither True nor False. What the app's function raises
+        is raised, too.
         """
         while True:
-            asked = self.given
-            given: object = None
+            setting = self.setting
+            answer: object = None
             error: Exception | None = None
             try:
-                given = asked() if callable(asked) else asked
+                answer = setting() if callable(setting) else setting
             except Exception as raised:  # noqa: BLE001 - any error counts as a no
                 error = raised
-            agreed = given is True
-            if self.given is asked and agreed is not self.agreed:
+            agreed = answer is True
+            if self.setting is setting and agreed is not self.agreed:
                 self._change(agreed=agreed)
-            if self.given is asked:
+            if self.setting is setting:
                 break
             # Another thread has called `replace`. The old answer is no longer valid.
         if self._journal is not None and self._journal.clearing:
             self._journal.clear()
-        if given is not True and given is not False:
-            self._check(given, error)
+        if answer is not True and answer is not False:
+            self._check(answer, error)
         return agreed
 
-    def replace(self, given: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as above
+    def replace(self, setting: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as `Client` takes it
         """Use another answer, or another function to ask. A no also withdraws what earlier runs left."""
         refused = self.agreed is False
-        self.given = given
+        self.setting = setting
         if self._sender is not None and not self.ask() and refused:
             self._withdraw()
 
@@ -101,11 +90,11 @@ class Consent:
             self._sender.purge()
             self._journal.clear()
 
-    def _check(self, given: object, error: Exception | None) -> None:
+    def _check(self, answer: object, error: Exception | None) -> None:
         """Warn once about an answer that is neither True nor False; raise if strict."""
-        if given is True or given is False:
+        if answer is True or answer is False:
             return
-        got = type(given).__name__ if error is None else f"a function that raised {type(error).__name__}"
+        got = type(answer).__name__ if error is None else f"a function that raised {type(error).__name__}"
         words = f"consent is True or False, and nothing else; got {got}, which is taken for a no"
         if self._strict:
             raise error or ConfigurationError(words)

@@ -35,13 +35,10 @@ def switched_off() -> str | None:
 def state_directory() -> Path:
     """Return the directory of all states: ``DENIABLE_STATE_DIR``, or the system's place for such files.
 
-    Raises
-    ------
-    StateError
-        If there is neither.
+    Raise `StateError` if there is neither.
     """
-    given = os.environ.get("DENIABLE_STATE_DIR")
-    return Path(given).expanduser() if given else default_directory()
+    path = os.environ.get("DENIABLE_STATE_DIR")
+    return Path(path).expanduser() if path else default_directory()
 
 
 def sender_settings() -> SenderSettings:

@@ -52,6 +52,7 @@ class Metrics:
     def use(self, registry: Registry) -> None:
         """Use a registry from now on. The sending thread calls this with a served one."""
         today = datetime.fromtimestamp(self._clock(), UTC).date()
+        # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
         self.prepared = prepare(registry, self._segments, self._caps, self.budget, today)
         self.registry = registry
 

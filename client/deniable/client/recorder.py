@@ -100,11 +100,13 @@ class Recorder:
 
     def _record(self, prepared: Prepared, value: object, elapsed: float | None) -> bool:
         """Make one report and queue it. An undeclared answer takes the same steps; its error is raised at the end."""
+        # The process is noted first: a signal handler may fork meanwhile, and the child must not queue the report, too.
         process, sender, source = os.getpid(), self._sender, self._source or OS
         moment = datetime.fromtimestamp(self._clock() - (elapsed or 0.0), UTC)
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal:
             return self._counts.drop(refusal)
+        # Both are drawn before the answer is looked at, so that neither the sample nor the wait depends on it.
         sampled = prepared.sampled(source)
         if elapsed is None:
             wait: float = prepared.delay(source) if prepared.delayed else 0.0
@@ -140,6 +142,7 @@ class Recorder:
         spend = self._spend if prepared.permanent is None else self._permanent_responses.reserve
         dropped = spend(prepared, occasion, sampled=sampled)
         timing = Timing()
+        # The report is made later, when its answer is known. Its cost is spent now, so that a crash cannot avoid it.
         dropped = dropped or sender.submit(sender.later(wait, _Block(self, prepared, occasion, timing)), process)
         self._count(dropped)
         return None if dropped else timing

@@ -83,7 +83,7 @@ class Session:
         self.sender.close(timeout)
         if self.journal.clearing:
             self.journal.clear()
-        self.ledger.return_leases()
+        self.ledger.return_leases()  # else reports that were paid for and not made would count as spent
         return self.sender.arrived
 
 

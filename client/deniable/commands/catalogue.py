@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Entry(NamedTuple):
+class CommandInfo(NamedTuple):
     """What is known of a subcommand."""
 
     summary: str  # what it does, in a line
@@ -19,13 +19,13 @@ NOT_ON_WINDOWS = frozenset({"demo", "serve"})
 _HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _STORE = "--redis-url redis://localhost --app shop"
 
-CATALOGUE: dict[str, Entry] = {
-    "account": Entry(
+CATALOGUE: dict[str, CommandInfo] = {
+    "account": CommandInfo(
         "add up what all reports of a device tell, and which sum to quote",
         "aggregator",
         ("deniable account --registry metrics.toml --days 365", "deniable account --epsilon 1 --reports 30"),
     ),
-    "attack": Entry(
+    "attack": CommandInfo(
         "guess the answers of people from what is known, in a simulation",
         "aggregator",
         (
@@ -34,12 +34,12 @@ CATALOGUE: dict[str, Entry] = {
             "deniable attack differencing --people 500 --epsilon 1",
         ),
     ),
-    "audit": Entry(
+    "audit": CommandInfo(
         "bound the epsilon of any randomizer from below, by calling it",
         "aggregator",
         ("deniable audit app:randomize --epsilon 1", "deniable audit app:randomize --epsilon 1 --inputs dark,light --calls 1e6"),
     ),
-    "audit-log": Entry(
+    "audit-log": CommandInfo(
         "look at the audit log, verify it, and move what is old to files",
         "aggregator",
         (
@@ -49,7 +49,7 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
-    "dead-letters": Entry(
+    "dead-letters": CommandInfo(
         "list batches that could not be counted, and count them after all",
         "aggregator",
         (
@@ -59,37 +59,37 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable dead-letters purge 1760000000000-0 {_STORE}",
         ),
     ),
-    "demo": Entry(
+    "demo": CommandInfo(
         "real devices' answers through real processes, beside the truth",
         "demo",
         ("deniable demo", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
     ),
-    "divide": Entry(
+    "divide": CommandInfo(
         "divide an app over a cluster, before its first upload",
         "aggregator",
         (f"deniable divide {_STORE} --into 3",),
     ),
-    "doctor": Entry(
+    "doctor": CommandInfo(
         "check settings or a live installation; tell what to do",
         "ingest",
         ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
-    "erase": Entry(
+    "erase": CommandInfo(
         "remove all that the store has of a metric, for good",
         "aggregator",
         (f"deniable erase {_STORE} --metric ui.theme", f"deniable erase {_STORE} --metric ui.theme --version 1 --yes"),
     ),
-    "explain": Entry(
+    "explain": CommandInfo(
         "tell in words what a metric sends, with what probabilities",
         "",
         ("deniable explain ui.theme", "deniable explain ui.theme dark --registry metrics.toml"),
     ),
-    "init": Entry(
+    "init": CommandInfo(
         "write a metrics.toml to begin with, and say what to do next",
         "",
         ("deniable init", "deniable init --app shop --trial", "deniable init --app shop --file shop.toml"),
     ),
-    "keys": Entry(
+    "keys": CommandInfo(
         "make, list and revoke the keys of an app",
         "ingest",
         (
@@ -98,7 +98,7 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable keys revoke 3f9a1c {_STORE}",
         ),
     ),
-    "plan": Entry(
+    "plan": CommandInfo(
         "tell what so many users would show, or what an error needs",
         "aggregator",
         (
@@ -108,7 +108,7 @@ CATALOGUE: dict[str, Entry] = {
             "deniable plan --values 128 --users 20000 --within 0.02",
         ),
     ),
-    "prove": Entry(
+    "prove": CommandInfo(
         "prove each mechanism's privacy by walking every draw it can make",
         "",
         (
@@ -117,12 +117,12 @@ CATALOGUE: dict[str, Entry] = {
             "deniable prove window --domain-size 6 --option blocks=2 --option length=3",
         ),
     ),
-    "publish": Entry(
+    "publish": CommandInfo(
         "publish what was counted, as far as it may be",
         "aggregator",
         (f"deniable publish {_STORE} --registry metrics.toml",),
     ),
-    "rappor": Entry(
+    "rappor": CommandInfo(
         "decode what a google/rappor deployment has collected",
         "aggregator",
         (
@@ -132,7 +132,7 @@ CATALOGUE: dict[str, Entry] = {
             "deniable rappor associate --reports r.csv --variable page p.csv pages.txt --variable premium q.csv -",
         ),
     ),
-    "recount": Entry(
+    "recount": CommandInfo(
         "count the reports of an archive again, and compare the tallies",
         "archive",
         (
@@ -140,7 +140,7 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable recount {_STORE} --archive s3://bucket/reports --metric plugin --executor dask://scheduler:8786",
         ),
     ),
-    "registry": Entry(
+    "registry": CommandInfo(
         "check a metrics.toml, compare two, or sign one for devices",
         "",
         (
@@ -153,22 +153,22 @@ CATALOGUE: dict[str, Entry] = {
             "deniable registry verify metrics.signed.json --public-key PUBLIC_KEY",
         ),
     ),
-    "report": Entry(
+    "report": CommandInfo(
         "write what a privacy reviewer needs to know",
         "server",
         ("deniable report privacy --registry metrics.toml --output report.html",),
     ),
-    "sent": Entry(
+    "sent": CommandInfo(
         "show what left this device, from the state directory of an app",
         "",
         ("deniable sent", "deniable sent ~/.local/state/deniable/shop --json"),
     ),
-    "serve": Entry(
+    "serve": CommandInfo(
         "run a server, its pages, a store and a worker on this machine",
         "serve",
         ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
-    "simulate": Entry(
+    "simulate": CommandInfo(
         "measure the errors of a registry's metrics, without devices",
         "aggregator",
         (
@@ -176,12 +176,12 @@ CATALOGUE: dict[str, Entry] = {
             "deniable simulate metrics.toml --users 1e6 --shares shares.csv --seed 1 --plot errors.svg",
         ),
     ),
-    "status": Entry(
+    "status": CommandInfo(
         "tell how much waits to be counted, and whether anybody counts",
         "aggregator",
         ("deniable status", "deniable status --data data", f"deniable status {_STORE} --json"),
     ),
-    "worker": Entry(
+    "worker": CommandInfo(
         "count reports from the stream into tallies",
         "aggregator",
         ("deniable worker --redis-url redis://localhost --registry metrics.toml",),
@@ -211,9 +211,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 def actions() -> dict[str, list[str]]:
     """Return the commands that have each action, such as ``lint``. The examples tell them: each names its action first."""
-    found: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
     for name, entry in CATALOGUE.items():
         seconds = [f"{example} ".split(" ")[2] for example in entry.examples]
         for action in dict.fromkeys(seconds) if all(second.isalpha() for second in seconds) else ():
-            found.setdefault(action, []).append(name)
-    return found
+            commands.setdefault(action, []).append(name)
+    return commands

@@ -31,12 +31,12 @@ def explain(parser: argparse.ArgumentParser) -> Run:
         metric = declared.metrics[arguments.metric]
         answer = None if arguments.answer is None else metric.kind.parse(arguments.answer)
         try:
-            told = Explanation.of(declared, arguments.metric, Caps().tightened(declared.budget), answer)
+            explanation = Explanation.of(declared, arguments.metric, Caps().tightened(declared.budget), answer)
         except ParameterError as error:
             if answer is None or metric.open:
                 raise
             raise ConfigurationError(metric.kind.allowed(metric, error.rule)) from None
-        print(told)
+        print(explanation)
         return 0
 
     return run

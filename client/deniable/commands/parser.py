@@ -21,8 +21,8 @@ _NEEDED = {"int": "a whole number is needed, in digits such as 1000", "float": "
 class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001 - argparse names it nowhere else
     """The actions of a command. What a list of them says of one, its own help says as well."""
 
-    def add_parser(self, name: str, **told: Any) -> Any:
-        return super().add_parser(name, description=told["help"], **told)
+    def add_parser(self, name: str, **options: Any) -> Any:
+        return super().add_parser(name, description=options["help"], **options)
 
 
 class Parser(argparse.ArgumentParser):
@@ -31,22 +31,22 @@ class Parser(argparse.ArgumentParser):
     elsewhere: Mapping[str, Sequence[str]] = {}
     """Words that are actions of a command, each with the commands that have it."""
 
-    def __init__(self, **told: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         self._shared: list[tuple[tuple[str, ...], dict[str, Any]]] = []
         self._actions_below: dict[str, Parser] = {}
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **told)
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
-    def add_argument(self, *names: str, **told: Any) -> argparse.Action:
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
         """Add an argument; an option is one of each action, too."""
-        if names[0].startswith("-") and told.get("action") not in ("help", "version"):
-            self._shared.append((names, told))
-        return super().add_argument(*names, **told)
+        if names[0].startswith("-") and options.get("action") not in ("help", "version"):
+            self._shared.append((names, options))
+        return super().add_argument(*names, **options)
 
-    def add_subparsers(self, **told: Any) -> Any:
+    def add_subparsers(self, **options: Any) -> Any:
         """Add actions."""
-        made = super().add_subparsers(action=_Actions, **told)
-        self._actions_below = made.choices
-        return made
+        actions = super().add_subparsers(action=_Actions, **options)
+        self._actions_below = actions.choices
+        return actions
 
     def complete(
         self,
@@ -60,17 +60,17 @@ class Parser(argparse.ArgumentParser):
             self.epilog = "\n".join(["examples:", *(f"  {line}" for line in own), *brought])
         for below in self._actions_below.values():
             taken = {name for names, _ in below._shared for name in names}  # noqa: SLF001 - of our own class
-            for names, told in self._shared:
+            for names, options in self._shared:
                 if not taken.intersection(names):
-                    below.add_argument(*names, **told | {"default": argparse.SUPPRESS, "required": False})
+                    below.add_argument(*names, **options | {"default": argparse.SUPPRESS, "required": False})
             below.complete(examples, extra)
 
     def error(self, message: str) -> NoReturn:
         """End with status 2. Say what a mistyped word may have meant, and that a number is needed."""
-        message = _TYPE.sub(lambda told: f"{_NEEDED[told[1]]}, not {told[2]}", message)
-        found = _CHOICE.search(message)
-        if found:
-            meant = self._meant(found[1], re.findall(r"[^\s',]+", found[2]))
+        message = _TYPE.sub(lambda match: f"{_NEEDED[match[1]]}, not {match[2]}", message)
+        choice = _CHOICE.search(message)
+        if choice:
+            meant = self._meant(choice[1], re.findall(r"[^\s',]+", choice[2]))
             message = f"{message.partition(' (choose')[0]}; did you mean {meant}?" if meant else message
         elif self._actions_below and "required" in message:
             message = f"{message}, one of {', '.join(self._actions_below)}"

@@ -46,20 +46,20 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
     compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
     compare.add_argument("proposed", nargs="?", default=_FILE, metavar="PROPOSED", help=_DEFAULT)
-    compare.set_defaults(run=lambda given: _diff(given.published, given.proposed))
+    compare.set_defaults(run=lambda parsed: _diff(parsed.published, parsed.proposed))
     add = actions.add_parser("publish", help="add a registry to the folder of all that were published, if it breaks none of them")
     add.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     add.add_argument("folder", metavar="FOLDER", help="made where there is none; DENIABLE_REGISTRY names it")
-    add.set_defaults(run=lambda given: _publish(Path(given.file), Path(given.folder)))
+    add.set_defaults(run=lambda parsed: _publish(Path(parsed.file), Path(parsed.folder)))
     show = actions.add_parser("show", help="tell what a client in another language needs: fingerprints, layouts, constants")
     show.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     show.add_argument("--json", action="store_true", help="all of it, as docs/wire.md explains")
-    show.set_defaults(run=lambda given: _show(given.file, as_json=given.json))
+    show.set_defaults(run=lambda parsed: _show(parsed.file, as_json=parsed.json))
     keys = actions.add_parser(
         "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
     )
     keys.add_argument("--out", required=True, metavar="FILE", help="where the private key goes; must not exist")
-    keys.set_defaults(run=lambda given: _keygen(given.out))
+    keys.set_defaults(run=lambda parsed: _keygen(parsed.out))
     sign = actions.add_parser("sign", help="sign what a metrics.toml turns off or down, for a server to hand to devices")
     sign.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     sign.add_argument("--against", required=True, metavar="FILE", help="the metrics.toml that the app brings along")
@@ -68,12 +68,12 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     sign.add_argument(
         "--valid-for", metavar="DAYS", help="days for which a server may hand it to devices that have not had it, such as 30d"
     )
-    sign.set_defaults(run=lambda given: _sign(Path(given.file), given))
+    sign.set_defaults(run=lambda parsed: _sign(Path(parsed.file), parsed))
     verify = actions.add_parser("verify", help="check a signed registry as devices do")
     verify.add_argument("file", nargs="?", default=_SIGNED, metavar="FILE", help=f"default: {_SIGNED}")
     verify.add_argument("--public-key", required=True, metavar="KEY", help="as pinned in the app")
     verify.add_argument("--against", metavar="FILE", help="the metrics.toml that the app brings along")
-    verify.set_defaults(run=lambda given: _verify(given.file, given.public_key, given.against))
+    verify.set_defaults(run=lambda parsed: _verify(parsed.file, parsed.public_key, parsed.against))
 
     def run(arguments: argparse.Namespace) -> int:
         status: int = arguments.run(arguments)
@@ -82,42 +82,42 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _lint_all(given: argparse.Namespace) -> int:
+def _lint_all(arguments: argparse.Namespace) -> int:
     try:
-        maxmemory = space.read(given.maxmemory) if given.maxmemory else None
+        maxmemory = space.read(arguments.maxmemory) if arguments.maxmemory else None
     except ParameterError as error:
         raise ConfigurationError(f"--maxmemory: {error}") from None
-    return max(_lint(file, maxmemory) for file in given.files)
+    return max(_lint(file, maxmemory) for file in arguments.files)
 
 
 def _lint(path: str, maxmemory: int | None = None) -> int:
     """Check a file, or each of a folder and then all of them together; tell what they take in the store."""
-    found = published.files(path)
-    if max(_lint_file(str(file)) for file in found):
+    files = published.files(path)
+    if max(_lint_file(str(file)) for file in files):
         return 1
     try:
-        taken = space.spaces(published.load(path))
+        spaces = space.spaces(published.load(path))
     except RegistryError as error:
         for fault in error.faults:
             print(f"error: {fault}")
         return 1
-    doubt = space.doubt(taken, maxmemory) if maxmemory else None
-    print(f"{path}: warning: {doubt}" if doubt else f"{path}: {space.told(taken)}")
+    doubt = space.doubt(spaces, maxmemory) if maxmemory else None
+    print(f"{path}: warning: {doubt}" if doubt else f"{path}: {space.summary(spaces)}")
     return 0
 
 
 def _lint_file(file: str) -> int:
-    found = lint(file)
-    for note in found.notes:
+    findings = lint(file)
+    for note in findings.notes:
         _print_note(note)
-    if found.shown:
-        print(found.shown)
-    for fault in found.faults:
+    if findings.exposed:
+        print(findings.exposed)
+    for fault in findings.faults:
         print(f"error: {fault}")
-    for warning in found.warnings:
+    for warning in findings.warnings:
         print(f"warning: {warning}")
-    print(f"{file}: {_number(found.faults, 'error')}, {_number(found.warnings, 'warning')}")
-    return 1 if found.faults else 0
+    print(f"{file}: {_number(findings.faults, 'error')}, {_number(findings.warnings, 'warning')}")
+    return 1 if findings.faults else 0
 
 
 def _print_note(note: Note) -> None:
@@ -127,8 +127,8 @@ def _print_note(note: Note) -> None:
         print(fill(words, _WIDTH, initial_indent=f"  {about:<{width}}  ", subsequent_indent=" " * (width + 4)))
 
 
-def _number(found: Sequence[object], what: str) -> str:
-    return f"{len(found)} {what}{'s' if len(found) != 1 else ''}"
+def _number(faults: Sequence[object], what: str) -> str:
+    return f"{len(faults)} {what}{'s' if len(faults) != 1 else ''}"
 
 
 def _diff(before: str, proposed: str) -> int:
@@ -178,29 +178,29 @@ def _keygen(out: str) -> int:
     return 0
 
 
-def _sign(file: Path, given: argparse.Namespace) -> int:
-    until = _until(given.valid_for) if given.valid_for else None
+def _sign(file: Path, arguments: argparse.Namespace) -> int:
+    until = _until(arguments.valid_for) if arguments.valid_for else None
     if _lint(str(file)):
         return 1
-    bundled = load(given.against)
+    bundled = load(arguments.against)
     try:
         restriction = derived(bundled, load(file))
     except RegistryError as error:
         return _refused(placed(read(file), error.faults))
-    envelope, public = seal(restriction.write(), _read(given.key), until)
+    envelope, public = seal(restriction.write(), _read(arguments.key), until)
     written = envelope.write()
     if len(written) > MAX_BYTES:
         print(f"error: {file}: an envelope has at most {MAX_BYTES} bytes; got {len(written)}")
         return 1
-    target = Path(given.out) if given.out else file.with_suffix(".signed.json")
+    target = Path(arguments.out) if arguments.out else file.with_suffix(".signed.json")
     try:
         target.write_bytes(written)
     except OSError as error:
         raise ConfigurationError(f"the envelope cannot be written: {error}") from None
     for line in _effects(bundled, restriction):
         print(line)
-    told = f"{target}: revision {restriction.revision}, {_validity(envelope)}"
-    print(f"{told}, SHA-256 of the text {envelope.digest}, public key {public}")
+    summary = f"{target}: revision {restriction.revision}, {_validity(envelope)}"
+    print(f"{summary}, SHA-256 of the text {envelope.digest}, public key {public}")
     if until is None:
         print("note: a server may hand it to new devices for ever, also when later ones turn more off; --valid-for 30d ends that")
     return 0
@@ -245,11 +245,13 @@ def _verify(file: str, public_key: str, against: str | None) -> int:
             print(line)
     except RegistryError as error:
         return _refused(error.faults)
-    told = f"revision {restriction.revision} of {restriction.app}, {_validity(envelope)}, SHA-256 of the text {envelope.digest}"
+    summary = (
+        f"revision {restriction.revision} of {restriction.app}, {_validity(envelope)}, SHA-256 of the text {envelope.digest}"
+    )
     if not envelope.is_fresh(datetime.now(UTC).date()):
-        print(f"error: {file}: {told}: devices that have not had it do not use it any more; sign it again")
+        print(f"error: {file}: {summary}: devices that have not had it do not use it any more; sign it again")
         return 1
-    print(f"{file}: {told}")
+    print(f"{file}: {summary}")
     return 0
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from deniable.commands.parser import Run
-    from deniable.device.journal import Entry
+    from deniable.device.journal import SentReport
 
 _FILE = "state.db"
 _HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD")
@@ -30,7 +30,7 @@ def sent(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--json", action="store_true", help="for programs")
 
     def run(arguments: argparse.Namespace) -> int:
-        directory = _found(arguments.directory.expanduser() if arguments.directory else state_directory())
+        directory = _only_state(arguments.directory.expanduser() if arguments.directory else state_directory())
         entries = Journal(State(directory)).entries()
         if arguments.json:
             print(json.dumps([asdict(entry) for entry in entries], indent=2))
@@ -43,8 +43,8 @@ def sent(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _found(directory: Path) -> Path:
-    """Return the directory that has a state: the one given, or the only one within."""
+def _only_state(directory: Path) -> Path:
+    """Return the directory itself if it has a state, or else the only one below it that has."""
     if (directory / _FILE).is_file():
         return directory
     within = sorted(each.parent for each in directory.glob(f"*/{_FILE}") if not each.parent.name.startswith("."))
@@ -55,6 +55,6 @@ def _found(directory: Path) -> Path:
     raise ConfigurationError(f"no app keeps its state in {directory}; give the directory that the app gave as state=")
 
 
-def _table(entries: list[Entry]) -> None:
-    told = [(each.metric, str(each.version), each.period, each.segment, each.payload) for each in entries]
-    print_table([_HEADINGS, *told])
+def _table(entries: list[SentReport]) -> None:
+    rows = [(each.metric, str(each.version), each.period, each.segment, each.payload) for each in entries]
+    print_table([_HEADINGS, *rows])

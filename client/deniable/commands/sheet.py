@@ -24,18 +24,7 @@ FORMAT = 1
 def sheet(
     registry: Registry,  # as loaded
 ) -> dict[str, Any]:
-    """Write down what a client needs to know of a registry.
-
-    Returns
-    -------
-    dict
-        Ready for JSON.
-
-    Raises
-    ------
-    ParameterError
-        If a metric has no mechanism.
-    """
+    """Write down what a client needs to know of a registry; raise `ParameterError` if a metric has no mechanism."""
     budget = Caps().tightened(registry.budget)
     return {
         "format": FORMAT,

@@ -20,14 +20,8 @@ def require_own(directory: Path) -> None:
 
     The rules are those of ssh. The directory, its files and every folder above it must belong to this user or to root. Nobody
     else may write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a group
-    without other members. Windows has no such modes, so nothing is refused there.
-
-    Raises
-    ------
-    StateError
-        If it is refused. The message has the rule, what broke it, and what to do.
-    OSError
-        If it cannot be examined.
+    without other members. Windows has no such modes, so nothing is refused there. Raise `StateError` if it is refused. The
+    message has the rule, what broke it, and what to do. Raise `OSError` if it cannot be examined.
     """
     if sys.platform == "win32":
         return
@@ -102,10 +96,7 @@ def _me() -> int:
 def write_new(path: Path, data: bytes) -> None:
     """Write a new file, readable by its owner only; return when it is on disk.
 
-    Raises
-    ------
-    OSError
-        If it exists, or cannot be written.
+    Raise `OSError` if it exists, or cannot be written.
     """
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(data)
@@ -116,10 +107,7 @@ def write_new(path: Path, data: bytes) -> None:
 def sync(directory: Path) -> None:
     """Write a directory's entries to disk: files that were made, renamed or removed. Windows cannot do this.
 
-    Raises
-    ------
-    OSError
-        If they cannot be written.
+    Raise `OSError` if they cannot be written.
     """
     if sys.platform != "win32":
         descriptor = os.open(directory, os.O_RDONLY)

@@ -18,7 +18,7 @@ _LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SentReport:
     """A report that the server has taken."""
 
     # metric, version, period, segment: its stratum, without the fingerprint
@@ -44,13 +44,7 @@ class Journal:
         self.clearing = False  # Whether it must be cleared but could not be yet. Until then it shows nothing.
 
     def add(self, reports: Iterable[Report]) -> None:
-        """Add reports that were sent.
-
-        Raises
-        ------
-        StateError
-            If the state cannot be used.
-        """
+        """Add reports that were sent; raise `StateError` if the state cannot be used."""
         rows = [(r.stratum.metric, r.stratum.version, r.stratum.period, r.stratum.segment, r.payload) for r in reports]
         with self._state.transaction() as db:
             db.executemany("INSERT INTO journal (metric, version, period, segment, payload) VALUES (?, ?, ?, ?, ?)", rows)
@@ -65,18 +59,12 @@ class Journal:
                     db.execute("DELETE FROM journal")
             self.clearing = False
 
-    def entries(self) -> list[Entry]:
-        """Return the reports that were sent, the newest first.
-
-        Raises
-        ------
-        StateError
-            If the state cannot be used.
-        """
+    def entries(self) -> list[SentReport]:
+        """Return the reports that were sent, the newest first; raise `StateError` if the state cannot be used."""
         if self.clearing:
             self.clear()
         if self.clearing or not self._state.begun:
             return []
         with self._state.transaction() as db:
             columns = "metric, version, period, segment, lower(hex(payload))"
-            return [Entry(*row) for row in db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")]  # noqa: S608
+            return [SentReport(*row) for row in db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")]  # noqa: S608

@@ -63,7 +63,7 @@ class _Lease:
     device: bytes  # secret of the state file that it is from; the directory may be removed and made again
 
     @property
-    def rest(self) -> int:
+    def unused(self) -> int:
         """Number of reports that were paid for but not made."""
         return self.left + self.unspent
 
@@ -110,7 +110,7 @@ class Ledger:
             lease = self._leases.get(allowance.tag)
             if lease is not None and lease.left and lease.occasion.stratum.period == period:
                 lease.left -= 1
-                lease.unspent += not sampled
+                lease.unspent += not sampled  # the lease has paid for it, and gives this back at its end
                 return None
             refusal = self._refusals.get(allowance.tag)
             if refusal is not None and refusal.period == period and time.monotonic() < refusal.until:
@@ -159,15 +159,15 @@ class Ledger:
         """Give back what is left of all leases."""
         with self._state.lock:
             ours = self._lock is self._state.lock and self._mark == process_mark()
-            if ours and any(lease.rest for lease in self._leases.values()):
+            if ours and any(lease.unused for lease in self._leases.values()):
                 with suppress(StateError), self._state.transaction() as db:  # otherwise it stays spent
                     for tag in tuple(self._leases):
                         self._return_lease(db, tag)
 
     def _return_lease(self, db: Connection, tag: str) -> None:
         lease = self._leases.pop(tag, None)  # first, so that it stays spent if this fails
-        if lease is not None and lease.rest and lease.device == _fact(db, "secret"):
-            self._debit(db, lease.allowance, lease.occasion, -lease.left, -lease.rest)
+        if lease is not None and lease.unused and lease.device == _fact(db, "secret"):
+            self._debit(db, lease.allowance, lease.occasion, -lease.left, -lease.unused)
 
     # The following methods are called in a transaction.
 
@@ -187,7 +187,7 @@ class Ledger:
     def write_account(
         self,
         db: Connection,  # a connection in a transaction
-        # allowance, occasion: as for `spend`
+        # allowance, occasion: see `spend`
         allowance: Allowance,
         occasion: Occasion,
         reports: int,  # reports of the period; negative to give some back
@@ -211,7 +211,7 @@ class Ledger:
     def reserve(
         self,
         db: Connection,  # a connection in a transaction
-        # allowance, occasion: as for `spend`
+        # allowance, occasion: see `spend`
         allowance: Allowance,
         occasion: Occasion,
     ) -> bool:
@@ -232,10 +232,7 @@ class Ledger:
     def spent(self) -> Spent:
         """Read what was spent. Leases count in full. Metrics with permanent responses count with their whole reserve.
 
-        Raises
-        ------
-        StateError
-            If the state cannot be used.
+        Raise `StateError` if the state cannot be used.
         """
         window, lifetime, left = 0, 0, _micro(self.budget.lifetime)
         if self._state.begun:  # reading does not create the file
@@ -246,9 +243,9 @@ class Ledger:
 
 def account(db: Connection, tag: str) -> tuple[str, int, int]:
     """Return a metric's last period, its reports in this period, and what was ever spent on it, in millionths of a nat."""
-    found: tuple[str, int, int] | None
-    found = db.execute("SELECT period, reports, spent FROM accounts WHERE tag = ?", (tag,)).fetchone()
-    return found or ("", 0, 0)
+    row: tuple[str, int, int] | None
+    row = db.execute("SELECT period, reports, spent FROM accounts WHERE tag = ?", (tag,)).fetchone()
+    return row or ("", 0, 0)
 
 
 def _fact(db: Connection, name: str) -> Any:

@@ -35,13 +35,13 @@ _KEY_BYTES = 16
 _PAUSE = 60.0  # seconds between tries after a refusal by the budget
 
 
-class _Kept(NamedTuple):
+class _MetricRecord(NamedTuple):
     """What a device keeps for a metric besides its responses."""
 
     stand_in: int  # the answer that is reported for an undeclared one
     point: int  # where a number is rounded to an end of its range; 0 for other metrics
     last: bytes | None  # key of the response that was reported last
-    drawn: int  # number of responses that were ever drawn
+    responses: int  # how many were ever drawn
 
 
 def row_of(
@@ -89,18 +89,13 @@ class PermanentResponses:
         *,
         sampled: bool = True,  # False to let the period pass without a report
     ) -> bytes | str:
-        """Make the period's report from the permanent response to the answer.
-
-        Returns
-        -------
-        bytes or str
-            A payload, or why there is none: ``"this_period"``, ``"budget"``, ``"state"``, ``"not_sampled"``.
-        """
-        return self._first(prepared, occasion, lambda db: self._kept(db, prepared, occasion, value), sampled=sampled)
+        """Make the period's report from the permanent response to the answer; return its payload, or why there is none."""
+        # The reasons are "this_period", "budget", "state" and "not_sampled".
+        return self._first(prepared, occasion, lambda db: self._response(db, prepared, occasion, value), sampled=sampled)
 
     def reserve(
         self,
-        # prepared, occasion, sampled: as of `respond`
+        # prepared, occasion, sampled: as in `respond`
         prepared: Prepared,
         occasion: Occasion,
         *,
@@ -112,7 +107,7 @@ class PermanentResponses:
 
     def complete(
         self,
-        # prepared, occasion, value: as of `respond`
+        # prepared, occasion, value: as in `respond`
         prepared: Prepared,
         occasion: Occasion,
         value: int | None,
@@ -120,7 +115,7 @@ class PermanentResponses:
         """Make a report that was begun by `reserve`."""
         try:
             with self._state.transaction() as db:
-                return self._instantly(prepared, self._kept(db, prepared, occasion, value))
+                return self._instantly(prepared, self._response(db, prepared, occasion, value))
         except StateError:
             return "state"
 
@@ -138,21 +133,23 @@ class PermanentResponses:
             return "budget"
         try:
             with self._state.transaction() as db:
-                kept = self._reserve(db, prepared, occasion, sampled=sampled) or then(db)
+                outcome = self._reserve(db, prepared, occasion, sampled=sampled) or then(db)
         except StateError:
             self._retry = now + TROUBLE_PAUSE
             return "state"
-        if kept == "budget":
+        if outcome == "budget":
             self._retries[tag] = now + _PAUSE
         else:
-            self._reported[tag] = period
-        return self._instantly(prepared, kept) if kept else b""
+            self._reported[tag] = period  # also if it was not sampled: a period has one chance of a report
+        return self._instantly(prepared, outcome) if outcome else b""
 
-    def _instantly(self, prepared: Prepared, kept: bytes | str) -> bytes | str:
-        """Make a noisy copy of a response."""
+    def _instantly(self, prepared: Prepared, outcome: bytes | str) -> bytes | str:
+        """Make a noisy copy of a response; return a reason as it is."""
         mechanism = prepared.permanent
         assert mechanism is not None  # noqa: S101 - the caller checks it
-        return kept if isinstance(kept, str) else mechanism.respond_instantly(*mechanism.layout.unpack(kept), self._source)
+        if isinstance(outcome, str):
+            return outcome
+        return mechanism.respond_instantly(*mechanism.layout.unpack(outcome), self._source)
 
     def _reserve(self, db: Connection, prepared: Prepared, occasion: Occasion, *, sampled: bool) -> str | None:
         """Spend for the first report of a period; return None, or why there is none."""
@@ -164,51 +161,53 @@ class PermanentResponses:
             return "not_sampled"
         return None if self._ledger.reserve(db, allowance, occasion) else "budget"
 
-    def _kept(self, db: Connection, prepared: Prepared, occasion: Occasion, value: int | None) -> bytes | str:
+    def _response(self, db: Connection, prepared: Prepared, occasion: Occasion, value: int | None) -> bytes | str:
         """Return the response to be reported, as a payload, or why there is none."""
         allowance, mechanism = prepared.allowance, prepared.permanent
         assert mechanism is not None  # noqa: S101 - the caller checks it
         row = row_of(db, mechanism.layout.rows, self._source)
-        kept = self._of(db, prepared)
-        value = kept.stand_in if value is None else value
+        record = self._record_of(db, prepared)
+        value = record.stand_in if value is None else value
         if prepared.metric.rounded:
-            value = prepared.metric.round_at(value, kept.point)
+            value = prepared.metric.round_at(value, record.point)
         key = self._key(db, allowance.tag, mechanism.response_key(row, value))
         content = self._content(db, key)
         full = key not in (active := self._active(db, allowance.tag)) and len(active) >= allowance.answers
-        if full or (content is None and kept.drawn >= allowance.answers_ever):
-            last = None if kept.last is None else self._content(db, kept.last)
-            if kept.last is not None and last is not None:
-                key, content = kept.last, last
+        # There is no room for another response. The last one is reported again: silence would show that the answer has changed.
+        if full or (content is None and record.responses >= allowance.answers_ever):
+            last = None if record.last is None else self._content(db, record.last)
+            if record.last is not None and last is not None:
+                key, content = record.last, last
                 self.repeated += 1
-        drawn = kept.drawn
+        responses = record.responses
         if content is None:
-            if drawn >= allowance.answers_ever:  # earlier responses were lost from the file
+            if responses >= allowance.answers_ever:  # earlier responses were lost from the file
                 return "budget"
-            content, drawn = mechanism.layout.pack(row, mechanism.respond_permanently(row, value, self._source)), drawn + 1
+            content = mechanism.layout.pack(row, mechanism.respond_permanently(row, value, self._source))
+            responses += 1
         db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", (key, allowance.tag, content, occasion.until))
-        db.execute("UPDATE kept SET last = ?, drawn = ? WHERE tag = ?", (key, drawn, allowance.tag))
+        db.execute("UPDATE kept SET last = ?, drawn = ? WHERE tag = ?", (key, responses, allowance.tag))
         return content
 
-    def _of(self, db: Connection, prepared: Prepared) -> _Kept:
+    def _record_of(self, db: Connection, prepared: Prepared) -> _MetricRecord:
         tag = prepared.allowance.tag
-        found = db.execute("SELECT stand_in, point, last, drawn FROM kept WHERE tag = ?", (tag,)).fetchone()
-        if found is None:
+        row = db.execute("SELECT stand_in, point, last, drawn FROM kept WHERE tag = ?", (tag,)).fetchone()
+        if row is None:
             metric = prepared.metric
             point = self._source.below(metric.axis.steps) if metric.axis and metric.rounded else 0
-            found = (str(metric.stand_in(self._source)), point, None, 0)
-            db.execute("INSERT INTO kept VALUES (?, ?, ?, ?, ?)", (tag, *found))
-        return _Kept(int(found[0]), *found[1:])
+            row = (str(metric.stand_in(self._source)), point, None, 0)
+            db.execute("INSERT INTO kept VALUES (?, ?, ?, ?, ?)", (tag, *row))
+        return _MetricRecord(int(row[0]), *row[1:])
 
     def _active(self, db: Connection, tag: str) -> set[bytes]:
         """Return the keys of the responses that were reported in the window that ends now."""
-        found = db.execute("SELECT key FROM responses WHERE tag = ? AND until > ?", (tag, self._ledger.window_start))
-        return {key for (key,) in found}
+        rows = db.execute("SELECT key FROM responses WHERE tag = ? AND until > ?", (tag, self._ledger.window_start))
+        return {key for (key,) in rows}
 
     @staticmethod
     def _content(db: Connection, key: bytes) -> bytes | None:
-        found = db.execute("SELECT content FROM responses WHERE key = ?", (key,)).fetchone()
-        return None if found is None else bytes(found[0])
+        row = db.execute("SELECT content FROM responses WHERE key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
 
     @staticmethod
     def _key(db: Connection, tag: str, key: int) -> bytes:

@@ -37,7 +37,7 @@ class Occasion(NamedTuple):
 class Prepared:
     """A metric, ready to be recorded."""
 
-    __slots__ = ("_ends", "_made", "_sample", "allowance", "delayed", "longest", "mechanism", "metric", "permanent", "segment")
+    __slots__ = ("_ends", "_latest", "_sample", "allowance", "delayed", "longest", "mechanism", "metric", "permanent", "segment")
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Prepared:
         # The longest time of the range in seconds, at most the grace; 0 if the metric counts no time.
         self.longest = min(metric.longest_seconds or 0.0, duration("grace", metric.grace).total_seconds())
         self._ends = (0, metric.domain_size - 1) if metric.axis else ()
-        self._made: tuple[tuple[int, int, int, int], Occasion] | None = None
+        self._latest: tuple[tuple[int, int, int, int], Occasion] | None = None
 
     def sampled(self, source: Source = OS) -> bool:
         """Draw whether an answer is recorded. This does not depend on the answer."""
@@ -115,14 +115,14 @@ class Prepared:
         """Return the occasion of a report made now."""
         # Computed once an hour, since no period is shorter. It is kept in one attribute, so that threads agree.
         hour = (now.year, now.month, now.day, now.hour)
-        made = self._made
-        if made is None or made[0] != hour:
+        latest = self._latest
+        if latest is None or latest[0] != hour:
             metric = self.metric
             name = period.of(now, metric.period)
             until = int(period.bounds(name, metric.period)[1].timestamp())
             stratum = Stratum(metric.id, metric.version, self.allowance.tag, name, self.segment)
-            made = self._made = (hour, Occasion(stratum, until))
-        return made[1]
+            latest = self._latest = (hour, Occasion(stratum, until))
+        return latest[1]
 
 
 def prepare(
@@ -134,19 +134,15 @@ def prepare(
 ) -> dict[str, Prepared]:
     """Prepare every metric of a registry.
 
-    Raises
-    ------
-    ParameterError
-        If a segment is missing, or a metric has no mechanism.
-    ConfigurationError
-        If a metric exceeds the caps, or all metrics together exceed the caps or the budget.
+    Raise `ParameterError` if a segment is missing, or a metric has no mechanism. Raise `ConfigurationError` if a metric exceeds
+    the caps, or all metrics together exceed the caps or the budget.
     """
-    found = {}
+    prepared = {}
     for id_, allowance in reserved(registry, budget).items():
         metric = registry.metrics[id_]
         declared = Declared.of(metric)
-        found[id_] = Prepared(declared, allowance, registry.segment(metric, segments))
+        prepared[id_] = Prepared(declared, allowance, registry.segment(metric, segments))
         caps.check(declared)
     caps.check_exposure(Exposure.of(registry))
-    check((each.allowance for each in found.values() if not each.metric.expired(today)), budget)
-    return found
+    check((each.allowance for each in prepared.values() if not each.metric.expired(today)), budget)
+    return prepared

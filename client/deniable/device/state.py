@@ -73,10 +73,7 @@ _SCHEMA = f"""
 def default_directory() -> Path:
     """Return the operating system's place for state files, which is the default.
 
-    Raises
-    ------
-    StateError
-        If the user has no home directory.
+    Raise `StateError` if the user has no home directory.
     """
     try:
         if sys.platform == "win32":
@@ -130,10 +127,7 @@ class State:
     def transaction(self) -> Iterator[Connection]:
         """Read and write in a block. At its end all is on disk. If it raises, nothing is written.
 
-        Raises
-        ------
-        StateError
-            If the file is missing, damaged or busy for too long, or if others can write it.
+        Raise `StateError` if the file is missing, damaged or busy for too long, or if others can write it.
         """
         import sqlite3  # noqa: PLC0415 - an app without consent never needs it
 
@@ -233,14 +227,14 @@ class State:
     @classmethod
     def reset_all(cls) -> None:
         """Replace the locks of every state of this process in a forked child."""
-        for each in cls._alive:
-            each.reset()
+        for state in cls._alive:
+            state.reset()
 
     @classmethod
     def locks(cls) -> Iterator[RLock]:
         """Yield the locks of every state of this process, in the order in which they are taken."""
-        for each in cls._alive:
-            yield from (each.lock, each._writing)  # noqa: SLF001 - our own
+        for state in cls._alive:
+            yield from (state.lock, state._writing)  # noqa: SLF001 - our own
 
 
 def _lay_out(connection: Connection) -> None:
@@ -261,9 +255,9 @@ def _remove_unfinished(directory: Path) -> None:
     """Remove what was left by processes that died while they made this directory."""
     name = re.compile(rf"\.{re.escape(directory.name)}\.[0-9a-f]{{16}}")
     with suppress(OSError):  # another process may do the same
-        for each in directory.parent.iterdir():
-            if name.fullmatch(each.name) and time.time() - each.stat().st_mtime > _UNFINISHED_AGE:
-                rmtree(each, ignore_errors=True)
+        for path in directory.parent.iterdir():
+            if name.fullmatch(path.name) and time.time() - path.stat().st_mtime > _UNFINISHED_AGE:
+                rmtree(path, ignore_errors=True)
 
 
 over_forks(State.locks, State.reset_all)

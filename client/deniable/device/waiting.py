@@ -103,6 +103,7 @@ class Waiting:
                 columns = "id, metric, version, fingerprint, period, segment, payload"
                 due = f"SELECT {columns} FROM waiting WHERE due <= ? LIMIT ?"  # noqa: S608 - our own words
                 rows = db.execute(due, (now, _MOST_AT_ONCE)).fetchall()
+                # In the same transaction, so that no other process takes them, too.
                 db.executemany("DELETE FROM waiting WHERE id = ?", [row[:1] for row in rows])
                 (first,) = db.execute("SELECT min(due) FROM waiting").fetchone()
                 if first is None:

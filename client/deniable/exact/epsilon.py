@@ -27,10 +27,7 @@ def exact(
 ) -> Fraction:
     """Read an epsilon as the written decimal, not as the nearest binary float.
 
-    Raises
-    ------
-    ParameterError
-        If it is not such a number.
+    Raise `ParameterError` if it is not such a number.
     """
     rule = f"epsilon is a number of nats above 0 and at most {MAX_EPSILON}"
     if isinstance(epsilon, bool) or (isinstance(epsilon, float) and not isfinite(epsilon)):

@@ -33,13 +33,7 @@ def is_order(n: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A finite field.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such field.
-    """
+    """A finite field; raise `ParameterError` if there is no such field."""
 
     order: int  # number of elements: a prime, or a power of two up to `2**MAX_DEGREE`
     # powers, logarithms: tables of an even order above 2; else empty. `powers[logarithms[a] + logarithms[b]]` is the product of a

@@ -30,26 +30,20 @@ def expected(
     metric: Metric,  # a number, a set, or an ordinal whose mean is estimated
     mechanism: Mechanism,
 ) -> dict[str, str]:
-    """Tell what is estimated of a metric that is scored or has an axis, and the error to expect.
-
-    Returns
-    -------
-    dict
-        Sentences, by what they are about.
-    """
-    told = {"answers": _answers(metric)}
+    """Say what is estimated of a metric that is scored or has an axis, and the error to expect; by what it is about."""
+    facts = {"answers": _answers(metric)}
     if metric.kind.options:
         worst = sqrt(float(mechanism.worst_variance) / REPORTS)
         what = "of each case of a pair of options" if metric.joint else "of an option"
-        return told | {"error": f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
+        return facts | {"error": f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
     if metric.binned and isinstance(mechanism, FrequencyOracle):
         error = 100 * sqrt(float(mechanism.mean_variance) / REPORTS)
-        return told | {"error": f"of one of {BINS} equal parts, of {REPORTS:,} reports {error:.2g} points"}
-    told |= {"error": _of_the_mean(metric, float(mechanism.worst_variance))}
+        return facts | {"error": f"of one of {BINS} equal parts, of {REPORTS:,} reports {error:.2g} points"}
+    facts |= {"error": _of_the_mean(metric, float(mechanism.worst_variance))}
     if metric.rounded:
         floor = "each device rounds at one point for good, so the error of an average over many periods has a floor"
-        return told | {"averages": floor}
-    return told | (_of_the_distribution(metric, mechanism.epsilon) if metric.estimate == "distribution" else {})
+        return facts | {"averages": floor}
+    return facts | (_of_the_distribution(metric, mechanism.epsilon) if metric.estimate == "distribution" else {})
 
 
 def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:

@@ -39,18 +39,13 @@ _SHOWN = 3
 _DAY = timedelta(days=1)
 
 
-def text(size: int, *, grows: bool) -> int:
-    """Return how much memory a text of so many bytes takes at most.
-
-    Parameters
-    ----------
-    size
-        Its bytes.
-    grows
-        Whether it is written bit by bit. The store then keeps as much room again, up to a mebibyte. A longer text is always
-        written so.
-    """
-    # The store's allocator rounds up by a quarter at most.
+def text(
+    size: int,  # its bytes
+    *,
+    grows: bool,  # whether it is written bit by bit; a text above a mebibyte always is
+) -> int:
+    """Return how much memory a text of so many bytes takes at most."""
+    # The store keeps as much room again for a text that grows, up to a mebibyte. Its allocator rounds up by a quarter at most.
     return 5 * (size + (min(size, _MORE) if grows or size > _MORE else 0)) // 4
 
 
@@ -119,15 +114,9 @@ class Space:
 
 
 def spaces(registry: Registry, partitions: int = 1) -> list[Space]:
-    """Return the space of each version of each metric, the largest first.
-
-    Raises
-    ------
-    ParameterError
-        If a metric has no mechanism.
-    """
-    found = [Space.of(registry, metric, mechanisms.of(metric).layout, partitions) for metric in registry.definitions]
-    return sorted(found, key=lambda each: -total([each]))
+    """Return the space of each version of each metric, the largest first; raise `ParameterError` if a metric has no mechanism."""
+    versions = [Space.of(registry, metric, mechanisms.of(metric).layout, partitions) for metric in registry.definitions]
+    return sorted(versions, key=lambda version: -total([version]))
 
 
 def total(of: Sequence[Space], days: float = inf) -> int:
@@ -135,10 +124,10 @@ def total(of: Sequence[Space], days: float = inf) -> int:
     return sum(each.sums + each.releases(int(min(days, each.retention.releases))) for each in of)
 
 
-def told(of: Sequence[Space]) -> str:
+def summary(of: Sequence[Space]) -> str:
     """Return the figure in words, with the metrics that make most of it."""
-    largest = sorted(of, key=lambda each: -total([each]))[:_SHOWN]
-    most = ", ".join(f"{each.name} {written(total([each]))}" for each in largest)
+    largest = sorted(of, key=lambda version: -total([version]))[:_SHOWN]
+    most = ", ".join(f"{version.name} {written(total([version]))}" for version in largest)
     return f"sums and releases take at most {written(total(of))} in the store, most of it for {most}"
 
 
@@ -152,21 +141,15 @@ def doubt(of: Sequence[Space], maxmemory: int) -> str | None:
     fewer = f"write releases = {days[fit - 1]} under [retention], or " if fit else ""
     limit = f"{UPLOADS:.0%} of a maxmemory of {written(maxmemory)}"
     needed = ceil(total(of) / UPLOADS / _MORE)
-    return f"{told(of)}; beyond {limit} no uploads are accepted: {fewer}set maxmemory {needed}mb"
+    return f"{summary(of)}; beyond {limit} no uploads are accepted: {fewer}set maxmemory {needed}mb"
 
 
-def read(given: str) -> int:
-    """Read a number of bytes as the store's configuration has it, such as ``512mb``.
-
-    Raises
-    ------
-    ParameterError
-        If it is none.
-    """
-    found = re.fullmatch(r"([1-9][0-9]{0,17})([kmg]?b?)", given.lower())
-    if found is None:
-        raise ParameterError("maxmemory is a number of bytes such as 512mb or 2gb", given)
-    return int(found[1]) * _UNITS[found[2]]
+def read(size: str) -> int:
+    """Read a number of bytes as the store's configuration has it, such as ``512mb``; raise `ParameterError` if it is none."""
+    match = re.fullmatch(r"([1-9][0-9]{0,17})([kmg]?b?)", size.lower())
+    if match is None:
+        raise ParameterError("maxmemory is a number of bytes such as 512mb or 2gb", size)
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def written(size: int) -> str:

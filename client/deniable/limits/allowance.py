@@ -62,18 +62,18 @@ class Allowance:
         """
         metric, permanent = declared.metric, declared.permanent
         occasions = period.touched(metric.period, budget.window) * metric.per_period
-        answers, each, most = 0, cost(declared.mechanism.ratio), inf
+        answers, price, most = 0, cost(declared.mechanism.ratio), inf
         if permanent and permanent.permanent_ratio is not None:
             most = inf if metric.open else permanent.kept_responses
             answers = occasions = int(min(metric.answers_per_window, most, occasions))
-            each = cost(permanent.permanent_ratio)
-        window, lifetime = occasions * each, None
+            price = cost(permanent.permanent_ratio)
+        window, lifetime = occasions * price, None
         if budget.per_window is not None and budget.lifetime is not None:
             share = int(window * Fraction(budget.lifetime) / Fraction(budget.per_window))
             # The smallest lifetime is one window. It pays for all answers of this window.
-            lifetime = int(min(share - share % each, most * each))
+            lifetime = int(min(share - share % price, most * price))
         remembered = period.touched(metric.period, max(budget.window, _REMEMBERED))
-        return cls(metric.id, declared.fingerprint, each, metric.per_period, answers, window, lifetime, remembered)
+        return cls(metric.id, declared.fingerprint, price, metric.per_period, answers, window, lifetime, remembered)
 
     @property
     def answers_ever(self) -> float:
@@ -93,13 +93,7 @@ def reserved(
     registry: Registry,
     budget: Budget,  # the device's budget
 ) -> dict[str, Allowance]:
-    """Compute what each metric of a registry may spend.
-
-    Raises
-    ------
-    ParameterError
-        If a metric has no mechanism.
-    """
+    """Compute what each metric of a registry may spend; raise `ParameterError` if a metric has no mechanism."""
     return {id_: Allowance.of(Declared.of(metric), budget) for id_, metric in registry.metrics.items()}
 
 
@@ -122,13 +116,13 @@ def unfit(
 
     The lifetime needs no check: its parts are those of the window, times the same number.
     """
-    largest = sorted(allowances, key=lambda each: -each.window)
-    total = sum(each.window for each in largest)
+    largest = sorted(allowances, key=lambda allowance: -allowance.window)
+    total = sum(allowance.window for allowance in largest)
     if budget.per_window is None or total <= int(budget.per_window * MICRO):
         return None
-    words = [f"{each.metric} {each.window / MICRO:.4g}" for each in largest[:_NAMED]]
+    words = [f"{allowance.metric} {allowance.window / MICRO:.4g}" for allowance in largest[:_NAMED]]
     if len(largest) > _NAMED:
-        words.append(f"{len(largest) - _NAMED} others {sum(each.window for each in largest[_NAMED:]) / MICRO:.4g}")
+        words.append(f"{len(largest) - _NAMED} others {sum(allowance.window for allowance in largest[_NAMED:]) / MICRO:.4g}")
     least = ceil(total / MICRO * 10) / 10
     rule = (
         f"all metrics together fit into the budget of {budget.per_window:g} nats in any {budget.window:g} days, and they ask for "
@@ -139,13 +133,10 @@ def unfit(
 
 
 def check(allowances: Iterable[Allowance], budget: Budget) -> None:
-    """Refuse a registry that asks for more than a budget has.
+    """Refuse a registry that asks for more than a budget has; raise `ConfigurationError` if they do not fit.
 
-    Raises
-    ------
-    ConfigurationError
-        If they do not fit. The message says what the metrics ask for, and what would fit.
+    The message says what the metrics ask for, and what would fit.
     """
-    found = unfit(allowances, budget)
-    if found is not None:
-        raise ConfigurationError(f"{found.rule}; got {found.value}")
+    excess = unfit(allowances, budget)
+    if excess is not None:
+        raise ConfigurationError(f"{excess.rule}; got {excess.value}")

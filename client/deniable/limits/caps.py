@@ -101,7 +101,7 @@ class Caps:
         if self.domain_size is not None and len(metric.values) > self.domain_size:
             raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {len(metric.values)}")
         self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
-        if metric.kept:
+        if metric.permanent:
             permanent = declared.permanent.permanent_ratio if declared.permanent else None
             self._check_loss(metric, "a kept answer", permanent, self.permanent)
 

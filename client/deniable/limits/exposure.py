@@ -38,14 +38,14 @@ def _divisors(number: int) -> Iterator[int]:
 
 def _totient(number: int) -> int:
     """Return how many numbers below `number` have no common divisor with it."""
-    found, rest, prime = number, number, 2
-    while prime * prime <= rest:
-        if rest % prime == 0:
-            found -= found // prime
-            while rest % prime == 0:
-                rest //= prime
+    count, remainder, prime = number, number, 2
+    while prime * prime <= remainder:
+        if remainder % prime == 0:
+            count -= count // prime
+            while remainder % prime == 0:
+                remainder //= prime
         prime += 1
-    return found - found // rest if rest > 1 else found
+    return count - count // remainder if remainder > 1 else count
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,10 @@ class Exposure:
 
     @classmethod
     def of(cls, registry: Registry) -> Exposure:
-        """Compute the exposure of a registry.
-
-        Raises
-        ------
-        ParameterError
-            If a metric has no mechanism.
-        """
-        kept = {mechanisms.of(metric).layout.rows for metric in registry.metrics.values() if metric.kept}
+        """Compute the exposure of a registry; raise `ParameterError` if a metric has no mechanism."""
+        rows = {mechanisms.of(metric).layout.rows for metric in registry.metrics.values() if metric.permanent}
         names = {name for metric in registry.metrics.values() for name in metric.segments}
-        return cls(groups(kept), prod(len(registry.segments[name]) for name in names))
+        return cls(groups(rows), prod(len(registry.segments[name]) for name in names))
 
     @property
     def row_bits(self) -> float:

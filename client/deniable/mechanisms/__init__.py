@@ -162,7 +162,7 @@ def of(metric: Metric) -> Mechanism:
     options = dict(metric.parameters)
     if "permanent" in options:
         raise ParameterError("a permanent epsilon is declared as epsilon_permanent, beside epsilon", options["permanent"])
-    if metric.kept:
+    if metric.permanent:
         return _make_permanent(metric, name, options, [each for each in _PERMANENT if each in fitting])
     return make(
         name,
@@ -177,7 +177,7 @@ def _make_scored(metric: Metric, fitting: str) -> Mechanism:
     """Make the mechanism of a number, of a set, or of the mean of an ordinal."""
     options: dict[str, Any] = dict(metric.parameters)
     size = metric.domain_size
-    if metric.kept:
+    if metric.permanent:
         if not metric.axis:
             raise ParameterError(
                 "permanent responses to a set, or for the mean of an ordinal, do not exist", metric.epsilon_permanent

@@ -101,6 +101,8 @@ def choose(
 
     The variance is the mean over the domain. Among permanent mechanisms only those of equal variance compete by size.
 
+    Raise `ParameterError` if no mechanism fits, or if all permanent mechanisms that fit are far less exact than a larger one.
+
     Parameters
     ----------
     domain_size
@@ -112,11 +114,6 @@ def choose(
     permanent
         Privacy loss of a permanent response in nats, not less than epsilon; None if none is kept. The number of kept responses
         does not influence the choice.
-
-    Raises
-    ------
-    ParameterError
-        If no mechanism fits, or if all permanent mechanisms that fit are far less exact than a larger one.
     """
     candidates = CANDIDATES if permanent is None else permanent_candidates()
     options: dict[str, Any] = {} if permanent is None else {"permanent": permanent}
@@ -124,13 +121,14 @@ def choose(
     first_error: ParameterError | None = None
     for candidate in candidates:
         try:
-            made = candidate(domain_size=domain_size, epsilon=epsilon, **options)  # type: ignore[arg-type]
+            mechanism = candidate(domain_size=domain_size, epsilon=epsilon, **options)  # type: ignore[arg-type]
         except ParameterError as error:
             first_error = first_error if candidate is Binary else first_error or error
         else:
-            basic = getattr(made, "basic", True)  # RAPPOR that is not basic is decoded by regression: its variance is unknown
-            if permanent is None or (basic and made.layout.rows <= _MOST_ROWS):
-                considered.append(made)
+            # RAPPOR that is not basic is decoded by regression: its variance is unknown.
+            basic = getattr(mechanism, "basic", True)
+            if permanent is None or (basic and mechanism.layout.rows <= _MOST_ROWS):
+                considered.append(mechanism)
     if not considered and first_error is not None:
         raise first_error
     # Of equal variances the smaller payload comes first. The sort is stable: of equal payloads the earlier candidate comes first.

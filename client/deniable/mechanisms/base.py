@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import FrozenInstanceError, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 from operator import index
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact, spent
+from deniable.mechanisms.sealed import Sealed
 from deniable.source import OS, mark_process, process_mark
 
 if TYPE_CHECKING:
@@ -28,18 +29,8 @@ _AHEAD = 256  # most draws ahead, enough to share the cost of a system call
 _AHEAD_BITS = 1 << 12  # most bits drawn ahead, so that no call takes noticeably long
 
 
-class _Sealed:
-    """Refuses changes of all fields. A frozen dataclass alone does not protect the fields that a subclass adds."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
-
-
 @dataclass(frozen=True, kw_only=True)
-class Mechanism(_Sealed, ABC):
+class Mechanism(Sealed, ABC):
     """A local randomizer: any payload is at most e^epsilon times as likely for one value as for another.
 
     The device draws *noise*, whose distribution does not depend on the value. It answers with a deterministic *response* to the
@@ -224,11 +215,11 @@ class Mechanism(_Sealed, ABC):
         count = min(_GROWTH * count, most) if used_up else 1  # an app that records rarely holds no noise
         while True:
             whose, until = mark_process(), monotonic() + _HELD
-            drawn = self.noise(OS, count)
-            noise = drawn.pop()
+            batch = self.noise(OS, count)
+            noise = batch.pop()
             # A signal handler may have forked during the draw. Two reports that share noise can reveal the answer.
             if whose == process_mark():
-                self._set(_hand=(whose, until, drawn, count))
+                self._set(_hand=(whose, until, batch, count))
                 return noise
 
     @property

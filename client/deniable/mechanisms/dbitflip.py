@@ -63,18 +63,18 @@ class DBitFlip(Permanent):
     other: Fraction = None  # type: ignore[assignment]
 
     def _parameters(self) -> dict[str, Any]:
-        k, given = self.domain_size, self.buckets
-        if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= k:
-            raise ParameterError(f"buckets is a whole number from 1 to the {k} values", given)
-        d = given or min(k, _BUCKETS)
+        k, buckets = self.domain_size, self.buckets
+        if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 <= buckets <= k:
+            raise ParameterError(f"buckets is a whole number from 1 to the {k} values", buckets)
+        d = buckets or min(k, _BUCKETS)
         if self._read_permanent(self.requested) != self.requested:
             raise ParameterError("dbitflip reports what it keeps: its permanent epsilon is epsilon", self.permanent)
         sets = k // gcd(d, k)
         if sets > MAX_ROWS:
             raise ParameterError(f"dbitflip has at most {MAX_ROWS} sets of buckets, so that many devices share each", sets)
-        kept = weight(self.requested if d == 1 else self.requested / 2)
-        one, other = Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)
-        ratio = Fraction(kept, UNIT) ** (1 if d == 1 else 2)
+        true_weight = weight(self.requested if d == 1 else self.requested / 2)
+        one, other = Fraction(true_weight, true_weight + UNIT), Fraction(UNIT, true_weight + UNIT)
+        ratio = Fraction(true_weight, UNIT) ** (1 if d == 1 else 2)
         return {
             "ratio": ratio,
             "permanent_ratio": ratio,
@@ -117,21 +117,21 @@ class DBitFlip(Permanent):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's set, and the bits to be flipped."""
-        drawn = source.words(self.other.numerator, self.other.denominator, self.buckets, count)
-        return list(zip(source.indices(self.layout.rows, count), drawn, strict=True))
+        flipped = source.words(self.other.numerator, self.other.denominator, self.buckets, count)
+        return list(zip(source.indices(self.layout.rows, count), flipped, strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Flip bits of the set."""
-        row, drawn = noise
-        return self.layout.pack(row, self._bits(row, value) ^ drawn)
+        row, flipped = noise
+        return self.layout.pack(row, self._bits(row, value) ^ flipped)
 
     def respond_permanently(self, row: int, value: int, source: Source) -> int:
         """Draw the bits that are kept for a value."""
         return self._bits(row, value) ^ flips(source, self.other, self.buckets)
 
-    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:  # noqa: ARG002 - there is no second step
+    def respond_instantly(self, row: int, response: int, source: Source) -> bytes:  # noqa: ARG002 - there is no second step
         """Report the kept bits."""
-        return self.layout.pack(row, kept)
+        return self.layout.pack(row, response)
 
     def supported(self, payload: bytes) -> set[int]:
         """Return the values whose bit is 1."""

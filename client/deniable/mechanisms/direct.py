@@ -14,18 +14,18 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-_KEPT = ord("1")
+_TRUE = ord("1")
 
 
-def shifts(source: Source, kept: int, size: int, count: int, unit: int = UNIT) -> list[int]:
-    """Draw shifts of an index modulo `size`: shift 0 has weight `kept`, every other shift has weight `unit`.
+def shifts(source: Source, true_weight: int, size: int, count: int, unit: int = UNIT) -> list[int]:
+    """Draw shifts of an index modulo `size`: shift 0 has weight `true_weight`, every other shift has weight `unit`.
 
     If 0 has not come up, one of the shifts 1 to ``size - 1`` is drawn uniformly. A uniform draw that includes 0 would tell the
     truth more often than declared.
     """
-    keep = source.bits(kept, kept + (size - 1) * unit, count)
+    keep = source.bits(true_weight, true_weight + (size - 1) * unit, count)
     others = source.indices(size - 1, count)
-    return [0 if digit == _KEPT else other + 1 for digit, other in zip(keep, others, strict=True)]
+    return [0 if digit == _TRUE else other + 1 for digit, other in zip(keep, others, strict=True)]
 
 
 class Grr(TwoSided):
@@ -41,19 +41,19 @@ class Grr(TwoSided):
     name = "grr"
     summary = "tell the truth with odds e^epsilon, else name another value at random"
 
-    _kept: int
+    _true_weight: int
     _ring: tuple[bytes, ...]  # the payloads of all values, twice in a row, so that a shift needs no modulo
 
     def _parameters(self) -> dict[str, Any]:
-        kept, d = weight(self.requested), self.domain_size
-        total = kept + (d - 1) * UNIT
+        true_weight, d = weight(self.requested), self.domain_size
+        total = true_weight + (d - 1) * UNIT
         layout = Layout(1, d, "index")
         return {
-            "ratio": Fraction(kept, UNIT),
-            "p": Fraction(kept, total),
+            "ratio": Fraction(true_weight, UNIT),
+            "p": Fraction(true_weight, total),
             "q": Fraction(UNIT, total),
             "layout": layout,
-            "_kept": kept,
+            "_true_weight": true_weight,
             "_ring": tuple(layout.pack(0, value) for value in range(d)) * 2,
         }
 
@@ -69,7 +69,7 @@ class Grr(TwoSided):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw the shift of each answer around the domain."""
-        return shifts(source, self._kept, self.domain_size, count)
+        return shifts(source, self._true_weight, self.domain_size, count)
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Shift the value around the domain."""

@@ -48,32 +48,32 @@ class GeneralHadamard(FrequencyOracle):
 
     blocks: int = 0
     size: int = 0
-    _kept: int = 0
+    _true_weight: int = 0
     _step: int = 0
 
     def _parameters(self) -> dict[str, Any]:
-        given, kept, d = self.blocks, weight(self.requested), self.domain_size
-        if isinstance(given, bool) or not isinstance(given, int) or given < 0 or given & (given - 1):
-            raise ParameterError("blocks is a power of two", given)
-        choices = (given,) if given else tuple(1 << k for k in range(d.bit_length()))
-        blocks = min(choices, key=lambda blocks: _variance(blocks, _size(d, blocks), kept))
+        number, true_weight, d = self.blocks, weight(self.requested), self.domain_size
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0 or number & (number - 1):
+            raise ParameterError("blocks is a power of two", number)
+        choices = (number,) if number else tuple(1 << k for k in range(d.bit_length()))
+        blocks = min(choices, key=lambda blocks: _variance(blocks, _size(d, blocks), true_weight))
         size = _size(d, blocks)
-        total = size // 2 * (kept - UNIT) + blocks * size * UNIT
+        total = size // 2 * (true_weight - UNIT) + blocks * size * UNIT
         return {
-            "ratio": Fraction(kept, UNIT),
-            "p": Fraction(size // 2 * (kept - UNIT), total),
+            "ratio": Fraction(true_weight, UNIT),
+            "p": Fraction(size // 2 * (true_weight - UNIT), total),
             "q": Fraction(0),
             "layout": Layout(1, blocks * size, "index"),
             "blocks": blocks,
             "size": size,
-            "_kept": kept,
+            "_true_weight": true_weight,
             "_step": _scatter(blocks * (size - 1)),
         }
 
     @property
     def constants(self) -> dict[str, Any]:
         """The blocks, the step that spreads values over them, and the probability of a column of the set."""
-        inside = self.size // 2 * self._kept
+        inside = self.size // 2 * self._true_weight
         beside = (self.layout.width - self.size // 2) * UNIT
         return {"blocks": self.blocks, "size": self.size, "step": self._step, "inside": Fraction(inside, inside + beside)}
 
@@ -88,7 +88,8 @@ class GeneralHadamard(FrequencyOracle):
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw whether each report names a column of the set, one column of the set, and one of the others."""
         half, columns = self.size // 2, self.layout.width
-        inside = half * self._kept
+        inside = half * self._true_weight
+        # Both columns are drawn for every report, though one is used. So the time of the draw does not tell which.
         sides = source.bits(inside, inside + (columns - half) * UNIT, count)
         return list(zip(sides, source.indices(half, count), source.indices(columns - half, count), strict=True))
 
@@ -100,10 +101,10 @@ class GeneralHadamard(FrequencyOracle):
         inside = side & 1
         away, place = divmod(other - half, size)  # columns of other blocks follow those of the own block
         outside = not inside and other >= half
-        found = column(row, choice if inside else other % half, inside)
+        cell = column(row, choice if inside else other % half, inside)
         if outside:
-            block, found = (block + 1 + away) % self.blocks, place
-        return (block * size + found).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
+            block, cell = (block + 1 + away) % self.blocks, place
+        return (block * size + cell).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
 
     def _signs(self, payload: bytes, parity: int) -> set[int]:
         block, column = divmod(self.layout.unpack(payload)[1], self.size)
@@ -141,9 +142,9 @@ class GeneralHadamard(FrequencyOracle):
         """
         others = (1 - frequency) / self.blocks
         mass = frequency + others if block_mass is None else block_mass
-        kept, half, columns = self._kept / UNIT, self.size // 2, self.layout.width
-        total = half * (kept - 1) + columns
-        near, far = half * (kept + 1) / total, self.size / total
+        ratio, half, columns = self._true_weight / UNIT, self.size // 2, self.layout.width
+        total = half * (ratio - 1) + columns
+        near, far = half * (ratio + 1) / total, self.size / total
         # The sign has mean p in the report of a person with this value, and mean 0 in all others.
         p = float(self.p)
         return (mass * near + (1 - mass) * far - frequency * p * p) / (n * p * p)
@@ -152,14 +153,14 @@ class GeneralHadamard(FrequencyOracle):
     def _variances(self) -> tuple[Fraction, Fraction]:
         # Other people's values are spread evenly over the blocks.
         half, columns = self.size // 2, self.layout.width
-        total = half * (self._kept - UNIT) + columns * UNIT
-        near, far = Fraction(half * (self._kept + UNIT), total), Fraction(self.size * UNIT, total)
+        total = half * (self._true_weight - UNIT) + columns * UNIT
+        near, far = Fraction(half * (self._true_weight + UNIT), total), Fraction(self.size * UNIT, total)
         return near / self.p**2 - 1, (near + (self.blocks - 1) * far) / self.blocks / self.p**2
 
     @property
     def mean_variance(self) -> Fraction:
         """Variance of one report's frequency estimate, averaged over a domain that is spread evenly over the blocks."""
-        return _variance(self.blocks, self.size, self._kept) - Fraction(1, self.domain_size)
+        return _variance(self.blocks, self.size, self._true_weight) - Fraction(1, self.domain_size)
 
 
 def _size(d: int, blocks: int) -> int:
@@ -167,13 +168,13 @@ def _size(d: int, blocks: int) -> int:
     return 1 << max(1, (-(-d // blocks)).bit_length())
 
 
-def _variance(blocks: int, size: int, kept: int) -> Fraction:
+def _variance(blocks: int, size: int, true_weight: int) -> Fraction:
     """Return the variance of one report's estimate for a value of frequency 0 in a block of mass 1 / blocks."""
     half, columns = size // 2, blocks * size
-    total = half * (kept - UNIT) + columns * UNIT
+    total = half * (true_weight - UNIT) + columns * UNIT
     mass = Fraction(1, blocks)
-    square = (mass * half * (kept + UNIT) + (1 - mass) * size * UNIT) / total
-    return square / Fraction(half * (kept - UNIT), total) ** 2
+    square = (mass * half * (true_weight + UNIT) + (1 - mass) * size * UNIT) / total
+    return square / Fraction(half * (true_weight - UNIT), total) ** 2
 
 
 def _scatter(slots: int) -> int:

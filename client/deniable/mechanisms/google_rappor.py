@@ -45,13 +45,7 @@ _DRAW_STEPS = 1 << 53  # p and q are compared with a float of 53 random bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """Parameters of a collection, with the original's names.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of its range.
-    """
+    """Parameters of a collection, with the original's names; raise `ParameterError` if a parameter is out of its range."""
 
     bits: int  # k: bits of a report, from 1 to 256; permanent responses have at most `MAX_PERMANENT_BITS`
     hashes: int  # h: hash functions of the Bloom filter, from 1 to 16
@@ -127,15 +121,12 @@ def bloom(
 ) -> int:
     """Hash a word into the Bloom filter of its cohort. Deterministic and not private.
 
+    Raise `ParameterError` if the word is not bytes (the message does not repeat it) or there is no such cohort.
+
     Returns
     -------
     int
         In [0, 2^k), with 1 to h bits set.
-
-    Raises
-    ------
-    ParameterError
-        If the word is not bytes (the message does not repeat it) or there is no such cohort.
     """
     if isinstance(cohort, bool) or not isinstance(cohort, int) or not 0 <= cohort < params.cohorts:
         raise ParameterError(f"a cohort is a whole number from 0 to {params.cohorts - 1}", cohort)
@@ -148,15 +139,12 @@ def bloom(
 def positions(word: bytes, params: Params) -> list[int]:
     """Hash a word in every cohort, as in a row of a map file.
 
+    Raise `ParameterError` if the word is not bytes.
+
     Returns
     -------
     list of int
         m x h numbers, cohort by cohort; bit i of cohort j is ``j k + i + 1``. A cohort may have a number twice.
-
-    Raises
-    ------
-    ParameterError
-        If the word is not bytes.
     """
     k = params.bits
     _checked(word)
@@ -165,6 +153,8 @@ def positions(word: bytes, params: Params) -> list[int]:
 
 def permanent(bloom_bits: int, secret: bytes, params: Params) -> int:
     """Replace each bit with probability f by a coin, always in the same way for the same bits and secret. Never send it.
+
+    Raise `ParameterError` if k is above `MAX_PERMANENT_BITS` or the bits are out of range (the message does not repeat them).
 
     Parameters
     ----------
@@ -178,11 +168,6 @@ def permanent(bloom_bits: int, secret: bytes, params: Params) -> int:
     -------
     int
         In [0, 2^k). Over random secrets a 1 stays with probability ``1 - effective_f / 2``.
-
-    Raises
-    ------
-    ParameterError
-        If k is above `MAX_PERMANENT_BITS` or the bits are out of range (the message does not repeat them).
     """
     if params.bits > MAX_PERMANENT_BITS:
         raise ParameterError(
@@ -201,6 +186,8 @@ def permanent(bloom_bits: int, secret: bytes, params: Params) -> int:
 def instantaneous(prr: int, params: Params, source: Source = OS) -> int:
     """Draw a report from a permanent response.
 
+    Raise `ParameterError` if the bits are out of range (the message does not repeat them).
+
     Parameters
     ----------
     prr
@@ -213,11 +200,6 @@ def instantaneous(prr: int, params: Params, source: Source = OS) -> int:
     int
         The report, in [0, 2^k). A 0 becomes 1 with probability `effective_p`, and a 1 stays with `effective_q`, exactly. Files
         have it as ``format(report, f"0{k}b")``, the highest bit first.
-
-    Raises
-    ------
-    ParameterError
-        If the bits are out of range (the message does not repeat them).
     """
     _check_bits("prr", prr, params)
     zeros, ones = (

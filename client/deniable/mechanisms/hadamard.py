@@ -21,8 +21,8 @@ def column(row: int, choice: int, inside: int) -> int:
     of the row is set so that the sign is right. The other bits of the column are `choice`.
     """
     lowest = row & -row
-    found = choice + (choice & -lowest)  # the bits of `choice`, with a 0 inserted at the lowest bit of the row
-    return found | lowest if (found & row).bit_count() & 1 == inside else found
+    number = choice + (choice & -lowest)  # the bits of `choice`, with a 0 inserted at the lowest bit of the row
+    return number | lowest if (number & row).bit_count() & 1 == inside else number
 
 
 class Hadamard(TwoSided):
@@ -41,16 +41,16 @@ class Hadamard(TwoSided):
     name = "hadamard"
     summary = "name a column of a Hadamard matrix, with odds e^epsilon one where the value's row is +1"
 
-    _kept: int
+    _true_weight: int
 
     def _parameters(self) -> dict[str, Any]:
-        kept = weight(self.requested)
+        true_weight = weight(self.requested)
         return {
-            "ratio": Fraction(kept, UNIT),
-            "p": Fraction(kept, kept + UNIT),
+            "ratio": Fraction(true_weight, UNIT),
+            "p": Fraction(true_weight, true_weight + UNIT),
             "q": Fraction(1, 2),
             "layout": Layout(1, 1 << self.domain_size.bit_length(), "index"),
-            "_kept": kept,
+            "_true_weight": true_weight,
         }
 
     @property
@@ -60,7 +60,7 @@ class Hadamard(TwoSided):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw whether each report names a column of the set, and which one of the K/2 columns on that side."""
-        sides = source.bits(self._kept, self._kept + UNIT, count)
+        sides = source.bits(self._true_weight, self._true_weight + UNIT, count)
         return list(zip(sides, source.indices(self.layout.width // 2, count), strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:

@@ -23,18 +23,18 @@ class Shifted(Permanent):
 
     options = ("permanent",)
 
-    _kept_permanent: int
+    _permanent_weight: int
     _again: tuple[int, int]  # weights of the second step: of the kept cell, and of each other cell
 
     def _steps(self, cells: int, once: Fraction) -> dict[str, Any]:
         """Compute the parameters of both steps. Together they report the true cell with probability `once`."""
-        kept = weight(self._read_permanent())
-        total = kept + (cells - 1) * UNIT
-        true, other = Fraction(kept, total), Fraction(UNIT, total)
+        permanent_weight = weight(self._read_permanent())
+        total = permanent_weight + (cells - 1) * UNIT
+        true, other = Fraction(permanent_weight, total), Fraction(UNIT, total)
         again = (once - other) / (true - other)
         return {
-            "permanent_ratio": Fraction(kept, UNIT),
-            "_kept_permanent": kept,
+            "permanent_ratio": Fraction(permanent_weight, UNIT),
+            "_permanent_weight": permanent_weight,
             "_again": (again.numerator * (cells - 1), again.denominator - again.numerator),
         }
 
@@ -49,22 +49,22 @@ class Shifted(Permanent):
         """The probabilities that the first and the second step keep the cell."""
         cells, (again, other) = self.layout.width, self._again
         return {
-            "keep_permanent": Fraction(self._kept_permanent, self._kept_permanent + (cells - 1) * UNIT),
+            "keep_permanent": Fraction(self._permanent_weight, self._permanent_weight + (cells - 1) * UNIT),
             "keep_again": Fraction(again, again + (cells - 1) * other),
         }
 
     def respond_permanently(self, row: int, value: int, source: Source) -> int:
         """Draw the cell that is kept for a value."""
         cells = self.layout.width
-        (shift,) = shifts(source, self._kept_permanent, cells, 1)
+        (shift,) = shifts(source, self._permanent_weight, cells, 1)
         return (self.response_key(row, value) + shift) % cells
 
-    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
+    def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Shift the kept cell."""
         cells = self.layout.width
-        weight_kept, weight_other = self._again
-        (shift,) = shifts(source, weight_kept, cells, 1, weight_other)
-        return self.layout.pack(row, (kept + shift) % cells)
+        true_weight, other_weight = self._again
+        (shift,) = shifts(source, true_weight, cells, 1, other_weight)
+        return self.layout.pack(row, (response + shift) % cells)
 
 
 class LGrr(Grr, Shifted):

@@ -39,12 +39,12 @@ class LOsue(Oue, Permanent):
     _flip: Fraction
 
     def _parameters(self) -> dict[str, Any]:
-        kept = weight(self._read_permanent())
+        permanent_weight = weight(self._read_permanent())
         claims = super()._parameters()
-        other = Fraction(UNIT, kept + UNIT)
+        other = Fraction(UNIT, permanent_weight + UNIT)
         # A flipped fair coin is still fair, so only the other bits decide the probability of a flip.
         flip = second_flip(other, claims["q"])
-        return claims | {"permanent_ratio": Fraction(kept, UNIT), "_other": other, "_flip": flip}
+        return claims | {"permanent_ratio": Fraction(permanent_weight, UNIT), "_other": other, "_flip": flip}
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -60,6 +60,6 @@ class LOsue(Oue, Permanent):
         """Draw the bits that are kept for a value."""
         return place(value, draw(source, _HALF, self._other, self.domain_size, 1)[0])
 
-    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
+    def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Flip some of the kept bits."""
-        return self.layout.pack(row, kept ^ flips(source, self._flip, self.domain_size))
+        return self.layout.pack(row, response ^ flips(source, self._flip, self.domain_size))

@@ -35,19 +35,19 @@ class LocalHash(TwoSided):
     summary = "hash the value into a few cells by a random public function, name the cell with odds e^epsilon"
 
     family: LinearFamily
-    _kept: int
+    _true_weight: int
 
     def _parameters(self) -> dict[str, Any]:
-        kept = weight(self.requested)
-        family = self._family(kept)
-        p, q = _support(family.range_size, kept)
+        true_weight = weight(self.requested)
+        family = self._family(true_weight)
+        p, q = _support(family.range_size, true_weight)
         return {
-            "ratio": Fraction(kept, UNIT),
+            "ratio": Fraction(true_weight, UNIT),
             "p": p,
             "q": q,
             "layout": Layout(family.rows, family.range_size, "index"),
             "family": family,
-            "_kept": kept,
+            "_true_weight": true_weight,
         }
 
     @property
@@ -55,8 +55,8 @@ class LocalHash(TwoSided):
         """The hash functions, and the probability of the true cell."""
         return {"family": self.family.constants, "keep": self.p}
 
-    def _family(self, kept: int) -> LinearFamily:
-        family = best_family(self.domain_size, kept)
+    def _family(self, true_weight: int) -> LinearFamily:
+        family = best_family(self.domain_size, true_weight)
         if family is None:
             raise ParameterError(f"no hash family for this domain has a tally of at most {MAX_CELLS} cells", self.domain_size)
         return family
@@ -64,7 +64,7 @@ class LocalHash(TwoSided):
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's hash function, and the shift of its cell."""
         rows = source.indices(self.family.rows, count)
-        return list(zip(rows, shifts(source, self._kept, self.family.range_size, count), strict=True))
+        return list(zip(rows, shifts(source, self._true_weight, self.family.range_size, count), strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Hash the value and shift its cell."""
@@ -84,19 +84,19 @@ class LocalHash(TwoSided):
 
 def best_family(
     domain_size: int,  # number of values
-    kept: int,  # the integer weight of e^eps
+    true_weight: int,  # the integer weight of e^eps
     max_rows: int = MAX_CELLS,  # most functions of the family
 ) -> LinearFamily | None:
     """Return the complete family of least exact variance whose tally fits, or None."""
     if domain_size > MAX_CELLS:
         return None
-    best = kept // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there
+    best = true_weight // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there
     # The width is at most the number of rows, so it is at most the root of the cells. At epsilon 16 this saves 17 million trials.
     primes = [g for g in range(2, min(2 * best + 4, isqrt(MAX_CELLS) + 1)) if is_prime(g)]
     families = (LinearFamily(domain_size, g) for g in primes)
     fitting = [family for family in families if family.rows <= min(max_rows, MAX_CELLS // family.range_size)]
-    return min(fitting, key=lambda f: mean_variance(*_support(f.range_size, kept), domain_size), default=None)
+    return min(fitting, key=lambda f: mean_variance(*_support(f.range_size, true_weight), domain_size), default=None)
 
 
-def _support(g: int, kept: int) -> tuple[Fraction, Fraction]:
-    return Fraction(kept, kept + (g - 1) * UNIT), Fraction(1, g)
+def _support(g: int, true_weight: int) -> tuple[Fraction, Fraction]:
+    return Fraction(true_weight, true_weight + (g - 1) * UNIT), Fraction(1, g)

@@ -42,8 +42,8 @@ class Loloha(LocalHash, Shifted):
         claims = super()._parameters()
         return claims | self._steps(claims["family"].range_size, claims["p"])
 
-    def _family(self, kept: int) -> LinearFamily:
-        family = best_family(self.domain_size, kept, MAX_ROWS)
+    def _family(self, true_weight: int) -> LinearFamily:
+        family = best_family(self.domain_size, true_weight, MAX_ROWS)
         if family is None:
             rule = f"loloha has at most {MAX_ROWS} hash functions, so that many devices share each, for at most as many values"
             raise ParameterError(rule, self.domain_size)

@@ -47,11 +47,11 @@ class Permanent(FrequencyOracle):
 
     def _read_permanent(self, default: Fraction | None = None) -> Fraction:
         """Read the requested permanent epsilon, and set it."""
-        wanted = exact(self.permanent) if self.permanent else default or min(2 * self.requested, Fraction(MAX_EPSILON))
-        if wanted < self.requested:
+        epsilon = exact(self.permanent) if self.permanent else default or min(2 * self.requested, Fraction(MAX_EPSILON))
+        if epsilon < self.requested:
             raise ParameterError("permanent is not below epsilon: a report is a noisy copy of it", self.permanent)
-        self._set(permanent=float(wanted), requested_permanent=wanted)
-        return wanted
+        self._set(permanent=float(epsilon), requested_permanent=epsilon)
+        return epsilon
 
     @property
     def in_two_steps(self) -> Permanent:
@@ -61,8 +61,8 @@ class Permanent(FrequencyOracle):
     @property
     def chosen(self) -> dict[str, Any]:
         """The options with their values; the permanent epsilon as it was written."""
-        given = super().chosen
-        return given | {"permanent": self.requested_permanent} if "permanent" in given else given
+        options = super().chosen
+        return options | {"permanent": self.requested_permanent} if "permanent" in options else options
 
     @property
     def canonical(self) -> str:
@@ -116,7 +116,7 @@ class Permanent(FrequencyOracle):
         """
 
     @abstractmethod
-    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
+    def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Draw a report from a permanent response. Both steps together have the distribution of `randomize` in this row."""
 
 

@@ -116,15 +116,15 @@ class PrefixTree(FastLocalHash):
     _chunks: tuple[tuple[tuple[int, int], ...], ...] = ()
 
     def _parameters(self) -> dict[str, Any]:
-        kept = weight(self.requested)
-        width = best_width(kept, isqrt(MAX_CELLS))
+        true_weight = weight(self.requested)
+        width = best_width(true_weight, isqrt(MAX_CELLS))
         lengths, first_rows = self._levels(width)
         bits, rows = lengths[-1], first_rows[-1]
         parts = tuple((bits - to, (1 << to - since) - 1) for since, to in zip((0, *lengths), lengths[:-1], strict=False))
-        total = kept + (width - 1) * UNIT
+        total = true_weight + (width - 1) * UNIT
         return {
-            "ratio": Fraction(kept, UNIT),
-            "p": Fraction(kept, total),
+            "ratio": Fraction(true_weight, UNIT),
+            "p": Fraction(true_weight, total),
             "q": Fraction(1, width),  # for a value with another prefix, on average over random functions
             "other": Fraction(UNIT, total),
             "layout": Layout(rows, width, "index"),
@@ -134,7 +134,7 @@ class PrefixTree(FastLocalHash):
             "first_rows": first_rows,
             "width": width,
             "rows": rows,
-            "_kept": kept,
+            "_true_weight": true_weight,
             "_chunks": (*(parts[: level + 1] for level in range(len(parts))), parts),
         }
 
@@ -142,10 +142,10 @@ class PrefixTree(FastLocalHash):
         """Divide the bits into levels, and the rows among the levels."""
         bits = (self.domain_size - 1).bit_length()
         for name, default in (("step", self._STEP), ("start", self._START)):
-            given = getattr(self, name)
-            if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MAX_STEP:
-                raise ParameterError(f"{name} is a whole number of bits from 1 to {MAX_STEP}", given)
-            self._set(**{name: given or default})
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_STEP:
+                raise ParameterError(f"{name} is a whole number of bits from 1 to {MAX_STEP}", number)
+            self._set(**{name: number or default})
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 0:
             raise ParameterError("rows is a whole number of at least 2", self.rows)
         rows = self.rows or min(_ROWS, MAX_CELLS // width)
@@ -200,10 +200,10 @@ class PrefixTree(FastLocalHash):
 
     def key(self, level: int, value: int) -> int:
         """Return the 64-bit key of a value's prefix at a level."""
-        made = 0
+        key = 0
         for shift, mask in self._chunks[level]:
-            made = extend(made, value >> shift & mask)
-        return made
+            key = extend(key, value >> shift & mask)
+        return key
 
     def place(self, row: int, value: int) -> int:
         """Return the place to which a row hashes a value's prefix."""

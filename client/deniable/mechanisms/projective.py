@@ -62,20 +62,20 @@ class Projective(TwoSided):
     )
 
     def _parameters(self) -> dict[str, Any]:
-        kept, d = weight(self.requested), self.domain_size
+        true_weight, d = weight(self.requested), self.domain_size
         fitting = list(_geometries(d))
         if not fitting:
             raise ParameterError(f"a geometry with a point for each value has at most {MAX_CELLS} points", d)
         # Floats leave only a few geometries for the exact comparison, which is slow.
-        rough = [_roughly(order, dimension, kept / UNIT, d) for order, dimension in fitting]
+        rough = [_roughly(order, dimension, true_weight / UNIT, d) for order, dimension in fitting]
         least = min(rough) * (1 + 1e-6)
         few = [each for each, variance in zip(fitting, rough, strict=True) if variance <= least]
-        order, dimension = min(few, key=lambda g: mean_variance(*_support(g[0], g[1], kept), d))
-        p, q = _support(order, dimension, kept)
+        order, dimension = min(few, key=lambda g: mean_variance(*_support(g[0], g[1], true_weight), d))
+        p, q = _support(order, dimension, true_weight)
         firsts = tuple(points(order, digits) for digits in range(dimension))
         powers = tuple(order**digits for digits in range(dimension))
         return {
-            "ratio": Fraction(kept, UNIT),
+            "ratio": Fraction(true_weight, UNIT),
             "p": p,
             "q": q,
             "layout": Layout(1, points(order, dimension), "index"),
@@ -137,21 +137,21 @@ class Projective(TwoSided):
         place = bisect(firsts, value)
         vector, hinge = value + gaps[place], powers[-place]
         # Both sides are computed and one is taken, so that both sides take the same number of steps.
-        rest, below = divmod(beside, hinge)
-        point, residue = divmod(rest - 1, q - 1)  # a rest of 0 gives number -1 and residue 1
+        quotient, below = divmod(beside, hinge)
+        point, residue = divmod(quotient - 1, q - 1)  # a quotient of 0 gives number -1 and residue 1
         off = point + gaps[bisect(firsts, point)], below, q - 1 - residue
         high, low, residue = (off, (*divmod(on + gaps[bisect(firsts, on)], hinge), 0))[side & 1]  # ord("1") is odd
-        drawn = high * q * hinge + low
+        digits = high * q * hinge + low
         exponentials, logarithms = self.field.powers, self.field.logarithms
         if exponentials:  # the residue minus the product, written out here because this is most of the time of a report
             for power, other in self._pairs:
-                residue ^= exponentials[logarithms[drawn // power % q] + logarithms[vector // other % q]]
+                residue ^= exponentials[logarithms[digits // power % q] + logarithms[vector // other % q]]
         else:
             for power, other in self._pairs:
-                residue -= drawn // power % q * (vector // other % q)
+                residue -= digits // power % q * (vector // other % q)
             residue %= q
-        found = drawn + residue * hinge
-        return (found - gaps[bisect(powers, found)]).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
+        coordinates = digits + residue * hinge
+        return (coordinates - gaps[bisect(powers, coordinates)]).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
 
     def supported(self, payload: bytes) -> set[int]:
         """Return the values whose hyperplane has the reported point."""
@@ -183,11 +183,11 @@ def points(order: int, dimension: int) -> int:
     return vectors // (order - 1)
 
 
-def _support(order: int, dimension: int, kept: int) -> tuple[Fraction, Fraction]:
+def _support(order: int, dimension: int, true_weight: int) -> tuple[Fraction, Fraction]:
     """Compute p and q from the number of points that support one value, and the number that support two."""
     one, both = points(order, dimension - 1), points(order, dimension - 2)
-    total = one * kept + (points(order, dimension) - one) * UNIT
-    return Fraction(one * kept, total), Fraction(both * kept + (one - both) * UNIT, total)
+    total = one * true_weight + (points(order, dimension) - one) * UNIT
+    return Fraction(one * true_weight, total), Fraction(both * true_weight + (one - both) * UNIT, total)
 
 
 def _roughly(order: int, dimension: int, ratio: float, domain_size: int) -> float:

@@ -105,8 +105,8 @@ class Bloom(Permanent):
         """Compute the probability that all bits of `value` are 1 in a report of `true`."""
         total = Fraction(0)
         for cohort in range(self.cohorts):
-            wanted, held = self.filter(cohort, value), self.filter(cohort, true)
-            total += self.one ** (wanted & held).bit_count() * self.other ** (wanted & ~held).bit_count()
+            ones, true_ones = self.filter(cohort, value), self.filter(cohort, true)
+            total += self.one ** (ones & true_ones).bit_count() * self.other ** (ones & ~true_ones).bit_count()
         return total / self.cohorts
 
     def respond_permanently(self, row: int, value: int, source: Source) -> int:
@@ -146,7 +146,7 @@ class Rappor(Bloom):
     summary = "set some bits of a Bloom filter by the value, flip every bit at random"
     options = ("bits", "hashes", "cohorts", "permanent")
 
-    _kept: int = 0
+    _true_weight: int = 0
     _flip: Fraction = Fraction(0)
     family: PoolFamily = None  # type: ignore[assignment]
 
@@ -154,22 +154,22 @@ class Rappor(Bloom):
         basic = not (self.bits or self.hashes or self.cohorts) and self.domain_size <= _BASIC
         defaults = (self.domain_size, 1, 1) if basic else (_BITS, _HASHES, _COHORTS)
         for name, default in zip(("bits", "hashes", "cohorts"), defaults, strict=True):
-            given = getattr(self, name)
-            if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-                raise ParameterError(f"{name} is a whole number above 0", given)
-            self._set(**{name: given or default})
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                raise ParameterError(f"{name} is a whole number above 0", number)
+            self._set(**{name: number or default})
         if self.hashes > self.bits:
             raise ParameterError("a Bloom filter has at least as many bits as hashes", f"{self.hashes} of {self.bits}")
         permanent = self._read_permanent()
-        kept, kept_permanent = (weight(epsilon / (2 * self.hashes)) for epsilon in (self.requested, permanent))
-        if kept == UNIT:
+        true_weight, permanent_weight = (weight(epsilon / (2 * self.hashes)) for epsilon in (self.requested, permanent))
+        if true_weight == UNIT:
             raise ParameterError("epsilon leaves at least 2^-32 nats for each bit: fewer hashes, or more epsilon", self.epsilon)
-        flip_permanent = Fraction(UNIT, kept_permanent + UNIT)
-        return self._claims(Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)) | {
-            "permanent_ratio": Fraction(kept_permanent, UNIT) ** (2 * self.hashes),
-            "_kept": kept,
+        flip_permanent = Fraction(UNIT, permanent_weight + UNIT)
+        return self._claims(Fraction(true_weight, true_weight + UNIT), Fraction(UNIT, true_weight + UNIT)) | {
+            "permanent_ratio": Fraction(permanent_weight, UNIT) ** (2 * self.hashes),
+            "_true_weight": true_weight,
             "flip_permanent": flip_permanent,
-            "_flip": second_flip(flip_permanent, Fraction(UNIT, kept + UNIT)),
+            "_flip": second_flip(flip_permanent, Fraction(UNIT, true_weight + UNIT)),
             "family": PoolFamily(self.name, self.cohorts * self.hashes, self.bits),
         }
 
@@ -193,7 +193,7 @@ class Rappor(Bloom):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's cohort, and the bits to be flipped."""
-        flips = source.words(UNIT, self._kept + UNIT, self.bits, count)
+        flips = source.words(UNIT, self._true_weight + UNIT, self.bits, count)
         return list(zip(source.indices(self.cohorts, count), flips, strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
@@ -211,9 +211,9 @@ class Rappor(Bloom):
             bits |= 1 << self.family.hash(number, value)
         return bits
 
-    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
+    def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Flip some of the kept bits."""
-        return self.layout.pack(row, kept ^ flips(source, self._flip, self.bits))
+        return self.layout.pack(row, response ^ flips(source, self._flip, self.bits))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,17 +277,17 @@ class GoogleRappor(Bloom):
         }
 
     def _params(self) -> google_rappor.Params:
-        given = {name: getattr(self, name) for name in _GOOGLE if getattr(self, name) not in (None, 0, "")}
-        given |= {name: getattr(self, name) for name in ("prob_p", "prob_f") if getattr(self, name) == 0}
+        parameters = {name: getattr(self, name) for name in _GOOGLE if getattr(self, name) not in (None, 0, "")}
+        parameters |= {name: getattr(self, name) for name in ("prob_p", "prob_f") if getattr(self, name) == 0}
         if not self.preset:
-            missing = [name for name in _GOOGLE if name not in given]
+            missing = [name for name in _GOOGLE if name not in parameters]
             if missing:
                 rule = f"google_rappor has a preset or all of {', '.join(_GOOGLE)}"
                 raise ParameterError(rule, f"no {', '.join(missing)}")
-            return google_rappor.Params(**given)
+            return google_rappor.Params(**parameters)
         if self.preset not in google_rappor.PRESETS:
             raise ParameterError(f"a preset is one of {', '.join(google_rappor.PRESETS)}", self.preset)
-        return replace(google_rappor.PRESETS[self.preset], **given)
+        return replace(google_rappor.PRESETS[self.preset], **parameters)
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -310,6 +310,6 @@ class GoogleRappor(Bloom):
         """Return the Bloom filter of a value in a cohort, by MD5."""
         return google_rappor.bloom(data(value, self.domain_size), cohort, self.params)
 
-    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
+    def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Draw each bit: a 1 with probability q if the kept bit is 1, and with probability p if it is 0."""
-        return self.layout.pack(row, google_rappor.instantaneous(kept, self.params, source))
+        return self.layout.pack(row, google_rappor.instantaneous(response, self.params, source))

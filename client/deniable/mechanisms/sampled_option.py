@@ -41,7 +41,7 @@ class Sampled(Scored):
     groups: tuple[tuple[int, ...], ...]
     keep: Fraction
     other: Fraction
-    _kept: int
+    _true_weight: int
 
     @abstractmethod
     def _groups(self, options: int) -> tuple[tuple[int, ...], ...]:
@@ -54,15 +54,15 @@ class Sampled(Scored):
         groups = self._groups(options)
         if not groups:
             raise ParameterError("a set in pairs has at least 2 options", options)
-        kept, width = weight(self.requested), 1 << len(groups[0])
-        total = kept + (width - 1) * UNIT
+        true_weight, width = weight(self.requested), 1 << len(groups[0])
+        total = true_weight + (width - 1) * UNIT
         return {
-            "ratio": Fraction(kept, UNIT),
+            "ratio": Fraction(true_weight, UNIT),
             "layout": Layout(len(groups), width, "index"),
             "groups": groups,
-            "keep": Fraction(kept, total),
+            "keep": Fraction(true_weight, total),
             "other": Fraction(UNIT, total),
-            "_kept": kept,
+            "_true_weight": true_weight,
         }
 
     @property
@@ -87,7 +87,7 @@ class Sampled(Scored):
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw the row of each report, and the shift of its index."""
         width = self.layout.width
-        return list(zip(source.indices(self.layout.rows, count), shifts(source, self._kept, width, count), strict=True))
+        return list(zip(source.indices(self.layout.rows, count), shifts(source, self._true_weight, width, count), strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Shift what the answer has in the row."""

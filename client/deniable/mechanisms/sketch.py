@@ -53,9 +53,9 @@ class Sketch(FrequencyOracle):
     other: Fraction = None  # type: ignore[assignment]
 
     def _pool(self, rows: int, width: int) -> PoolFamily:
-        for name, given, least in (("rows", self.rows, 1), ("width", self.width, 2)):
-            if isinstance(given, bool) or not isinstance(given, int) or (given and given < least):
-                raise ParameterError(f"{name} is a whole number of at least {least}", given)
+        for name, number, least in (("rows", self.rows, 1), ("width", self.width, 2)):
+            if isinstance(number, bool) or not isinstance(number, int) or (number and number < least):
+                raise ParameterError(f"{name} is a whole number of at least {least}", number)
         if self.rows or self.width or rows * width <= MAX_CELLS:
             return PoolFamily(self.name, self.rows or rows, self.width or width)
         return PoolFamily(self.name, MAX_CELLS // width, width)
@@ -109,10 +109,10 @@ class Cms(Sketch):
     summary = "set one bit by a random public hash of the value, flip every bit with the same small probability"
 
     def _parameters(self) -> dict[str, Any]:
-        kept = weight(self.requested / 2)
+        true_weight = weight(self.requested / 2)
         family = self._family()
-        return self._claims(Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT), family) | {
-            "ratio": Fraction(kept, UNIT) ** 2,
+        return self._claims(Fraction(true_weight, true_weight + UNIT), Fraction(UNIT, true_weight + UNIT), family) | {
+            "ratio": Fraction(true_weight, UNIT) ** 2,
             "layout": Layout(family.rows, family.width, "bits"),
         }
 
@@ -155,27 +155,27 @@ class Hcms(Sketch):
     name = "hcms"
     summary = "hash the value by a random public function, send one random sign of its Hadamard transform"
 
-    _kept: int = 0
+    _true_weight: int = 0
 
     def _parameters(self) -> dict[str, Any]:
-        kept = weight(self.requested)
+        true_weight = weight(self.requested)
         family = self._family()
         if family.width & (family.width - 1):
             raise ParameterError("a Hadamard transform has a power of two for its width", family.width)
-        return self._claims(Fraction(kept, kept + UNIT), Fraction(1, 2), family) | {
-            "ratio": Fraction(kept, UNIT),
+        return self._claims(Fraction(true_weight, true_weight + UNIT), Fraction(1, 2), family) | {
+            "ratio": Fraction(true_weight, UNIT),
             "layout": Layout(family.rows, 2 * family.width, "index"),
-            "_kept": kept,
+            "_true_weight": true_weight,
         }
 
     @property
     def constants(self) -> dict[str, Any]:
         """The hash functions, and the probability that the sign is flipped."""
-        return {"family": self.family.constants, "flip": Fraction(UNIT, self._kept + UNIT)}
+        return {"family": self.family.constants, "flip": Fraction(UNIT, self._true_weight + UNIT)}
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's row and coefficient, and whether the sign is flipped."""
-        flips = source.bits(UNIT, self._kept + UNIT, count)
+        flips = source.bits(UNIT, self._true_weight + UNIT, count)
         rows, coefficients = source.indices(self.rows, count), source.indices(self.width, count)
         return [(row, coefficient, flip & 1) for row, coefficient, flip in zip(rows, coefficients, flips, strict=True)]
 
@@ -210,17 +210,17 @@ class FastLocalHash(Sketch):
     name = "fast_local_hash"
     summary = "hash the value into a few cells by one of a pool of public functions, name the cell with odds e^epsilon"
 
-    _kept: int = 0
+    _true_weight: int = 0
 
     def _parameters(self) -> dict[str, Any]:
-        kept = weight(self.requested)
-        complete = None if self.rows or self.width else best_family(self.domain_size, kept)
-        family = complete or self._pool(_POOL_ROWS, best_width(kept, isqrt(MAX_CELLS)))
-        total = kept + (family.width - 1) * UNIT
-        return self._claims(Fraction(kept, total), Fraction(UNIT, total), family) | {
-            "ratio": Fraction(kept, UNIT),
+        true_weight = weight(self.requested)
+        complete = None if self.rows or self.width else best_family(self.domain_size, true_weight)
+        family = complete or self._pool(_POOL_ROWS, best_width(true_weight, isqrt(MAX_CELLS)))
+        total = true_weight + (family.width - 1) * UNIT
+        return self._claims(Fraction(true_weight, total), Fraction(UNIT, total), family) | {
+            "ratio": Fraction(true_weight, UNIT),
             "layout": Layout(family.rows, family.width, "index"),
-            "_kept": kept,
+            "_true_weight": true_weight,
         }
 
     @property
@@ -231,7 +231,7 @@ class FastLocalHash(Sketch):
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's function, and the shift of its cell."""
         rows = source.indices(self.rows, count)
-        return list(zip(rows, shifts(source, self._kept, self.width, count), strict=True))
+        return list(zip(rows, shifts(source, self._true_weight, self.width, count), strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Hash the value and shift its cell."""
@@ -253,11 +253,13 @@ class FastLocalHash(Sketch):
         return Bounds(self.other, self.p)
 
 
-def best_width(kept: int, most: int) -> int:
+def best_width(
+    true_weight: int,  # the integer weight of e^eps
+    most: int,
+) -> int:
     """Return the number of cells of least variance for a value of frequency 0: near e^eps + 1, and at most ``most + 1``.
 
-    The variance of one report's estimate is ``(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)``. `kept` is the integer weight of
-    e^eps.
+    The variance of one report's estimate is ``(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)``.
     """
-    best = min(kept // UNIT + 1, most)
-    return min((g for g in (best, best + 1) if g > 1), key=lambda g: Fraction((kept + (g - 1) * UNIT) ** 2, g - 1))
+    best = min(true_weight // UNIT + 1, most)
+    return min((g for g in (best, best + 1) if g > 1), key=lambda g: Fraction((true_weight + (g - 1) * UNIT) ** 2, g - 1))

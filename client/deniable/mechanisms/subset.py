@@ -33,12 +33,12 @@ class Subset(TwoSided):
     size: int
 
     def _parameters(self) -> dict[str, Any]:
-        d, kept = self.domain_size, weight(self.requested)
-        best = d * UNIT // (kept + UNIT)
-        size = min((w for w in (best, best + 1) if 1 <= w < d), key=lambda w: mean_variance(*_support(d, w, kept), d))
-        p, q = _support(d, size, kept)
+        d, true_weight = self.domain_size, weight(self.requested)
+        best = d * UNIT // (true_weight + UNIT)
+        size = min((w for w in (best, best + 1) if 1 <= w < d), key=lambda w: mean_variance(*_support(d, w, true_weight), d))
+        p, q = _support(d, size, true_weight)
         return {
-            "ratio": Fraction(kept, UNIT),
+            "ratio": Fraction(true_weight, UNIT),
             "p": p,
             "q": q,
             "layout": Layout(1, d, "bits"),
@@ -73,7 +73,7 @@ class Subset(TwoSided):
         return Bounds(self.q, self.p, (ones,), direct=True)
 
 
-def _support(d: int, w: int, kept: int) -> tuple[Fraction, Fraction]:
-    total = w * kept + (d - w) * UNIT
-    p = Fraction(w * kept, total)
+def _support(d: int, w: int, true_weight: int) -> tuple[Fraction, Fraction]:
+    total = w * true_weight + (d - w) * UNIT
+    p = Fraction(w * true_weight, total)
     return p, (p * (w - 1) + (1 - p) * w) / (d - 1)

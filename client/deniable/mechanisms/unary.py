@@ -27,9 +27,9 @@ def draw(source: Source, p: Fraction, q: Fraction, width: int, count: int) -> li
     return [(word, coin == ord("1")) for word, coin in zip(words, coins, strict=True)]
 
 
-def place(value: int, drawn: tuple[int, bool]) -> int:
+def place(value: int, noise: tuple[int, bool]) -> int:
     """Replace a value's bit by the drawn coin."""
-    bits, coin = drawn
+    bits, coin = noise
     mask = 1 << value
     bits |= mask
     if not coin:
@@ -90,8 +90,8 @@ class Sue(Unary):
     summary = "a bit for each value, every bit flipped with the same small probability"
 
     def _bits(self) -> tuple[Fraction, Fraction]:
-        kept = weight(self.requested / 2)
-        return Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)
+        true_weight = weight(self.requested / 2)
+        return Fraction(true_weight, true_weight + UNIT), Fraction(UNIT, true_weight + UNIT)
 
 
 class Oue(Unary):
@@ -108,5 +108,5 @@ class Oue(Unary):
     summary = "a bit for each value: a fair coin for the true one, a rare 1 for all others"
 
     def _bits(self) -> tuple[Fraction, Fraction]:
-        kept = weight(self.requested)
-        return Fraction(1, 2), Fraction(UNIT, kept + UNIT)
+        true_weight = weight(self.requested)
+        return Fraction(1, 2), Fraction(UNIT, true_weight + UNIT)

@@ -20,7 +20,7 @@ from deniable.wire.layout import Layout
 if TYPE_CHECKING:
     from deniable.source import Source
 
-_KEPT = ord("1")
+_TRUE = ord("1")
 _LENGTH = 16  # cells of a block for means: with more, the variance at epsilon 1 falls by less than 0.1%
 _STEPS = 128  # about so many steps from the least point to the greatest for distributions
 _TILTS = 16
@@ -90,7 +90,7 @@ class Window(Scored):
     points: int = 0
     inside: Fraction = Fraction(0)
     outside: Fraction = Fraction(0)
-    _kept: int = 0
+    _true_weight: int = 0
     _ring: tuple[bytes, ...] = ()  # the payloads of all cells, twice in a row, so that a shift needs no modulo
 
     def _parameters(self) -> dict[str, Any]:
@@ -100,16 +100,16 @@ class Window(Scored):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise ParameterError(f"{name} of a window is a whole number of at least 1", number)
-        kept, w, steps = weight(self.requested), self.length, self.blocks * self.length
-        total = w * (kept + self.blocks * UNIT)
+        true_weight, w, steps = weight(self.requested), self.length, self.blocks * self.length
+        total = w * (true_weight + self.blocks * UNIT)
         layout = Layout(1, steps + w, "index")
         return {
-            "ratio": Fraction(kept, UNIT),
+            "ratio": Fraction(true_weight, UNIT),
             "layout": layout,
             "points": steps + 1,
-            "inside": Fraction(kept, total),
+            "inside": Fraction(true_weight, total),
             "outside": Fraction(UNIT, total),
-            "_kept": kept,
+            "_true_weight": true_weight,
             "_ring": tuple(layout.pack(0, cell) for cell in range(layout.width)) * 2,
         }
 
@@ -139,10 +139,11 @@ class Window(Scored):
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw, for each report, the rounding and the shift around the ring of cells."""
         w, steps = self.length, self.points - 1
-        keep = source.bits(self._kept, self._kept + self.blocks * UNIT, count)
+        keep = source.bits(self._true_weight, self._true_weight + self.blocks * UNIT, count)
+        # Both shifts are drawn for every report, though one is used. So the time of the draw does not tell which.
         insides, outsides = source.indices(w, count), source.indices(steps, count)
         rounding = source.indices(self.domain_size - 1, count)
-        return [(r, a if digit == _KEPT else w + b) for r, digit, a, b in zip(rounding, keep, insides, outsides, strict=True)]
+        return [(r, a if digit == _TRUE else w + b) for r, digit, a, b in zip(rounding, keep, insides, outsides, strict=True)]
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Round the value to a point, and shift the first cell of its window."""
@@ -210,18 +211,18 @@ class Window(Scored):
         """Compute the mean of the squared score at each point."""
         w, squares = self.length, [score * score for score in scores]
         everywhere, within = self.outside * sum(squares), sum(squares[:w], Fraction(0))
-        found = []
+        means = []
         for point in range(self.points):
-            found.append(everywhere + (self.inside - self.outside) * within)
+            means.append(everywhere + (self.inside - self.outside) * within)
             if point + w < len(squares):
                 within += squares[point + w] - squares[point]
-        return found
+        return means
 
     def _worst(self, scores: list[Fraction]) -> Fraction:
         """Compute the largest variance, in squared steps. Between points a and b it is (1-u) a + u b + u (1-u)."""
         at = [square - point * point for point, square in enumerate(self._squares(scores))]
-        found = max(at)
+        largest = max(at)
         for a, b in pairwise(at):
             u = min(max((1 + b - a) / 2, Fraction(0)), Fraction(1))
-            found = max(found, (1 - u) * a + u * b + u * (1 - u))
-        return found
+            largest = max(largest, (1 - u) * a + u * b + u * (1 - u))
+        return largest

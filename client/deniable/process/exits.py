@@ -17,7 +17,7 @@ class _AtExit:
 
     def __init__(
         self,
-        function: Callable[[float], object],  # The function. It is called with `seconds`.
+        function: Callable[[float], object],  # called with `seconds`
         seconds: float,  # how long it may take
     ) -> None:
         self._function = function
@@ -48,14 +48,9 @@ class _AtExit:
         sys.modules["multiprocessing.util"].Finalize(None, self.call, exitpriority=0)
 
 
-def at_exit(function: Callable[[float], object], seconds: float) -> None:
-    """Have a function called at the end of this process and of its children, except after a signal or `os._exit`.
-
-    Parameters
-    ----------
-    function
-        The function. It is called with `seconds`. A second call must do nothing.
-    seconds
-        How long it may take.
-    """
+def at_exit(
+    function: Callable[[float], object],  # called with `seconds`; a second call must do nothing
+    seconds: float,  # how long it may take
+) -> None:
+    """Have a function called at the end of this process and of its children, except after a signal or `os._exit`."""
     _AtExit(function, seconds)

@@ -21,17 +21,13 @@ class _Lock(Protocol):
     def release(self) -> None: ...
 
 
-def over_forks(locks: Callable[[], Iterable[_Lock]], reset: Callable[[], None]) -> None:
-    """Hold locks while this process forks, and replace them in the child.
-
-    Parameters
-    ----------
-    locks
-        Returns the present locks, in the order in which all code takes them. They must be re-entrant: a signal handler that forks
-        may interrupt the thread that holds one.
-    reset
-        Called in the child after its locks were released. It replaces them.
-    """
+def over_forks(
+    # Returns the present locks, in the order in which all code takes them. They must be re-entrant: a signal handler that forks
+    # may interrupt the thread that holds one.
+    locks: Callable[[], Iterable[_Lock]],
+    reset: Callable[[], None],  # replaces them; called in the child after its locks were released
+) -> None:
+    """Hold locks while this process forks, and replace them in the child."""
     if not hasattr(os, "register_at_fork"):  # Windows has no fork
         return
     held = local()

@@ -162,7 +162,7 @@ class Registry:
         except (OSError, UnicodeDecodeError) as error:
             rule = "candidates is a readable UTF-8 file of answers, one to a line"
             raise RegistryError([Fault(self.file, metric.id, rule, str(error))]) from None
-        faults, found = [], dict[int, int]()
+        faults, first_lines = [], dict[int, int]()
         for number, line in enumerate(lines, 1):
             where = f"line {number}: {line!r}"
             try:
@@ -170,24 +170,24 @@ class Registry:
             except ParameterError as error:
                 faults.append(Fault(str(path), metric.id, error.rule, where))
                 continue
-            if position in found:
-                rule = f"a candidate is listed once; this one is on line {found[position]}"
+            if position in first_lines:
+                rule = f"a candidate is listed once; this one is on line {first_lines[position]}"
                 faults.append(Fault(str(path), metric.id, rule, where))
-            found.setdefault(position, number)
+            first_lines.setdefault(position, number)
         if not lines:
             faults.append(Fault(str(path), metric.id, "a candidate file has at least one line", "an empty file"))
         if faults:
             raise RegistryError(faults)
-        return tuple(found)
+        return tuple(first_lines)
 
-    def segment(self, metric: Metric, given: Mapping[str, str]) -> str:
+    def segment(self, metric: Metric, values: Mapping[str, str]) -> str:
         """Write a report's segment, e.g. ``platform=linux,version=2.4``; empty if the metric has no segments.
 
         Parameters
         ----------
         metric
             A metric of this registry.
-        given
+        values
             The device's value of each segment. Segments that the metric does not name are ignored.
 
         Raises
@@ -197,9 +197,9 @@ class Registry:
         """
         words = []
         for name in metric.segments:
-            if given.get(name) not in self.segments[name]:
-                raise ParameterError(f"segment {name} is one of {', '.join(self.segments[name])}", given.get(name))
-            words.append(f"{name}={given[name]}")
+            if values.get(name) not in self.segments[name]:
+                raise ParameterError(f"segment {name} is one of {', '.join(self.segments[name])}", values.get(name))
+            words.append(f"{name}={values[name]}")
         return ",".join(words)
 
     def filed(self, metric: Metric, written: str) -> str:
@@ -268,7 +268,7 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
         raise RegistryError(
             placed(text, [Fault(file, "-", "the registry is valid TOML, in which texts stand in quotes", str(error))])
         ) from None
-    faults = [Fault(file, *rest) for rest in faults_of(document, _KEYS)]
+    faults = [Fault(file, *details) for details in faults_of(document, _KEYS)]
     if faults:
         raise RegistryError(placed(text, faults))
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
@@ -281,7 +281,9 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
         budget=Budget(**document["budget"]) if "budget" in document else None,
         revision=document.get("revision", 0),
         file=file,
-        generalize={name: hierarchy.parents(segments[name], given) for name, given in document.get("generalize", {}).items()},
+        generalize={
+            name: hierarchy.parents(segments[name], declared) for name, declared in document.get("generalize", {}).items()
+        },
         experiments={name: Experiment(**declared) for name, declared in document.get("experiments", {}).items()},
         publication=publication,
         retention=Retention(**document.get("retention", {})),
@@ -291,20 +293,20 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
 
 
 def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric:
-    given: dict[str, Any] = {"min_reports": publication.min_reports, "grace": publication.grace} | table
-    kind = types.of(given["type"])
-    given["values"] = kind.values(given)
-    given["factors"] = tuple((name, tuple(listed)) for name, listed in given.get("factors", {}).items())
-    given["parameters"] = tuple(sorted(given.get("parameters", {}).items()))
-    given.setdefault("epsilon", COIN_EPSILON)
-    if given.pop("whole", False):
-        given["step"] = 1
+    members: dict[str, Any] = {"min_reports": publication.min_reports, "grace": publication.grace} | table
+    kind = types.of(members["type"])
+    members["values"] = kind.values(members)
+    members["factors"] = tuple((name, tuple(listed)) for name, listed in members.get("factors", {}).items())
+    members["parameters"] = tuple(sorted(members.get("parameters", {}).items()))
+    members.setdefault("epsilon", COIN_EPSILON)
+    if members.pop("whole", False):
+        members["step"] = 1
     for name in ("epsilon", "epsilon_permanent", "sample", "least_shift", *kind.decimals):
-        if name in given:
-            given[name] = _decimal(given[name])
-    given["range"] = tuple(map(_decimal, given.get("range", ())))
-    given["segments"] = tuple(given.get("segments", ()))
-    return Metric(id=id_, **given)
+        if name in members:
+            members[name] = _decimal(members[name])
+    members["range"] = tuple(map(_decimal, members.get("range", ())))
+    members["segments"] = tuple(members.get("segments", ()))
+    return Metric(id=id_, **members)
 
 
 def _decimal(written: object) -> str:

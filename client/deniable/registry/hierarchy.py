@@ -34,22 +34,16 @@ def parents(
     values: Sequence[str],  # the declared values of a segment
     declared: str | Mapping[str, str],  # a separator at which values are cut, or the next more general words themselves
 ) -> dict[str, str]:
-    """Return the next more general word of each word.
-
-    Returns
-    -------
-    dict of str to str
-        Values and more general words, each with its next more general word. The most general words are missing.
-    """
+    """Return the next more general word of each value and of each more general word; the most general ones have none."""
     if not isinstance(declared, str):
         return dict(declared)
-    found = {}
+    above = {}
     for value in values:
         word, head = value, value.rpartition(declared)[0]
         while head:
-            found[word] = head
+            above[word] = head
             word, head = head, head.rpartition(declared)[0]
-    return found
+    return above
 
 
 def faults_of(
@@ -57,13 +51,7 @@ def faults_of(
     values: Sequence[str] | None,  # its declared values; None if it is not declared or has faults
     declared: Any,  # the entry, as parsed from TOML
 ) -> Iterator[_Broken]:
-    """Find every fault of one segment's entry under ``[generalize]``.
-
-    Yields
-    ------
-    tuple
-        The broken rule, and the value that breaks it.
-    """
+    """Find every fault of one segment's entry under ``[generalize]``."""
     if values is None:
         yield "generalize names segments that are declared under [segments]", name
         return

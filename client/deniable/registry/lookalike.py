@@ -35,13 +35,7 @@ _VARIATIONS = range(0xE0100, 0xE01F0)
 
 
 def alike(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Find texts that look like an earlier one.
-
-    Yields
-    ------
-    tuple of str
-        The earlier text, and the text that looks like it.
-    """
+    """Find texts that look like an earlier one; yield the earlier text and the later one."""
     seen: dict[str, str] = {}
     for text in texts:
         forms = _forms(text)
@@ -59,14 +53,14 @@ def spelt(text: str) -> str:
 
 def _forms(text: str) -> tuple[str, ...]:
     """Return the forms in which a text is compared. A capital I may be read as an l or as an i."""
-    given = normalize("NFKC", text)
-    drawn = given.translate(_TABLE)
-    return tuple(map(_bare, (given, drawn, drawn.replace("I", "l"))))
+    normal = normalize("NFKC", text)
+    latin = normal.translate(_TABLE)
+    return tuple(map(_bare, (normal, latin, latin.replace("I", "l"))))
 
 
 def _bare(text: str) -> str:
     return "".join(each for each in normalize("NFKC", text.casefold()) if not _unseen(each))
 
 
-def _unseen(each: str) -> bool:
-    return each.isspace() or each in _UNSEEN or ord(each) in _VARIATIONS or category(each) in ("Cc", "Cf")
+def _unseen(char: str) -> bool:
+    return char.isspace() or char in _UNSEEN or ord(char) in _VARIATIONS or category(char) in ("Cc", "Cf")

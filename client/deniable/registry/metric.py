@@ -176,24 +176,24 @@ class Metric:
         return self.kind.open
 
     @property
-    def kept(self) -> bool:
+    def permanent(self) -> bool:
         """Whether devices keep a permanent response to each answer and report once a period."""
         return self.epsilon_permanent is not None
 
     @property
     def rounded(self) -> bool:
         """Whether an answer is rounded to one end of its range, at a point that the device keeps: the mean of a kept number."""
-        return self.kept and self.axis is not None and self.estimate == "mean"
+        return self.permanent and self.axis is not None and self.estimate == "mean"
 
     @property
     def binned(self) -> bool:
         """Whether an answer is reported as one of `BINS` equal parts of its range: the distribution of a kept number."""
-        return self.kept and self.axis is not None and self.estimate == "distribution"
+        return self.permanent and self.axis is not None and self.estimate == "distribution"
 
     @property
     def step_values(self) -> tuple[float, ...]:
         """Of a number with a step: the values that answers can have, as far as estimates use them: at most `MOST_STEP_VALUES`."""
-        if self.axis is None or self.step is None or self.kept or self.estimate != "distribution":
+        if self.axis is None or self.step is None or self.permanent or self.estimate != "distribution":
             return ()
         low, step = self.axis.low, Fraction(self.step)
         count = int((self.axis.high - low) / step) + 1

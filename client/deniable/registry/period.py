@@ -20,13 +20,7 @@ def of(
     moment: datetime,  # an aware datetime
     length: str,  # one of `LENGTHS`
 ) -> str:
-    """Return the name of the period of a moment.
-
-    Raises
-    ------
-    ParameterError
-        If the length is unknown.
-    """
+    """Return the name of the period of a moment; raise `ParameterError` if the length is unknown."""
     utc = moment.astimezone(UTC)
     if length == "hour":
         return f"{utc:%Y-%m-%dT%H}"
@@ -46,10 +40,7 @@ def bounds(
 ) -> tuple[datetime, datetime]:
     """Return the start and the end of a period.
 
-    Raises
-    ------
-    ParameterError
-        If the name is not one that `of` writes for this length.
+    Raise `ParameterError` if the name is not one that `of` writes for this length.
     """
     try:
         start, end = _bounds(name, length)
@@ -76,13 +67,7 @@ def touched(
     length: str,  # one of `LENGTHS`
     days: float,  # Length of the window, above 0. The window includes its last moment but not its first.
 ) -> int:
-    """Return how many periods a window of time touches at most.
-
-    Raises
-    ------
-    ParameterError
-        If the length is unknown.
-    """
+    """Return how many periods a window of time touches at most; raise `ParameterError` if the length is unknown."""
     if length == "month":
         # All months between the first and the last are inside the window, so it is longer than these together.
         months = 2
@@ -96,10 +81,10 @@ def touched(
 
 def _shortest_months(count: int) -> int:
     """Return the least number of days of `count` consecutive months."""
-    years, rest = divmod(count, 12)
+    years, months = divmod(count, 12)
     begins = [datetime(year, month, 1, tzinfo=UTC) for year in (2001, 2002) for month in range(1, 13)]
     # Any four consecutive years have a leap day, except around the turn of most centuries.
-    return years * 365 + (min((begins[i + rest] - begins[i]).days for i in range(12)) if rest else 0)
+    return years * 365 + (min((begins[i + months] - begins[i]).days for i in range(12)) if months else 0)
 
 
 def _bounds(name: str, length: str) -> tuple[datetime, datetime]:

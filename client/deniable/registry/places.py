@@ -29,8 +29,8 @@ def placed(
 
 def _line(lines: Mapping[tuple[str, ...], int], fault: Fault, last: int) -> int:
     if not lines:
-        found = _SYNTAX.search(str(fault.value))
-        return int(found[1]) if found else last
+        match = _SYNTAX.search(str(fault.value))
+        return int(match[1]) if match else last
     table = () if fault.metric == "-" else ("metrics", fault.metric)
     words: list[str] = re.findall(r"[a-zA-Z_][\w-]*", fault.rule)
     if isinstance(fault.value, str):
@@ -48,7 +48,7 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return {}
-    found: dict[tuple[str, ...], int] = {}
+    numbers: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     quoted = ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -62,12 +62,12 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
             path = _path(line)
             if path:
                 table = path
-                found.setdefault(path, number)
+                numbers.setdefault(path, number)
         elif key := _KEY.match(line):
             path = (*table, *_path(f"{key[1]} = 0"))
             for length in range(len(table) + 1, min(len(path), len(table) + _DEEPEST) + 1):  # a.b = 0 is also the line of a
-                found.setdefault(path[:length], number)
-    return found
+                numbers.setdefault(path[:length], number)
+    return numbers
 
 
 def _path(line: str) -> tuple[str, ...]:

@@ -49,18 +49,14 @@ def load(path: str | Path) -> Registry:
 
     The last file of a folder is the current registry: its tables for all metrics are used. `Registry.metrics` has the highest
     version of each metric of any file, and `Registry.older` all other versions. Fields of a version that may change, such as
-    ``expires``, are taken from the last file that declares it.
-
-    Raises
-    ------
-    RegistryError
-        If the files have faults, or if two files declare one version of a metric differently. The error has all faults.
+    ``expires``, are taken from the last file that declares it. Raise `RegistryError` if the files have faults, or if two files
+    declare one version of a metric differently. The error has all faults.
     """
     texts = {str(file): registry.read(file) for file in files(path)}
     *older, (file, text) = texts.items()
     latest = registry.parse(text, file)
     loaded = [*(registry.parse(text, file, latest.publication) for file, text in older), latest]
-    faults = [found for fault in _conflicts(loaded) for found in placed(texts[fault.file], [fault])]
+    faults = [located for fault in _conflicts(loaded) for located in placed(texts[fault.file], [fault])]
     if faults:
         raise RegistryError(faults)
     return replace(_merged(loaded), digest=sha256("".join(texts.values()).encode()).hexdigest())
@@ -69,50 +65,40 @@ def load(path: str | Path) -> Registry:
 def load_all(paths: str) -> dict[str, Registry]:
     """Read registries, each a file or a folder, joined as in ``DENIABLE_REGISTRY``. Return them by app.
 
-    Raises
-    ------
-    ConfigurationError
-        If two are of one app.
-    RegistryError
-        If a registry has faults. The error has those of the first such registry.
+    Raise `ConfigurationError` if two are of one app. Raise `RegistryError` if a registry has faults. The error has those of the
+    first such registry.
     """
     loaded: dict[str, Registry] = {}
     for path in filter(None, paths.split(os.pathsep)):
-        each = load(path)
-        if each.app in loaded:
+        declared = load(path)
+        if declared.app in loaded:
             rule = "DENIABLE_REGISTRY names one registry for each app, or one folder of all that were published"
-            raise ConfigurationError(f"{rule}; {each.app} has two")
-        loaded[each.app] = each
+            raise ConfigurationError(f"{rule}; {declared.app} has two")
+        loaded[declared.app] = declared
     return loaded
 
 
 def files(path: str | Path) -> list[Path]:
     """List the registry files of a folder in order, or the file itself.
 
-    Raises
-    ------
-    RegistryError
-        If the folder cannot be read, has no registry file, or has one with another kind of name.
+    Raise `RegistryError` if the folder cannot be read, has no registry file, or has one with another kind of name.
     """
     folder = Path(path)
     if not folder.is_dir():
         return [folder]
-    found = sorted(folder.glob("*.toml"))
+    paths = sorted(folder.glob("*.toml"))
     rule = "a folder of published registries has files named 0001.toml, 0002.toml, ...; add them by `deniable registry publish`"
-    others = [each.name for each in found if not _NAME.fullmatch(each.name)]
-    if others or not found:
+    others = [each.name for each in paths if not _NAME.fullmatch(each.name)]
+    if others or not paths:
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         raise RegistryError([Fault(str(folder), "-", rule, ", ".join(others[:_SHOWN]) + more or "none")])
-    return found
+    return paths
 
 
 def newest(path: str | Path) -> Registry:
-    """Read only the current registry, which the newest app has.
+    """Read only the current registry, which the newest app has; raise `RegistryError` if the file has faults.
 
-    Raises
-    ------
-    RegistryError
-        If the file has faults. The error has all of them.
+    The error has all of them.
     """
     return registry.load(files(path)[-1])
 
@@ -120,29 +106,24 @@ def newest(path: str | Path) -> Registry:
 def add(file: Path, folder: Path) -> Path:
     """Add a registry to a folder, with the files that it names; return its path.
 
-    First the folder with the new files is read as a server reads it. Nothing is written if this fails.
-
-    Raises
-    ------
-    ConfigurationError
-        If it cannot be written, if the folder has no number left, or if a file that it names would replace another one.
-    RegistryError
-        If the file has faults, or the folder would have.
+    First the folder with the new files is read as a server reads it. Nothing is written if this fails. Raise `ConfigurationError`
+    if it cannot be written, if the folder has no number left, or if a file that it names would replace another one. Raise
+    `RegistryError` if the file has faults, or the folder would have.
     """
     loaded = registry.load(file)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        last = max((int(each.stem) for each in folder.glob("*.toml") if _NAME.fullmatch(each.name)), default=0)
+        last = max((int(path.stem) for path in folder.glob("*.toml") if _NAME.fullmatch(path.name)), default=0)
         if last == _MOST:
             raise ConfigurationError(f"a folder holds at most {_MOST} registries; remove what no app uses")
         target = folder / f"{last + 1:04d}.toml"
         lists = sorted({metric.candidates for metric in loaded.metrics.values() if metric.candidates})
         for name in lists:
             _check_list(name, loaded, folder)
-        with TemporaryDirectory() as made:
-            trial = Path(made)
-            for each in [each for each in folder.iterdir() if each.is_file()] + [file.parent / name for name in lists]:
-                shutil.copyfile(each, trial / each.name)
+        with TemporaryDirectory() as temporary:
+            trial = Path(temporary)
+            for path in [path for path in folder.iterdir() if path.is_file()] + [file.parent / name for name in lists]:
+                shutil.copyfile(path, trial / path.name)
             shutil.copyfile(file, trial / target.name)
             _try(trial, folder)
             for name in (*lists, target.name):
@@ -162,19 +143,19 @@ def _check_list(name: str, loaded: Registry, folder: Path) -> None:
     if not target.exists() or target.read_bytes() == source.read_bytes():
         return
     own = {metric.id for metric in loaded.metrics.values() if metric.candidates == name}
-    for each in folder.glob("*.toml"):
-        for metric in registry.load(each).metrics.values():
+    for other in folder.glob("*.toml"):
+        for metric in registry.load(other).metrics.values():
             if metric.candidates == name and metric.id not in own:
-                rule = f"{target} has the candidates of {metric.id}, which {each.name} declares; give the new file another name"
+                rule = f"{target} has the candidates of {metric.id}, which {other.name} declares; give the new file another name"
                 raise ConfigurationError(rule)
 
 
 def _try(trial: Path, folder: Path) -> None:
     """Read a trial copy of a folder as a server does, with all candidates. Faults name the real folder."""
     try:
-        found = load(trial)
-        for metric in found.definitions:
-            found.candidates(metric)
+        joined = load(trial)
+        for metric in joined.definitions:
+            joined.candidates(metric)
     except RegistryError as error:
         places = [str(folder / Path(fault.file).name) for fault in error.faults]
         raise RegistryError([replace(fault, file=at) for fault, at in zip(error.faults, places, strict=True)]) from None
@@ -194,10 +175,10 @@ def _merged(loaded: Sequence[Registry]) -> Registry:
     definitions: dict[tuple[str, int], Metric] = {}
     segments: dict[str, tuple[str, ...]] = {}
     above = {}
-    for each in loaded:
-        definitions |= {(metric.id, metric.version): metric for metric in each.metrics.values()}
-        for name, values in each.segments.items():
-            segments[name], above[name] = values, each.generalize.get(name, {})
+    for declared in loaded:
+        definitions |= {(metric.id, metric.version): metric for metric in declared.metrics.values()}
+        for name, values in declared.segments.items():
+            segments[name], above[name] = values, declared.generalize.get(name, {})
     highest = {id_: metric for (id_, _), metric in sorted(definitions.items())}
     return replace(
         latest,
@@ -211,20 +192,20 @@ def _merged(loaded: Sequence[Registry]) -> Registry:
 def _conflicts(loaded: Sequence[Registry]) -> Iterator[Fault]:
     known: dict[tuple[str, int], tuple[Registry, Metric]] = {}
     highest: dict[str, int] = {}
-    for each in loaded:
-        if each.app != loaded[0].app:
-            yield Fault(each.file, "-", f"all registries of a folder are of one app, here {loaded[0].app}", each.app)
-        for metric in each.metrics.values():
+    for declared in loaded:
+        if declared.app != loaded[0].app:
+            yield Fault(declared.file, "-", f"all registries of a folder are of one app, here {loaded[0].app}", declared.app)
+        for metric in declared.metrics.values():
             place = metric.id, metric.version
-            first, old = known.setdefault(place, (each, metric))
+            first, old = known.setdefault(place, (declared, metric))
             for name in MEANING:
                 if getattr(old, name) != getattr(metric, name):
                     rule = f"{name} is as in {first.file}, which declares version {metric.version} too; raise the version"
-                    yield Fault(each.file, metric.id, rule, getattr(metric, name))
+                    yield Fault(declared.file, metric.id, rule, getattr(metric, name))
             if metric.delay is not None and not covered(metric.delay, metric.grace):
                 rule = f"delay is at least an hour shorter than the grace of {loaded[-1].file}, which is {metric.grace}"
-                yield Fault(each.file, metric.id, rule, metric.delay)
+                yield Fault(declared.file, metric.id, rule, metric.delay)
             if metric.version < highest.get(metric.id, 0):
                 rule = f"a version never goes back: an earlier file has version {highest[metric.id]}"
-                yield Fault(each.file, metric.id, rule, metric.version)
+                yield Fault(declared.file, metric.id, rule, metric.version)
             highest[metric.id] = max(metric.version, highest.get(metric.id, 0))

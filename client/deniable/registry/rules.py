@@ -66,13 +66,7 @@ def faults_of(
     document: dict[str, Any],  # the parsed TOML
     keys: tuple[str, ...],  # the keys that a metric may have
 ) -> Iterator[_Rest]:
-    """Find every fault of a registry.
-
-    Yields
-    ------
-    tuple
-        The metric (``"-"`` for the file as a whole), the broken rule, and the value that breaks it.
-    """
+    """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
     yield from _unknown(
         "-",
         ("format", "revision", "app", "segments", "generalize", "experiments", *_TABLES, "metrics"),
@@ -251,10 +245,10 @@ def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
         number = table.get(key, 1)
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             yield f"{key} is a whole number of at least 1", number
-    kept = "epsilon_permanent" in table
-    if kept and table.get("per_period", 1) != 1:
+    permanent = "epsilon_permanent" in table
+    if permanent and table.get("per_period", 1) != 1:
         yield "per_period is 1 with epsilon_permanent: a second report would repeat the same answer", table["per_period"]
-    if not kept and "answers_per_window" in table:
+    if not permanent and "answers_per_window" in table:
         yield "answers_per_window belongs to a metric with epsilon_permanent", table["answers_per_window"]
     yield from _delay_faults(table, grace)
     if table.get("period", "day") not in period.LENGTHS:

@@ -34,10 +34,7 @@ _LARGEST = 1e6  # nats or days: more than anybody needs, and small enough that i
 class Experiment:
     """An experiment, of which the values of a segment are the arms. Devices do not use this.
 
-    Raises
-    ------
-    ParameterError
-        If a value is out of range.
+    Raise `ParameterError` if a value is out of range.
     """
 
     base: str  # the arm that the others are compared with
@@ -66,10 +63,7 @@ class Experiment:
 class Publication:
     """How the results of all metrics are published. Devices do not use this.
 
-    Raises
-    ------
-    ParameterError
-        If a value is out of range.
+    Raise `ParameterError` if a value is out of range.
     """
 
     # Everything published rests on at least so many reports, and any two published results differ by at least so many. 1 or more.
@@ -94,15 +88,9 @@ def duration(
     name: str,  # its key
     written: object,  # a number of hours or days
 ) -> timedelta:
-    """Read a grace or a delay.
-
-    Raises
-    ------
-    ParameterError
-        If it is no such text, or too long.
-    """
-    found = re.fullmatch(r"([1-9][0-9]{0,2})([hd])", written) if isinstance(written, str) else None
-    read = timedelta(**{"hours" if found[2] == "h" else "days": int(found[1])}) if found else _LONGEST * 2
+    """Read a grace or a delay; raise `ParameterError` if it is no such text, or too long."""
+    match = re.fullmatch(r"([1-9][0-9]{0,2})([hd])", written) if isinstance(written, str) else None
+    read = timedelta(**{"hours" if match[2] == "h" else "days": int(match[1])}) if match else _LONGEST * 2
     if read > _LONGEST:
         raise ParameterError(f"{name} is a number of hours or days such as 12h or 2d, 30 days at most", written)
     return read
@@ -117,12 +105,8 @@ def covered(delay: str, grace: str) -> bool:
 class Retention:
     """How long the data of all metrics are kept. Devices do not use this.
 
-    All are whole days from 1 to 36500 after a period has closed. A period closes when its grace is over.
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of range, or if releases would be deleted before their tallies.
+    All are whole days from 1 to 36500 after a period has closed. A period closes when its grace is over. Raise `ParameterError`
+    if a number is out of range, or if releases would be deleted before their tallies.
     """
 
     tallies: int = 30  # For exact sums that were published. Dead letters are kept for the same time after they were put aside.
@@ -130,10 +114,10 @@ class Retention:
     alarms: int = 90  # for alarms of made-up reports, and for the numbers of reports with which later periods are compared
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            days = getattr(self, each.name)
+        for setting in fields(self):
+            days = getattr(self, setting.name)
             if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= _MOST_DAYS:
-                raise ParameterError(f"{each.name} is a whole number of days from 1 to {_MOST_DAYS}", days)
+                raise ParameterError(f"{setting.name} is a whole number of days from 1 to {_MOST_DAYS}", days)
         if self.releases < self.tallies:
             # Otherwise a period could be published a second time.
             raise ParameterError(f"releases are kept no shorter than tallies, which are for {self.tallies} days", self.releases)
@@ -143,10 +127,7 @@ class Retention:
 class Analysts:
     """The budget of analysts, for questions about the reports of each month. Devices do not use this.
 
-    Raises
-    ------
-    ParameterError
-        If a number is out of range.
+    Raise `ParameterError` if a number is out of range.
     """
 
     # Nats that all keys together may spend on a month's reports; at most 20. With 0 no such question is answered.

@@ -41,10 +41,8 @@ def encode(
 ) -> int:
     """Write a text as a number in [0, 256**length). The empty text is 0.
 
-    Raises
-    ------
-    ParameterError
-        If it is too long or has a character that UTF-8 or the padding cannot hold. The message does not repeat it.
+    Raise `ParameterError` if it is too long or has a character that UTF-8 or the padding cannot hold. The message does not repeat
+    it.
     """
     try:
         data = text.encode()
@@ -59,25 +57,15 @@ def encode(
 def lines(path: str | Path) -> list[str]:
     """Read a file with one text on each line, with or without a byte order mark.
 
-    `str.splitlines` would also split at characters that a text may have.
-
-    Raises
-    ------
-    OSError, UnicodeDecodeError
-        If it cannot be read, or is not UTF-8.
+    `str.splitlines` would also split at characters that a text may have. Raise `OSError` or `UnicodeDecodeError` if it cannot be
+    read, or is not UTF-8.
     """
     content = Path(path).read_text("utf-8-sig").removesuffix("\n")
     return content.split("\n") if content else []
 
 
 def decode(value: int, length: int) -> str:
-    """Return the text of a number.
-
-    Raises
-    ------
-    ParameterError
-        If the number stands for no text.
-    """
+    """Return the text of a number; raise `ParameterError` if the number stands for no text."""
     data = value.to_bytes(length, "big").rstrip(b"\0")
     try:
         text = data.decode()

@@ -39,10 +39,10 @@ class Cache:
 
     def refresh(self) -> bool:
         """Read the newest envelope that this or another process kept; return False if it cannot be read."""
-        found = max(self._revisions(), default=0)
-        if found <= self.revision:
+        newest = max(self._revisions(), default=0)
+        if newest <= self.revision:
             return True
-        self.revision, self.envelope = found, self._read(found)
+        self.revision, self.envelope = newest, self._read(newest)
         return self.envelope is not None
 
     def keep(self, revision: int, envelope: Envelope) -> bool:
@@ -56,7 +56,7 @@ class Cache:
         fresh = self._directory / f".registry-{OS.below(1 << 64):016x}"
         try:
             write_new(fresh, envelope.write())
-            fresh.replace(self._file(revision))
+            fresh.replace(self._file(revision))  # in one step, so that no process reads a part of it
         except OSError:
             self._remove(fresh)
             return False

@@ -22,10 +22,7 @@ def derived(
 ) -> Restriction:
     """Return the restriction that makes the one registry the other.
 
-    Raises
-    ------
-    RegistryError
-        If none does: devices would not learn of the rest. The error has all that they would keep as it is.
+    Raise `RegistryError` if none does: devices would not learn of the rest. The error has all that they would keep as it is.
     """
     try:
         restriction = Restriction.read(Restriction.of(turned_down).write())  # as devices read it
@@ -43,10 +40,10 @@ def derived(
     return restriction
 
 
-def _differences(file: str, id_: str, used: Registry | Metric, wanted: Registry | Metric) -> Iterator[Fault]:
+def _differences(file: str, id_: str, used: Registry | Metric, proposed: Registry | Metric) -> Iterator[Fault]:
     for field in fields(used):
         if field.compare and field.name != "metrics":
-            ours, theirs = getattr(used, field.name), getattr(wanted, field.name)
+            ours, theirs = getattr(used, field.name), getattr(proposed, field.name)
             if ours != theirs:
                 yield Fault(file, id_, f"{field.name} is as devices keep it: {_short(ours)}", _short(theirs))
 

@@ -51,18 +51,15 @@ class HttpGet:
     def __call__(self, url: str, headers: Mapping[str, str], timeout: float) -> tuple[int, bytes | None]:
         """Send one request. It is cut after `timeout` seconds in all."""
         # Without compression, so that the size of the answer is known.
-        given = {"Accept-Encoding": "identity", **headers}
-        status, _, body = Http()("GET", url, given, timeout, largest=MAX_BYTES, total=timeout)
+        sent = {"Accept-Encoding": "identity", **headers}
+        status, _, body = Http()("GET", url, sent, timeout, largest=MAX_BYTES, total=timeout)
         return status, body
 
 
 class Fetcher:
     """Fetches a served registry and has it used. Each call returns the seconds until the next call.
 
-    Raises
-    ------
-    ConfigurationError
-        If the key is invalid, or ``deniable[signed]`` is not installed.
+    Raise `ConfigurationError` if the key is invalid, or ``deniable[signed]`` is not installed.
     """
 
     def __init__(
@@ -95,13 +92,7 @@ class Fetcher:
         self.counts: Counter[str] = Counter()
 
     def __call__(self) -> float:
-        """Use the kept registry, if it is newer, then ask the server for a newer one.
-
-        Returns
-        -------
-        float
-            Seconds until the next call is due.
-        """
+        """Use the kept registry, if it is newer, then ask the server for a newer one; return the seconds until the next call."""
         if self._refused:
             return _DAY
         self._use_kept()
@@ -121,7 +112,7 @@ class Fetcher:
         if self._cache.envelope == self._current and readable:
             return
         try:
-            self._use(self._kept())
+            self._use(self._cached())
         except Exception as error:  # noqa: BLE001 - the present registry stays in use
             log.debug("deniable: the kept registry is ignored: %s", type(error).__name__)
             self.counts["cache_ignored"] += 1
@@ -129,7 +120,7 @@ class Fetcher:
             self._current, self._narrowed = self._cache.envelope, False
             self.counts["cache_used"] += 1
 
-    def _kept(self) -> Registry:
+    def _cached(self) -> Registry:
         revision, envelope = self._cache.revision, self._cache.envelope
         if envelope is None:
             raise refusal(f"the file of revision {revision} can be read", "another file")
@@ -200,10 +191,10 @@ class Fetcher:
         self._use(replace(registry, metrics=metrics))
         self._narrowed = True
 
-    def _sound(self, kept: Envelope) -> Restriction | None:
+    def _sound(self, envelope: Envelope) -> Restriction | None:
         """Read the restriction of a kept envelope; None if it was damaged."""
         try:
-            return self._read(kept)
+            return self._read(envelope)
         except ServedRegistryError:
             return None
 

@@ -55,10 +55,7 @@ class Restriction:
     def read(cls, text: str) -> Restriction:
         """Read a text. There is one way to write each restriction, and no other is read.
 
-        Raises
-        ------
-        ServedRegistryError
-            If it is invalid.
+        Raise `ServedRegistryError` if it is invalid.
         """
         try:
             document = json.loads(text)
@@ -71,10 +68,10 @@ class Restriction:
             raise refusal("the revision is a whole number above 0 and below 2^53", revision)
         if not isinstance(listed, dict):
             raise refusal("metrics is an object", listed)
-        found = cls(app, revision, {id_: _limit(id_, limit) for id_, limit in listed.items()})
-        if found.write() != text:
+        restriction = cls(app, revision, {id_: _limit(id_, limit) for id_, limit in listed.items()})
+        if restriction.write() != text:
             raise refusal(_JSON, "another form")
-        return found
+        return restriction
 
     def write(self) -> str:
         """Write the text."""
@@ -91,10 +88,7 @@ class Restriction:
     ) -> Registry:
         """Return the registry to use instead of the app's own.
 
-        Raises
-        ------
-        ServedRegistryError
-            If it is of another app, or older than the app's own.
+        Raise `ServedRegistryError` if it is of another app, or older than the app's own.
         """
         if self.app != bundled.app:
             raise refusal(f"app is as in the app: {bundled.app}", self.app)
@@ -127,7 +121,7 @@ def _limit(id_: str, document: object) -> Limit:
 def _members(document: object, names: tuple[str, ...], metric: str) -> list[Any]:
     """Return the members of an object that has exactly these."""
     if not isinstance(document, dict) or set(document) != set(names):
-        given = ", ".join(sorted(document)) if isinstance(document, dict) else document
+        listed = ", ".join(sorted(document)) if isinstance(document, dict) else document
         where = "a restriction" if metric == "-" else "a metric"
-        raise refusal(f"{where} has {', '.join(names)}, and nothing else", given, metric)
+        raise refusal(f"{where} has {', '.join(names)}, and nothing else", listed, metric)
     return [document[name] for name in names]

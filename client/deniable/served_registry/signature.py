@@ -43,20 +43,14 @@ def refusal(rule: str, value: object, metric: str = "-") -> ServedRegistryError:
 
 
 def day(name: str, written: object, metric: str = "-") -> date:
-    """Read a day. There is one way to write it.
-
-    Raises
-    ------
-    ServedRegistryError
-        If it is written in another way.
-    """
+    """Read a day; raise `ServedRegistryError` if it is not written in the one way that there is."""
     try:
-        found = date.fromisoformat(written if isinstance(written, str) else "")
+        parsed = date.fromisoformat(written if isinstance(written, str) else "")
     except ValueError:
-        found = None
-    if found is None or found.isoformat() != written:
+        parsed = None
+    if parsed is None or parsed.isoformat() != written:
         raise refusal(f"{name} is a day such as 2026-12-31", written, metric)
-    return found
+    return parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +66,7 @@ class Envelope:
     def read(cls, body: bytes) -> Envelope | None:
         """Read an envelope; None if this is something else altogether, such as the login page of a hotel's network.
 
-        Raises
-        ------
-        ServedRegistryError
-            If it looks like an envelope but is invalid.
+        Raise `ServedRegistryError` if it looks like an envelope but is invalid.
         """
         if len(body) > MAX_BYTES:
             raise refusal(f"an envelope has at most {MAX_BYTES} bytes", len(body))
@@ -115,12 +106,8 @@ class Envelope:
     ) -> None:
         """Check the signature.
 
-        Raises
-        ------
-        ServedRegistryError
-            If the signature is by another key or of another text.
-        ConfigurationError
-            If the key is invalid, or ``deniable[signed]`` is not installed.
+        Raise `ServedRegistryError` if the signature is by another key or of another text. Raise `ConfigurationError` if the key
+        is invalid, or ``deniable[signed]`` is not installed.
         """
         from_bytes = _ed25519().Ed25519PublicKey.from_public_bytes
         key: Ed25519PublicKey = from_bytes(check_public_key(public_key))
@@ -135,10 +122,7 @@ class Envelope:
 def check_installed() -> None:
     """Check that the package `cryptography` is installed, without importing it.
 
-    Raises
-    ------
-    ConfigurationError
-        If ``deniable[signed]`` is not installed.
+    Raise `ConfigurationError` if ``deniable[signed]`` is not installed.
     """
     from importlib.util import find_spec  # noqa: PLC0415 - only apps with a served registry need it
 
@@ -148,13 +132,7 @@ def check_installed() -> None:
 
 
 def check_public_key(written: str) -> bytes:
-    """Read a public key.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is invalid.
-    """
+    """Read a public key; raise `ConfigurationError` if it is invalid."""
     try:
         return _bytes(written, 32, "a public key")
     except ServedRegistryError as error:
@@ -185,17 +163,14 @@ def seal(
 ) -> tuple[Envelope, str]:
     """Sign the text of a restriction.
 
+    Raise `ConfigurationError` if the key is no Ed25519 key, is encrypted, or ``deniable[signed]`` is not installed.
+
     Returns
     -------
     envelope : Envelope
         The envelope to serve.
     public : str
         The public key of the signature.
-
-    Raises
-    ------
-    ConfigurationError
-        If the key is no Ed25519 key, is encrypted, or ``deniable[signed]`` is not installed.
     """
     ed25519 = _ed25519()
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - see `_ed25519`

@@ -118,8 +118,8 @@ class Capture:
     def _replace_methods(self) -> None:
         begin = Client.__init__
 
-        def init(client: Client, *, strict: bool = False, **given: Any) -> None:
-            needed = {name: value for name, value in given.items() if name not in _OF_THE_NETWORK}
+        def init(client: Client, *, strict: bool = False, **options: Any) -> None:
+            needed = {name: value for name, value in options.items() if name not in _OF_THE_NETWORK}
             _begin(begin, client, strict=strict or not self.lenient, **needed)
             client.strict = strict
 
@@ -131,7 +131,7 @@ class Capture:
             return self._take(_owner(handle._record), handle._id, value)  # noqa: SLF001
 
         def set_consent(client: Client, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as in the client
-            client._consent.given = consent  # noqa: SLF001 - nothing is sent or withdrawn during the capture
+            client._consent.setting = consent  # noqa: SLF001 - nothing is sent or withdrawn during the capture
 
         def settled(client: Client, timeout: float = 0) -> bool:  # noqa: ARG001
             return True
@@ -216,18 +216,18 @@ def _in_unit(client: Client, metric: str, seconds: float) -> object:
     return seconds
 
 
-def _begin(begin: Callable[..., None], client: Client, **given: Any) -> None:
+def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
     """Initialise a client that reads its registry, has no DSN and keeps nothing."""
     dsn = os.environ.pop("DENIABLE_DSN", None)
     try:
-        begin(client, state=None, **given)
+        begin(client, state=None, **options)
     finally:
         if dsn is not None:
             os.environ["DENIABLE_DSN"] = dsn
 
 
 def _agreed(client: Client) -> bool:
-    consent = client._consent.given  # noqa: SLF001
+    consent = client._consent.setting  # noqa: SLF001
     return (consent() if callable(consent) else consent) is True
 
 

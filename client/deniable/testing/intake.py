@@ -27,13 +27,7 @@ _MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "s
 
 
 def identify(headers: Mapping[str, str], key: str) -> str:
-    """Check an upload's ingest key, and return its Idempotency-Key.
-
-    Raises
-    ------
-    Refused
-        If either is missing or wrong.
-    """
+    """Check an upload's ingest key, and return its Idempotency-Key; raise `Refused` if either is missing or wrong."""
     if bearer(headers.get("Authorization", ""), "the app's ingest key") != key:
         raise Refused(401, "unknown_key")
     upload = headers.get("Idempotency-Key", "")
@@ -44,10 +38,7 @@ def identify(headers: Mapping[str, str], key: str) -> str:
 def inflate(headers: Mapping[str, str], wire: bytes) -> bytes:
     """Return the decompressed body of an upload.
 
-    Raises
-    ------
-    Refused
-        If it is too large, has another content type, or is not one whole gzip member.
+    Raise `Refused` if it is too large, has another content type, or is not one whole gzip member.
     """
     if len(wire) > MAX_BODY_BYTES:
         raise Refused(413, "body_too_large")
@@ -59,18 +50,7 @@ def check(
     body: bytes,  # JSON, as `deniable.wire.report.encode` writes it
     registry: Registry | None,  # the registry; None to check only the batch's shape
 ) -> tuple[dict[str, Any], list[Report]]:
-    """Check a batch.
-
-    Returns
-    -------
-    tuple
-        The answer, and the accepted reports.
-
-    Raises
-    ------
-    Refused
-        If no report is accepted.
-    """
+    """Check a batch; return the answer and the accepted reports, or raise `Refused` if none is accepted."""
     accepted: list[Report] = []
     errors: list[dict[str, Any]] = []
     for number, group in enumerate(_groups(body)):
@@ -93,8 +73,8 @@ def _groups(body: bytes) -> list[dict[str, Any]]:
         document = json.loads(body)
     except ValueError:
         raise Refused(400, "json") from None
-    whole = isinstance(document, dict) and document.keys() == {"format", "groups"} and type(document["format"]) is int
-    if not whole or not isinstance(document["groups"], list) or not all(map(_is_group, document["groups"])):
+    well_formed = isinstance(document, dict) and document.keys() == {"format", "groups"} and type(document["format"]) is int
+    if not well_formed or not isinstance(document["groups"], list) or not all(map(_is_group, document["groups"])):
         raise Refused(400, "batch_shape")
     if document["format"] != FORMAT:
         raise Refused(400, "batch_format")

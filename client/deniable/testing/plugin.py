@@ -20,8 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _registry(config: pytest.Config) -> Path | None:
-    given: str = config.getini("deniable_registry")
-    return config.rootpath / given if given else None
+    path: str = config.getini("deniable_registry")
+    return config.rootpath / path if path else None
 
 
 @pytest.fixture

@@ -94,24 +94,24 @@ class Sender:
     @classmethod
     def locks(cls) -> Iterator[Condition]:
         """Yield the locks of every sender of this process."""
-        for each in cls._alive:
-            yield each._orders.changed  # noqa: SLF001 - our own
+        for sender in cls._alive:
+            yield sender._orders.changed  # noqa: SLF001 - our own
 
     @classmethod
     def reset_all(cls) -> None:
         """Reset every sender in a forked child. The child has no sending threads, and the parent sends the queued reports."""
-        for each in cls._alive:
-            each.reset()
+        for sender in cls._alive:
+            sender.reset()
 
     @classmethod
     def close_all(cls, timeout: float) -> None:
         """Close all senders that the app has not closed at its end, within `timeout` seconds together."""
         deadline = time.monotonic() + timeout
-        left = [each for each in cls._alive if each.full != "closed"]
+        left = [sender for sender in cls._alive if sender.full != "closed"]
         while left:
-            each = left.pop()
+            sender = left.pop()
             with suppress(Exception):
-                each.close(max(0.0, deadline - time.monotonic()) / (len(left) + 1))
+                sender.close(max(0.0, deadline - time.monotonic()) / (len(left) + 1))
 
     @property
     def counts(self) -> Counter[str]:

@@ -164,9 +164,9 @@ class Backlog:
 
     def split(self, batch: Batch) -> bool:
         """Replace a taken batch by its halves; return False if they cannot be written."""
-        kept = [self._spool is not None and self._spool.put(half) for half in batch.halves()]
+        stored = [self._spool is not None and self._spool.put(half) for half in batch.halves()]
         self.done(batch)
-        return all(kept)
+        return all(stored)
 
     def purge(self, timeout: float) -> None:
         """Remove all spooled batches; wait for the disk for at most `timeout` seconds."""

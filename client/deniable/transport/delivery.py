@@ -36,18 +36,10 @@ _MOST_ERRORS = 100  # most errors in the answer to a batch
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a batch.
+    """What became of a batch."""
 
-    Parameters
-    ----------
-    kind
-        - ``"accepted"``: the server took the batch.
-        - ``"large"``: it must be split.
-        - ``"later"``: it was not delivered yet.
-        - ``"refused"``: the server refuses this app, and would refuse all other batches.
-        - ``"dropped"``: the server will never take it.
-    """
-
+    # accepted: the server took the batch. large: it must be split. later: it was not delivered yet. refused: the server refuses
+    # this app, and would refuse all other batches. dropped: the server will never take it.
     kind: Literal["accepted", "large", "later", "refused", "dropped"]
     status: int  # status of the last answer; 0 if there was none
     accepted: int = 0  # number of reports that the server took from an accepted batch

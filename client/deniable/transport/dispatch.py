@@ -96,19 +96,20 @@ class Dispatch:
 
     def _queue_due(self) -> bool:
         """Queue the reports that may travel from now on, and write the others to disk; return whether the sender was closed."""
-        now, keep, due = time.monotonic(), list[Later](), list[Report]()
+        now, early, due = time.monotonic(), list[Later](), list[Report]()
         with self._orders.changed:
             later = self._outbox.take_later(now)
             look, closed = self._outbox.looks, self._orders.closed
             released, self._outbox.released = self._outbox.released, False
-        for each in later:
-            report = each.report if each.report is not None else each.block.report() if each.block else None
-            if report is not None and each.due <= now:
+        # Without the lock: the report of a block may take a transaction, and `submit` must not wait for the disk.
+        for entry in later:
+            report = entry.report if entry.report is not None else entry.block.report() if entry.block else None
+            if report is not None and entry.due <= now:
                 due.append(report)
             elif report is not None:
-                keep.append(Later(each.due, report))
-        kept = not keep or self._backlog.keep_later([(each.report, each.due - now) for each in keep if each.report])
-        lost = 0 if kept or not closed else len(keep)
+                early.append(Later(entry.due, report))
+        stored = not early or self._backlog.keep_later([(entry.report, entry.due - now) for entry in early if entry.report])
+        lost = 0 if stored or not closed else len(early)
         if closed:
             lost += self._backlog.forget_later()
         elif not self._orders.paused:
@@ -118,12 +119,12 @@ class Dispatch:
         with self._orders.changed:
             self._outbox.count("undelivered", lost)
             if self._orders.purged:
-                self._outbox.count("purged", len(due) + (0 if kept else len(keep)))
+                self._outbox.count("purged", len(due) + (0 if stored else len(early)))
             else:
                 for report in due:
                     self._outbox.put(report)
-                for each in keep if not kept and not closed else ():
-                    self._outbox.put(each)
+                for entry in early if not stored and not closed else ():
+                    self._outbox.put(entry)
             self._outbox.end_look(look)
             self._orders.changed.notify_all()
         return closed

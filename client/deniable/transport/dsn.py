@@ -19,20 +19,17 @@ class Dsn:
     app: str  # the app's name
 
     @classmethod
-    def parse(cls, text: str, *, allow_http: bool = False) -> Dsn:
+    def parse(
+        cls,
+        text: str,
+        *,
+        # Whether ``http://`` may go to another machine. Everybody on the way can then read it and answer in its place.
+        allow_http: bool = False,
+    ) -> Dsn:
         """Read a DSN.
 
-        Parameters
-        ----------
-        text
-            The DSN.
-        allow_http
-            Whether ``http://`` may go to another machine. Everybody on the way can then read it and answer in its place.
-
-        Raises
-        ------
-        ConfigurationError
-            If a part is missing, ``http://`` is not allowed, or the key is no ingest key. The message does not repeat the key.
+        Raise `ConfigurationError` if a part is missing, ``http://`` is not allowed, or the key is no ingest key. The message does
+        not repeat the key.
         """
         shape = "a DSN is written https://PUBLIC_KEY@host/app"
         try:

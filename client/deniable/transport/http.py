@@ -63,19 +63,10 @@ class Http:
         largest: int = _LARGEST_ANSWER,  # most bytes of the answer
         total: float | None = None,  # seconds after which a new thread cuts the request; None for no such thread
     ) -> tuple[int, Mapping[str, str], bytes | None]:
-        """Send one request.
+        """Send one request; return the status, the headers and the answer. None instead of a larger answer.
 
-        Returns
-        -------
-        tuple
-            The status, the headers (upper and lower case are the same), and the answer. None instead of a larger answer.
-
-        Raises
-        ------
-        UnreachedError
-            If there was no connection, with TLS where the address has it.
-        OSError
-            If there was no answer, or only a part of it.
+        Raise `UnreachedError` if there was no connection, with TLS where the address has it. Raise `OSError` if there was no
+        answer, or only a part of it. Upper and lower case are the same in the names of headers.
         """
         from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
 
@@ -195,10 +186,10 @@ class _Wire:
 
     def forget(self) -> None:
         # Without the lock, which a thread of the parent may hold, and without sending anything to the server.
-        for each in (self._socket, getattr(self._connection, "sock", None)):
-            if each is not None:
+        for channel in (self._socket, getattr(self._connection, "sock", None)):
+            if channel is not None:
                 with suppress(OSError):
-                    os.close(each.detach())  # `close` would wait for a thread that reads
+                    os.close(channel.detach())  # `close` would wait for a thread that reads
 
 
 def _session(wire: _Wire) -> Session:
@@ -211,9 +202,9 @@ def _session(wire: _Wire) -> Session:
 
             class Connection(pool.ConnectionCls):  # type: ignore[misc] # of http or https
                 def _new_conn(self) -> socket.socket:
-                    made: socket.socket = super()._new_conn()
-                    wire.opened(made, self)
-                    return made
+                    opened: socket.socket = super()._new_conn()
+                    wire.opened(opened, self)
+                    return opened
 
                 def connect(self) -> None:
                     super().connect()  # with TLS

@@ -104,12 +104,8 @@ class Courier:
     def ask(self, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
         """Have a request made, and wait for the answer.
 
-        Raises
-        ------
-        UnreachedError
-            If the request was not sent.
-        OSError
-            If there was none within `timeout` seconds in all, or if nobody needs it any more.
+        Raise `UnreachedError` if the request was not sent. Raise `OSError` if there was none within `timeout` seconds in all, or
+        if nobody needs it any more.
         """
         orders = self._orders
         deadline = time.monotonic() + timeout

@@ -96,8 +96,8 @@ class Outbox:
         """Take what has become due, and what can be written to disk; at the end, all."""
         taken: list[Later] = []
         left: list[Later] = []
-        for each in self._later:
-            (taken if each.due <= now or each.report is not None or self._orders.closed else left).append(each)
+        for entry in self._later:
+            (taken if entry.due <= now or entry.report is not None or self._orders.closed else left).append(entry)
         self._later = left
         self._orders.seen = self._orders.purges
         return taken

@@ -34,7 +34,7 @@ class SenderSettings:
     max_tries: int = 4
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            number = getattr(self, each.name)
+        for setting in fields(self):
+            number = getattr(self, setting.name)
             if not 0 < number <= _LARGEST:
-                raise ParameterError(f"{each.name} is a number above 0 and at most {_LARGEST}", number)
+                raise ParameterError(f"{setting.name} is a number above 0 and at most {_LARGEST}", number)

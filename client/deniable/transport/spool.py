@@ -185,7 +185,7 @@ class Spool:
             descriptor = os.open(self._directory / entry.name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         except OSError:  # removed, not readable, or too many open files: another time it may work
             return None
-        kept = False
+        taken = False
         try:
             locked = _lock(descriptor)
             if locked is False or os.fstat(descriptor).st_nlink == 0 or not (self._directory / entry.name).exists():
@@ -198,31 +198,31 @@ class Spool:
                 self._drop(entry, "spool_damaged", 1)
                 return None
             # A file from the future would never expire, so it is removed like an old one.
-            if abs(time.time() - batch.made) > self._max_age:
+            if abs(time.time() - batch.created) > self._max_age:
                 self._drop(entry, "spool_expired", len(batch.reports))
                 return None
             # From now on somebody may see its key. Without a lock another process may have it, too.
-            kept = not entry.unseen or self._rename(entry.name, f"{entry.key}{_SUFFIX}")
-            if kept:
+            taken = not entry.unseen or self._rename(entry.name, f"{entry.key}{_SUFFIX}")
+            if taken:
                 self._held[batch.key] = _Held(descriptor, entry.unseen and locked is True)
         except OSError:
             return None
         else:
-            return batch if kept else None
+            return batch if taken else None
         finally:
-            if not kept:
+            if not taken:
                 _let_go(descriptor)
 
     def _entries(self) -> list[_Entry]:
         """Return the batches, the oldest first. Files with other names are ignored."""
-        found: list[_Entry] = []
+        batches: list[_Entry] = []
         with suppress(OSError), os.scandir(self._directory) as entries:
-            for each in entries:
+            for file in entries:
                 with suppress(OSError):  # removed meanwhile
-                    if _NAME.fullmatch(each.name) and each.is_file(follow_symlinks=False):
-                        status = each.stat(follow_symlinks=False)
-                        found.append(_Entry(status.st_mtime_ns, each.name, status.st_size))
-        return sorted(found)
+                    if _NAME.fullmatch(file.name) and file.is_file(follow_symlinks=False):
+                        status = file.stat(follow_symlinks=False)
+                        batches.append(_Entry(status.st_mtime_ns, file.name, status.st_size))
+        return sorted(batches)
 
     def _trim(self) -> None:
         entries = self._entries()
@@ -270,11 +270,11 @@ class Spool:
 
     def _remove_unfinished(self, age: float) -> None:
         with suppress(OSError), os.scandir(self._directory) as entries:
-            for each in entries:
+            for file in entries:
                 with suppress(OSError):
-                    ours = each.name.endswith(_UNFINISHED) and _NAME.fullmatch(each.name.removesuffix(_UNFINISHED))
-                    if ours and time.time() - each.stat(follow_symlinks=False).st_mtime >= age:
-                        self._remove(each.name)
+                    ours = file.name.endswith(_UNFINISHED) and _NAME.fullmatch(file.name.removesuffix(_UNFINISHED))
+                    if ours and time.time() - file.stat(follow_symlinks=False).st_mtime >= age:
+                        self._remove(file.name)
 
     def _is_own(self) -> bool:
         try:
@@ -304,10 +304,7 @@ class Spool:
 def _read(key: str, descriptor: int) -> Batch | None:
     """Read a batch, at most as many bytes as a batch may have; return None if this is no batch.
 
-    Raises
-    ------
-    OSError
-        If the disk fails.
+    Raise `OSError` if the disk fails.
     """
     import gzip  # noqa: PLC0415 - the app's thread never needs it
     import zlib  # noqa: PLC0415

@@ -23,7 +23,7 @@ class Batch:
     key: str  # the idempotency key, a random UUID
     body: bytes  # the upload's JSON, see `deniable.wire.report`
     reports: tuple[Report, ...]  # the reports of the body
-    made: float  # When it was made, in seconds since 1970. It stays on the device.
+    created: float  # When it was made, in seconds since 1970. It stays on the device.
 
     @classmethod
     def of(cls, reports: tuple[Report, ...]) -> Batch:
@@ -41,8 +41,8 @@ class Batch:
         reports = sorted(self.reports, key=lambda report: (report.stratum, report.payload))
         half = len(reports) // 2
         first, second = (
-            Batch(_derived(self.key, part), encode(some), tuple(some), self.made)
-            for part, some in enumerate((reports[:half], reports[half:]))
+            Batch(_derived(self.key, part), encode(selection), tuple(selection), self.created)
+            for part, selection in enumerate((reports[:half], reports[half:]))
         )
         return first, second
 
@@ -56,7 +56,7 @@ class Batch:
         """Write what another attempt needs beside the key. It has no ingest key and no raw answer, only what would be sent."""
         document = {
             "format": _FORMAT,
-            "made": int(self.made),
+            "made": int(self.created),
             "reports": len(self.reports),
             "body": self.body.decode(),
         }
@@ -68,12 +68,9 @@ class Batch:
         key: str,  # its idempotency key, a UUID
         data: bytes,  # what was written
     ) -> Batch:
-        """Read a written batch back.
+        """Read a written batch back; raise `PayloadError` if this is no written batch.
 
-        Raises
-        ------
-        PayloadError
-            If this is no written batch. The message does not repeat it.
+        The message does not repeat it.
         """
         try:
             document = json.loads(data)
@@ -81,7 +78,7 @@ class Batch:
             body = document["body"].encode()
             reports = tuple(_decode(json.loads(body)))
             batch = cls(key, body, reports, float(document["made"]))
-            _require(0 < len(reports) == document["reports"] and math.isfinite(batch.made))
+            _require(0 < len(reports) == document["reports"] and math.isfinite(batch.created))
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
             rule = "a batch holds when it was made, a body and the number of reports in it"
             raise PayloadError("spool_file", rule) from None
@@ -94,8 +91,8 @@ def _decode(document: Any) -> list[Report]:
         stratum = Stratum(**{name: group[name] for name in Stratum._fields})
         _require(all(isinstance(part, int if name == "version" else str) for name, part in stratum._asdict().items()))
         payloads, count = b64decode(group["payloads"], validate=True), group["count"]
-        size, rest = divmod(len(payloads), count)  # a count of 0 raises an error, too
-        _require(size > 0 == rest)
+        size, remainder = divmod(len(payloads), count)  # a count of 0 raises an error, too
+        _require(size > 0 == remainder)
         reports += [Report(stratum, payloads[start : start + size]) for start in range(0, len(payloads), size)]
     return reports
 

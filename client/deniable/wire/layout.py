@@ -35,10 +35,7 @@ def _bytes_for(largest: int) -> int:
 class Layout:
     """The layout of a mechanism's payloads, and of the tally that sums them.
 
-    Raises
-    ------
-    ParameterError
-        If a dimension is out of range or the tally would exceed `MAX_CELLS` cells.
+    Raise `ParameterError` if a dimension is out of range or the tally would exceed `MAX_CELLS` cells.
     """
 
     rows: int  # number of rows (hash functions, cohorts); 1 if the mechanism has none

@@ -58,13 +58,7 @@ def grouped(reports: Iterable[Report]) -> list[tuple[Stratum, list[bytes]]]:
 
 
 def encode(reports: Iterable[Report]) -> bytes:
-    """Write the body of an upload.
-
-    Returns
-    -------
-    bytes
-        JSON in UTF-8.
-    """
+    """Write the body of an upload: JSON in UTF-8."""
     document = {
         "format": FORMAT,
         "groups": [

@@ -127,7 +127,7 @@ def _compare(report: ConfigReport, settings: Settings, registries: Mapping[str, 
     except StoreError:
         unknown = "the store does not answer, so its maxmemory is not known"
     taken = [part for app, registry in registries.items() for part in space.spaces(registry, divided[app])]
-    report.store = f"{space.told(taken)}; " + (f"maxmemory is {space.written(most)}" if most else unknown)
+    report.store = f"{space.summary(taken)}; " + (f"maxmemory is {space.written(most)}" if most else unknown)
     doubt = space.doubt(taken, most) if most else None
     if doubt:
         report.warnings.append(doubt)

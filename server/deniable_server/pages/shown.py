@@ -147,7 +147,7 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         "limit": None if isnan(limit) else chart.share(limit, limit),
         "rest": " to ".join(between),
         "odds": f"{odds:,.2f}",
-        "kept": metric.kept,
+        "kept": metric.permanent,
         "expired": metric.expired(datetime.now(UTC).date()),
         "unit": metric.unit,
         "example": metric.range[0] if metric.range else "",

@@ -58,7 +58,7 @@ def guesses(declared: Declared) -> tuple[Guess, ...]:
     metric, mechanism = declared.metric, declared.mechanism
     size = None if metric.open or metric.axis else metric.domain_size
     prior = [Guess(0, epsilon=0.0, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
-    if metric.kept:
+    if metric.permanent:
         return (*prior, _fresh(mechanism, 1, size), _permanent(declared.permanent, size))
     year = metric.per_period * periods(metric.period, _YEAR)
     counts = sorted({*(reports for reports in _REPORTS if reports <= year), year})

@@ -93,10 +93,7 @@ class Type:
     def candidate(self, metric: Metric, line: str) -> int:
         """Read a line of a file of candidates, as a position.
 
-        Raises
-        ------
-        ParameterError
-            If it is no answer, or none that a device reports as it is.
+        Raise `ParameterError` if it is no answer, or none that a device reports as it is.
         """
         return self.position(metric, self.parse(line))
 
@@ -271,7 +268,7 @@ class Number(Type):
             return written
 
     def mechanism(self, metric: Metric) -> str:
-        return "window" if not metric.kept else "l_grr" if metric.rounded else "l_osue"
+        return "window" if not metric.permanent else "l_grr" if metric.rounded else "l_osue"
 
 
 class String(Type):
@@ -344,13 +341,7 @@ TYPES: dict[str, Type] = {kind.name: kind for kind in _ALL}
 
 
 def of(name: object) -> Type:
-    """Return a type by its name.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such type.
-    """
+    """Return a type by its name; raise `ParameterError` if there is no such type."""
     kind = TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
         raise ParameterError(f"type is one of {', '.join(TYPES)}", name)

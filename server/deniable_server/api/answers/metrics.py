@@ -104,7 +104,7 @@ def _strict_asked(app: App, name: str) -> bool:
         return False
     if request.args["bands"] != "strict":
         raise Problem(400, "bands", "bands is strict, or not given")
-    if not any(each.metric.estimate == "distribution" and not each.metric.kept for each in versions_asked(app, name)):
+    if not any(each.metric.estimate == "distribution" and not each.metric.permanent for each in versions_asked(app, name)):
         rule = "strict bands are of quantiles: of a number whose distribution is estimated, without permanent responses"
         raise Problem(400, "bands", rule)
     return True

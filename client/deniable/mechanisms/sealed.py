@@ -1,0 +1,16 @@
+"""Objects whose fields cannot be changed."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+
+class Sealed:
+    """Refuses changes of all fields. A frozen dataclass alone does not protect the fields that a subclass adds."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")

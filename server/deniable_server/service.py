@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from flask import current_app
 
 from deniable.declared import Declared
-from deniable_aggregator.answer.collection import Collection
+from deniable_aggregator.answer.app import AppMetrics
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.questions.budgets import Budgets
 from deniable_aggregator.store import Store
@@ -39,7 +39,7 @@ class Collected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class App(Collection):
+class App(AppMetrics):
     """One app of the service."""
 
     envelope: Envelope | None = None  # the signed registry for devices; None if devices have their own
@@ -53,7 +53,7 @@ class App(Collection):
     paid: set[bytes] = field(init=False, default_factory=set, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        Collection.__post_init__(self)
+        AppMetrics.__post_init__(self)
         object.__setattr__(self, "audit", AuditLog(self.store))
         object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
 

@@ -23,7 +23,7 @@ from deniable_aggregator.counting.faults import present
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import GROUP, Partition, Store, schema
+from deniable_aggregator.store import GROUP, Partition, Store, Upload, schema
 from deniable_aggregator.store.sums import deltas, tallies
 from deniable_aggregator.store.uploads import batch, health
 from deniable_aggregator.store.uploads.archived import LastRecount
@@ -112,7 +112,7 @@ class Shop:
             drawn = np.random.default_rng(self.sent).integers(0, most, n)
             groups.append(Group(stratum, layout, b"".join(layout.pack(0, int(each)) for each in drawn)))
         key = f"upload {self.sent}"
-        assert self.store.append(batch.encode(groups), key=key, remember=b"-", cap=10_000, ttl=60).outcome == "appended"
+        assert self.store.append(Upload(batch.encode(groups), key=key, remember=b"-", cap=10_000, ttl=60)).outcome == "appended"
 
     def count(self, *, archive=True, **settings):
         worker = Worker([self.store], WorkerSettings(**settings), archive=self.archive if archive else None)

@@ -10,7 +10,7 @@ from deniable.cli import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store
+from deniable_aggregator.store import Store, Upload
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
@@ -32,7 +32,7 @@ def letters(store):
     """Put aside one batch that can be counted, and one that cannot be read."""
     store.partitions[0].join()
     for key, body in enumerate([batch.encode([Group(ONE, INDEX, SECRET)]), b"unreadable " + SECRET]):
-        store.append(body, key=str(key), remember=b"-", cap=10, ttl=60)
+        store.append(Upload(body, key=str(key), remember=b"-", cap=10, ttl=60))
     for _, entries in store._client.xreadgroup("agg", "w", {store.partitions[0].stream: ">"}):
         for id_, _ in entries:
             assert store.partitions[0].bury("w", id_, "delivered more than 5 times")

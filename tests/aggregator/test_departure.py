@@ -18,7 +18,7 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.store import GROUP, Store, Upload, connect
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.store.uploads.deliveries import forget_dead
@@ -36,7 +36,7 @@ def store(real_redis):
 
 def send(store, key):
     entry = batch.encode([Group(THEME, LAYOUT, b"\1\2")])
-    assert store.append(entry, key=key, remember=b"-", cap=100, ttl=60).outcome == "appended"
+    assert store.append(Upload(entry, key=key, remember=b"-", cap=100, ttl=60)).outcome == "appended"
 
 
 def consumers(store):
@@ -131,6 +131,6 @@ def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, c
 def test_where_nobody_has_joined_nobody_is_forgotten(store, caplog):
     """An app without uploads, or whose stream no worker has joined, has no consumers; that is no failure."""
     forget_dead(store)
-    store.append(b"batch", key="key", remember=b"-", cap=10, ttl=60)
+    store.append(Upload(b"batch", key="key", remember=b"-", cap=10, ttl=60))
     forget_dead(store)
     assert caplog.text == ""

@@ -17,7 +17,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.erase import Erased, Removal
-from deniable_aggregator.store import GROUP, Partition, Store, Weights, connect, schema
+from deniable_aggregator.store import GROUP, Partition, Store, Upload, Weights, connect, schema
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries, primary
 from deniable_aggregator.store.uploads import batch, health, partition
@@ -51,7 +51,7 @@ def shop(client):
 
 def send(store, key, *groups, cap=1000, limits=()):
     body = batch.encode([*groups] or [Group(THEME, INDEX, b"\1")])
-    return store.append(body, key=str(key), remember=f"answer {key}".encode(), cap=cap, ttl=60, limits=limits)
+    return store.append(Upload(body, key=str(key), remember=f"answer {key}".encode(), cap=cap, ttl=60, limits=limits))
 
 
 def count(store, **options):

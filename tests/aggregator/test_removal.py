@@ -23,7 +23,7 @@ from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
-from deniable_aggregator.store import GROUP, Store, Weights
+from deniable_aggregator.store import GROUP, Store, Upload, Weights
 from deniable_aggregator.store.sums.tallies import name
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
@@ -110,7 +110,7 @@ class Shop:
 
     def append(self, body):
         self.store.partitions[0].join()
-        assert self.store.append(body, key=str(time.monotonic_ns()), remember=b"-", cap=99, ttl=60).outcome == "appended"
+        assert self.store.append(Upload(body, key=str(time.monotonic_ns()), remember=b"-", cap=99, ttl=60)).outcome == "appended"
 
     def put_aside(self, body):
         self.append(body)

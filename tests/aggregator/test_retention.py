@@ -25,7 +25,7 @@ from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
-from deniable_aggregator.store import GROUP, Store, Weights
+from deniable_aggregator.store import GROUP, Store, Upload, Weights
 from deniable_aggregator.store.sums.tallies import name
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
@@ -251,7 +251,7 @@ def test_while_batches_wait_nothing_goes_that_they_may_be_of(shop):
     """A batch may have been taken in time and wait since: until it is counted no period that it may be of is deleted."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    shop.store.append(b"batch", key="a", remember=b"-", cap=10, ttl=60)
+    shop.store.append(Upload(b"batch", key="a", remember=b"-", cap=10, ttl=60))
     assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 0  # nobody ever came to read it
     shop.redis.set(shop.store.partitions[0].caught, shop.redis.time()[0] - 5 * DAY)
     assert shop.retention.delete(CLOSED + 14 * DAY) == 0
@@ -263,7 +263,7 @@ def put_aside(shop, *strata):
     layout = Layout(1, 3, "bits")
     groups = [Group(each, layout, b"\1" * 100) for each in strata]
     shop.store.partitions[0].join()
-    shop.store.append(batch.encode(groups), key=str(time.monotonic_ns()), remember=b"-", cap=10, ttl=60)
+    shop.store.append(Upload(batch.encode(groups), key=str(time.monotonic_ns()), remember=b"-", cap=10, ttl=60))
     ((_, ((id_, _),)),) = shop.redis.xreadgroup(GROUP, "w", {shop.store.partitions[0].stream: ">"})
     assert shop.store.partitions[0].bury("w", id_, "delivered more than 5 times")
     return list(DeadLetters(shop.store))[-1]

@@ -15,7 +15,7 @@ import redis
 from machines import REPLICA_TIMEOUT, SLOTS, await_replicas, move, wait
 from redis.crc import key_slot
 
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.errors import StoreError, transient
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.about import reason, refusals
@@ -34,7 +34,7 @@ APPS = [f"app{number}" for number in range(8)]
 
 
 def append(store, key):
-    return store.append(b"entry", key=key, remember=b"answer", cap=100_000, ttl=60).outcome
+    return store.append(Upload(b"entry", key=key, remember=b"answer", cap=100_000, ttl=60)).outcome
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, schema
+from deniable_aggregator.store import Store, Upload, schema
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
 
@@ -59,7 +59,7 @@ def send(store, shop, metric, payloads, period="2026-11-21", segment=""):
     mechanism, tag = question(shop, metric)
     stratum = Stratum(metric, 1, tag, period, segment)
     key = f"{metric} {period} {segment} {store._client.dbsize()} {len(payloads)} {hash(payloads)}"
-    store.append(batch.encode([Group(stratum, mechanism.layout, payloads)]), key=key, remember=b"-", cap=10_000, ttl=60)
+    store.append(Upload(batch.encode([Group(stratum, mechanism.layout, payloads)]), key=key, remember=b"-", cap=10_000, ttl=60))
     Worker([store]).run(threading.Event(), burst=True)
 
 
@@ -223,7 +223,7 @@ def test_a_failing_look_does_not_stop_the_worker(store, shop, caplog):
     stratum = Stratum("ui.theme", 1, tag, "2026-11-21", "")
     for key in range(3):
         group = Group(stratum, mechanism.layout, honest(shop, "ui.theme", 5))
-        store.append(batch.encode([group]), key=str(key), remember=b"-", cap=10, ttl=60)
+        store.append(Upload(batch.encode([group]), key=str(key), remember=b"-", cap=10, ttl=60))
     worker = Worker([store], chores=[Chore("broken", 60.0, broken, Faults(store))])
     worker.run(threading.Event(), burst=True)
     assert worker.counted == 15
@@ -252,7 +252,7 @@ def test_the_worker_looks_at_what_it_counts(store, shop):
     mechanism, tag = question(shop, "plugin")
     payloads = honest(shop, "plugin", 500) + made_up(shop, "plugin", 500)
     group = Group(Stratum("plugin", 1, tag, "2026-11-21", ""), mechanism.layout, payloads)
-    store.append(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60)
+    store.append(Upload(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60))
     Worker([store], chores=[Chore("watch", 0.0, Watch(store, shop).run, Faults(store))]).run(threading.Event(), burst=True)
     assert set(standing(store, shop)) == {"plugin"}
 
@@ -314,7 +314,7 @@ def test_a_worker_process_looks_where_it_has_the_registry(store, shop, store_url
     mechanism, tag = question(shop, "plugin")
     payloads = honest(shop, "plugin", 500) + made_up(shop, "plugin", 500)
     group = Group(Stratum("plugin", 1, tag, "2026-11-21", ""), mechanism.layout, payloads)
-    store.append(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60)
+    store.append(Upload(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60))
     command = [sys.executable, "-m", "deniable", "worker", "--burst", "--redis-url", store_url, "--app", "shop"]
     environment = {name: value for name, value in os.environ.items() if name != "DENIABLE_REGISTRY"}
     if given == "option":

@@ -15,7 +15,7 @@ from deniable_aggregator import tally
 from deniable_aggregator.counting import worker as workers
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Partition, Store
+from deniable_aggregator.store import GROUP, Partition, Store, Upload
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
@@ -35,7 +35,7 @@ def store(real_redis):
 
 
 def send(store, key, *groups):
-    assert store.append(batch.encode(groups), key=str(key), remember=b"-", cap=10_000, ttl=60).outcome == "appended"
+    assert store.append(Upload(batch.encode(groups), key=str(key), remember=b"-", cap=10_000, ttl=60)).outcome == "appended"
 
 
 def drain(store, **settings):

@@ -27,7 +27,7 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server import about, embedded
 from deniable_aggregator.store.server.durability import Durability
 from deniable_aggregator.store.server.servers import primary
@@ -151,7 +151,7 @@ def nodes(tmp_path_factory):
 
 def append(store, key):
     body = batch.encode([Group(STRATUM, LAYOUT, b"\1")])
-    return store.append(body, key=key, remember=b"-", cap=1000, ttl=3600).outcome
+    return store.append(Upload(body, key=key, remember=b"-", cap=1000, ttl=3600)).outcome
 
 
 def test_each_three_in_a_row_are_together(nodes):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deniable.registry.types import TYPES
+from deniable.registry.answers.types import TYPES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("client", "aggregator", "server")

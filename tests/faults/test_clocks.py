@@ -13,7 +13,7 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.store import GROUP, Store, Upload, connect
 from deniable_aggregator.store.uploads import batch, health
 from deniable_aggregator.store.uploads.batch import Group
 
@@ -61,7 +61,7 @@ def store(tmp_path, clock):
 def send(store, *keys):
     for key in keys:
         body = batch.encode([Group(ONE, INDEX, b"\1\2")])
-        assert store.append(body, key=str(key), remember=b"-", cap=100, ttl=60).outcome == "appended"
+        assert store.append(Upload(body, key=str(key), remember=b"-", cap=100, ttl=60)).outcome == "appended"
 
 
 def strand(store):

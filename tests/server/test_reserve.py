@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from deniable.cli import main
-from deniable.space import STRATUM
+from deniable.forecast.space import STRATUM
 from deniable.wire.report import Stratum
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.answer.live import measure

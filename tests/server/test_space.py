@@ -8,8 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from deniable import registry, space
+from deniable import registry
 from deniable.declared import Declared
+from deniable.forecast import space
 from deniable.wire.report import Stratum
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.release import Release

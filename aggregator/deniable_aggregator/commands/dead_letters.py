@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.uploads.dead_letters import DeadLetter, DeadLetters
 
 _ID = re.compile(r"(\d{1,3}/)?\d{1,20}-\d{1,20}")
-_MAX_BACKLOG = 10_000
+_MAX_BACKLOG = 10_000  # batches
 
 
 def dead_letters(parser: argparse.ArgumentParser) -> Run:
@@ -81,6 +81,7 @@ def _list(letters: Sequence[DeadLetter]) -> int:
 
 
 def _show(letter: DeadLetter | None) -> int:
+    """Print the structure of a dead letter. Its reports are not printed: together they are of one upload."""
     if letter is None:
         print("there is no such dead letter", file=sys.stderr)
         return 1
@@ -103,6 +104,6 @@ def _requeue(letters: DeadLetters, ids: Iterable[str], cap: int) -> int:
         outcome = letters.requeue(id_, cap)
         print(f"{id_}  {outcome}")
         failed = failed or outcome != "requeued"
-        if outcome == "full":
+        if outcome == "full":  # then there is no room for the next one either
             break
     return int(failed)

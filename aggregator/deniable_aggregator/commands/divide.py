@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def divide(parser: argparse.ArgumentParser) -> Run:
     """``deniable divide --redis-url URL --app NAME --into N``.
 
-    Exit status: 0 if the app has so many partitions now; 1 if it has another number; 2 for a wrong configuration; 3 if the store
+    Exit status: 0 if the app has this number of partitions now; 1 if it has another; 2 for a wrong configuration; 3 if the store
     cannot be used.
     """
     options.add(parser)

@@ -1,4 +1,4 @@
-"""The subcommand ``status``."""
+"""The subcommand ``status``: batches that wait, workers and dead letters of each app."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
 
 
 def _text(value: object) -> str:
+    """Write a cell of the table."""
     if value is None:
         return "-"
     if isinstance(value, dict):

@@ -107,7 +107,7 @@ def strays(environment: Mapping[str, str] = os.environ) -> list[Stray]:
         known |= names
         if not left:
             return []
-    if not known:  # not installed, so no names are known
+    if not known:  # the package is not installed, so it has no entry points
         return []
     return [Stray(name, next(iter(get_close_matches(name, sorted(known), 1)), None)) for name in sorted(left)]
 

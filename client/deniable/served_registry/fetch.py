@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from deniable.dsn import Dsn
     from deniable.registry import Registry
+    from deniable.transport.dsn import Dsn
 
 log = logging.getLogger("deniable")
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from threading import Condition
 
     from deniable.device.waiting import Waiting
-    from deniable.dsn import Dsn
+    from deniable.transport.dsn import Dsn
 
 __all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool"]
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from deniable import terminal
+from deniable.commands import terminal
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from deniable import environment as sdk
-from deniable import mechanisms, space
+from deniable import mechanisms
+from deniable.client import environment as sdk
 from deniable.errors import ConfigurationError, DeniableError, RegistryError
+from deniable.forecast import space
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import variables
 from deniable_aggregator.store import Store

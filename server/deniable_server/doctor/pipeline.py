@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
-    from deniable_aggregator.answer.arms import ArmSizes
+    from deniable_aggregator.answer.model.comparison import ArmSizes
     from deniable_aggregator.store import Client
     from deniable_aggregator.store.uploads.health import Health
     from deniable_server.settings import Settings
@@ -136,7 +136,7 @@ def signed_registry(app: str, envelope: Envelope | None) -> Finding:
 
 def experiments(registry: Registry, store: Store) -> Finding:
     """Check that the arms of experiments have as many reports as declared."""
-    from deniable_aggregator.answer.arms import DIFFER, arm_sizes_of  # noqa: PLC0415 - a server for uploads has no scipy
+    from deniable_aggregator.answer.difference import DIFFER, arm_sizes_of  # noqa: PLC0415 - a server for uploads has no scipy
 
     tested: list[tuple[str, ArmSizes]] = []
     for metric in registry.metrics.values():

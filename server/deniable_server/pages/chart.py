@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, TypeVar
 
-from deniable_aggregator.answer.measurement import ValueEstimate, ValueShare
+from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

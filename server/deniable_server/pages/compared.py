@@ -10,14 +10,13 @@ from math import exp, log
 from typing import TYPE_CHECKING
 
 from deniable.registry import period
-from deniable_aggregator.answer.series.changes import COMPARED
+from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_server.pages import chart, number
 from deniable_server.pages.timeline import moment
 
 if TYPE_CHECKING:
-    from deniable_aggregator.answer.comparison import Comparison
-    from deniable_aggregator.answer.differing import ValueDiffering
-    from deniable_aggregator.answer.measurement import Measurement
+    from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
+    from deniable_aggregator.answer.model.metric import Measurement
 
 _NONE = "no difference beyond chance"
 

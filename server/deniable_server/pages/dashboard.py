@@ -20,12 +20,11 @@ from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.answer import live as counted
-from deniable_aggregator.answer.comparison import compare
-from deniable_aggregator.answer.estimates import LEVEL
-from deniable_aggregator.answer.measurement import Span
-from deniable_aggregator.answer.published import latest, measure
-from deniable_aggregator.answer.refusal import Refusal, awaited
-from deniable_aggregator.answer.series import series
+from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.measurement import latest, measure
+from deniable_aggregator.answer.model.fields import LEVEL, Span
+from deniable_aggregator.answer.over_time import series
+from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from flask import Response
     from werkzeug.wrappers import Response as BaseResponse
 
-    from deniable_aggregator.answer.measurement import Estimates
+    from deniable_aggregator.answer.model.metric import Estimates
     from deniable_server.service import App
 
 blueprint = Blueprint("dashboard", __name__)
@@ -199,7 +198,7 @@ def overview() -> Response:
     only_parameters("page")
     told = counted.overview(app)
     part = paging.part(told.metrics, _MOST_CARDS)
-    waits = [awaited(app, app.versions[each.id, each.version]) for each in part.items]
+    waits = [app.awaited(app.versions[each.id, each.version]) for each in part.items]
     return _page("live.html", app=app, live=told, awaited=waits, metrics=part.items, page=part.page, pages=part.pages)
 
 

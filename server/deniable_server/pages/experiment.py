@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.answer.comparison import compare
+from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages import compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deniable_aggregator.answer.comparison import Comparison
+    from deniable_aggregator.answer.model.comparison import Comparison
     from deniable_aggregator.answer.select import Published
 
 _MOST = 8  # arms of a metric

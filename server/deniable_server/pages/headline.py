@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from deniable_server.pages import chart, number
 
 if TYPE_CHECKING:
-    from deniable_aggregator.answer.measurement import Estimates, ValueEstimate
+    from deniable_aggregator.answer.model.metric import Estimates
+    from deniable_aggregator.answer.model.shares import ValueEstimate
 
 
 def headline(measured: Estimates) -> str:

@@ -15,7 +15,7 @@ from deniable_server.pages.chart import Tick
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deniable_aggregator.answer.measurement import NumberEstimate
+    from deniable_aggregator.answer.model.number import NumberEstimate
 
 VIEWS = ("density", "cumulative")
 _MOST_TICKS = 6

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict, replace
 
-from deniable_aggregator.answer.refusal import awaited
 from deniable_server.pages import chart, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.registry import Metric
-    from deniable_aggregator.answer.collection import Collection
-    from deniable_aggregator.answer.measurement import Estimates, FactorShare, Latest, Merged, Span, ValueEstimate
+    from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.fields import Span
+    from deniable_aggregator.answer.model.metric import Estimates, Latest, Merged
+    from deniable_aggregator.answer.model.shares import FactorShare, ValueEstimate
 
 _SHOWN = 5e-5  # a share that is written
 _MOST_ROWS = 80  # on one page: a domain may have 65,536 values
@@ -27,7 +28,7 @@ _MOST_PAIRS = 20
 _MOST_PERIODS = 366  # to choose from: there may be years of hours
 
 
-def found(app: Collection, text: str, type_: str) -> list[str]:
+def found(app: AppMetrics, text: str, type_: str) -> list[str]:
     """Find the metrics of a type with a text in their id, description or owner; without either, all."""
     words = text.casefold().split()
     asked = ((id_, declared.metric) for id_, declared in app.highest.items())
@@ -39,7 +40,7 @@ def found(app: Collection, text: str, type_: str) -> list[str]:
     ]
 
 
-def types(app: Collection) -> list[str]:
+def types(app: AppMetrics) -> list[str]:
     """Name the types of the app's metrics."""
     return sorted({declared.metric.type for declared in app.highest.values()})
 
@@ -51,7 +52,7 @@ def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
     return [*reversed(recent), *reversed(older)]
 
 
-def near(app: Collection, id_: str) -> tuple[str | None, str | None]:
+def near(app: AppMetrics, id_: str) -> tuple[str | None, str | None]:
     """Name the metrics before and after one."""
     ids = list(app.highest)
     at = ids.index(id_) if id_ in ids else len(ids)
@@ -116,7 +117,7 @@ def _consistent(row: ValueEstimate, n: int) -> ValueEstimate:
     return replace(row, frequency=row.consistent, count=row.consistent * n, interval=(low, high), simultaneous=(lowest, highest))
 
 
-def card(app: Collection, measured: Latest) -> dict[str, Any]:
+def card(app: AppMetrics, measured: Latest) -> dict[str, Any]:
     """Describe a metric for the list, with its largest values, or with all values if they are ordered."""
     drawn = None if measured.number is None else number.shown(measured.number)
     told = asdict(measured) | described(app, measured) | {"rows": (), "columns": (), "peak": None, "drawn": drawn}
@@ -130,7 +131,7 @@ def card(app: Collection, measured: Latest) -> dict[str, Any]:
     return told | {"rows": chart.chart(top).rows}
 
 
-def described(app: Collection, measured: Estimates) -> dict[str, Any]:
+def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
     """Return the texts about a metric for its page."""
     found = app.versions[measured.id, measured.version]
     metric = found.metric
@@ -154,7 +155,7 @@ def described(app: Collection, measured: Estimates) -> dict[str, Any]:
         "last_label": metric.label(len(metric.values) - 1) if metric.values else "",
         "table": _table(measured),
         **_more(measured),
-        "awaited": awaited(app, found),
+        "awaited": app.awaited(found),
         "part": found.mechanism.part,
     }
 

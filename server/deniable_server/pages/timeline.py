@@ -15,7 +15,7 @@ from deniable_server.pages import chart, number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_aggregator.answer.series.model import Change, Line, Point, Series, Shift, Told
+    from deniable_aggregator.answer.model.series import Change, Line, Point, Series, Shift, Told
 
 _MOST_LINES = 6
 _NAMES = {"mean": "Mean", "median": "Median"}

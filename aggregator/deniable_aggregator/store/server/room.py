@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from deniable.space import UPLOADS
+from deniable.forecast.space import UPLOADS
 from deniable_aggregator.store.server.servers import primaries
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable import space
+from deniable.forecast import space
 from deniable.wire.report import Stratum
 from deniable_aggregator.store.sums import tallies
 from deniable_aggregator.store.sums.staging import Piece

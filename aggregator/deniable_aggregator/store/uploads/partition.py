@@ -81,15 +81,16 @@ class Appended:
 
 
 class Upload(NamedTuple):
-    """A batch to be appended: the arguments of `Partition.append`."""
+    """A batch to be appended."""
 
-    entry: bytes
-    key: str
-    remember: bytes
-    cap: int
-    ttl: int
+    entry: bytes  # the batch
+    key: str  # the upload's idempotency key
+    remember: bytes  # a few bytes, returned for duplicates of the upload
+    cap: int  # most entries in the backlog of all partitions, of which each has an equal part
+    ttl: int  # Seconds to remember the key, at least. Up to a day more are added, so that the end does not show the beginning.
+    # Limits that the upload counts for, in their order, with keys of its partition. If one is used up, it is not appended.
     limits: Sequence[Limit] = ()
-    volumes: Sequence[Limit] = ()
+    volumes: Sequence[Limit] = ()  # further limits, for which no duplicate counts, and no upload at a full backlog
 
 
 def appended(answer: tuple[bytes, Any]) -> Appended | None:
@@ -165,37 +166,8 @@ class Partition:
 
     # Ingest
 
-    def append(
-        self,
-        entry: bytes,
-        *,
-        key: str,
-        remember: bytes,
-        cap: int,
-        ttl: int,
-        limits: Sequence[Limit] = (),
-        volumes: Sequence[Limit] = (),
-    ) -> Appended:
+    def append(self, upload: Upload) -> Appended:
         """Append a batch once, even if it is sent several times.
-
-        Parameters
-        ----------
-        entry
-            The batch.
-        key
-            The upload's idempotency key.
-        remember
-            A few bytes, returned for duplicates of the upload.
-        cap
-            Most entries in the backlog of all partitions, of which each has an equal part.
-        ttl
-            Seconds to remember the key, at least. It is remembered up to a day longer, so that its end does not show its
-            beginning.
-        limits
-            Limits that the upload counts for, in their order. If one is used up, the upload is not appended. Their keys are of
-            this partition.
-        volumes
-            Further limits. A duplicate, or an upload at a full backlog, does not count for these.
 
         Raises
         ------
@@ -203,34 +175,27 @@ class Partition:
             If the store cannot be used, or does not keep the promised durability. The batch may have been appended. If it is sent
             again with its key, it is appended only once.
         """
-        self.ensure()
-        upload = Upload(entry, key, remember, cap, ttl, limits, volumes)
         try:
-            if not self._has_room(upload):
+            if not self._admits(upload):
                 return Appended("no room")
             call = partial(self._call, upload)
-            while (outcome := appended(self._seen.ask(self._append, key, call, replicas=self._replicas))) is None:
+            while (outcome := appended(self._seen.ask(self._append, upload.key, call, replicas=self._replicas))) is None:
                 self._begin()
         except redis.OutOfMemoryError:
             return Appended("no room")
         return outcome
 
     def begin_append(self, upload: Upload) -> Call | None:
-        """Return the call that appends a batch, as `append` makes it; None if there is no room.
-
-        Raises
-        ------
-        StoreError
-            As for `append`.
-        """
-        self.ensure()
-        return self._call(upload, self._seen.name(upload.key)) if self._has_room(upload) else None
+        """Return the call with which `append` would append a batch; None if there is no room."""
+        return self._call(upload, self._seen.name(upload.key)) if self._admits(upload) else None
 
     def append_together(self, calls: Sequence[Call]) -> list[Any]:
         """Run such calls, of partitions on this server: see `Script.together`."""
         return self._append.together(calls, replicas=self._replicas)
 
-    def _has_room(self, upload: Upload) -> bool:
+    def _admits(self, upload: Upload) -> bool:
+        """Return whether there is room for an upload; raise an error if the promised durability is not kept."""
+        self.ensure()
         if self._room and not self._room.take(primary(self._client, self.stream), len(upload.entry)):
             self._seen.make_room(upload.ttl)
             return False

@@ -60,7 +60,7 @@ def _begun(store: Store, upload: Upload) -> Call | Appended | redis.RedisError:
 
 def _alone(store: Store, upload: Upload) -> Appended | redis.RedisError:
     try:
-        return store.append(**upload._asdict())
+        return store.append(upload)
     except redis.RedisError as error:
         return error
 

@@ -51,7 +51,7 @@ class Table:
 
     def glance(self, names: Sequence[str]) -> list[bytes | None]:
         """Return the values of some names, over a connection that scripts keep: no other is opened."""
-        return cast("list[bytes | None]", ask(self._client, "HMGET", self.key, *names))
+        return cast("list[bytes | None]", ask(self._client, self.key, "HMGET", self.key, *names))
 
     def put(self, told: Mapping[str, str | int]) -> None:
         """Set the values of some names."""

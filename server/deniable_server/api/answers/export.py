@@ -14,7 +14,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deniable_aggregator.answer.query import Cell, Rows
+    from deniable_aggregator.answer.model.rows import Cell, Rows
 
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are the same in full width
 

@@ -8,12 +8,11 @@ from flask import Blueprint, jsonify, request
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from deniable_aggregator.answer import published
-from deniable_aggregator.answer.comparison import compare
-from deniable_aggregator.answer.measurement import Listed
-from deniable_aggregator.answer.refusal import next_release
-from deniable_aggregator.answer.select import state_of
-from deniable_aggregator.answer.series import series
+from deniable_aggregator.answer import measurement
+from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.model.metric import Listed
+from deniable_aggregator.answer.over_time import series
+from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of, versions_asked
 from deniable_server.api.audit_trail import log_query
@@ -57,7 +56,7 @@ def metrics() -> Response:
     begin = 0 if after is None else ids.index(after) + 1
     page = ids[begin : begin + limit]
     known = release.summaries(app.store)
-    listed = [published.listed(app, id_, known) for id_ in page]
+    listed = [measurement.listed(app, id_, known) for id_ in page]
     return jsonify(Metrics(app.name, app.trial, listed, page[-1] if begin + limit < len(ids) else None))
 
 
@@ -81,12 +80,12 @@ def metric(id_: str) -> Response:
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
     level, versions, known = level_asked(), published_of(app, id_), release.summaries(app.store)
     context = (
-        [next_release(app, each.declared) for each in versions],
-        published.versions_of(app, versions[0].declared.metric.id, known),
+        [app.next_release(each.declared) for each in versions],
+        measurement.versions_of(app, versions[0].declared.metric.id, known),
     )
 
     def write() -> Response:
-        answer = published.measure(versions, known, period, segment, level, strict=strict)
+        answer = measurement.measure(versions, known, period, segment, level, strict=strict)
         if "only" in request.args:
             answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
         return jsonify(answer)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from flask import request
 
-from deniable_aggregator.answer.estimates import LEVEL
-from deniable_aggregator.answer.query import LEVELS, RULES
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.query import LEVELS, RULES
 from deniable_aggregator.answer.select import Published
 from deniable_server.http.problem import Problem
 

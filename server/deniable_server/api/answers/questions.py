@@ -15,8 +15,8 @@ from flask import Blueprint, Response, jsonify, request
 
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
-from deniable_aggregator.answer.measurement import Span
-from deniable_aggregator.answer.refusal import awaited, check_period, read_cell
+from deniable_aggregator.answer.model.fields import Span
+from deniable_aggregator.answer.refusal import check_period, read_cell
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -144,7 +144,7 @@ def _closed(app: App, declared: Declared, name: str, cells: Sequence[str]) -> tu
     releases = (pair for each in published.cells.values() for pair in each.values())
     covering = {each: note for each, note in releases if note.closed and note.covers(each.period, name)}
     if not covering:
-        detail = f"questions are about closed releases, and none covers this period: {awaited(app, declared)}"
+        detail = f"questions are about closed releases, and none covers this period: {app.awaited(declared)}"
         raise Problem(404, "nothing_published", detail)
     for cell in cells:
         if cell in {each.segment for each in covering}:

@@ -13,10 +13,10 @@ import msgspec
 from flask import Blueprint, Response, request
 from msgspec.structs import replace
 
-from deniable_aggregator.answer.query import MOST_ROWS, RULES, Page, Query
+from deniable_aggregator.answer.model.query import MOST_ROWS, RULES, Page, Query
 from deniable_aggregator.answer.question import questions
-from deniable_aggregator.answer.rows import rows
 from deniable_aggregator.answer.select import Published, state_of
+from deniable_aggregator.answer.table import rows
 from deniable_aggregator.audit.entry import shortened
 from deniable_server.api.answers.export import FORMATS, JSON
 from deniable_server.api.answers.parameters import LONGEST_SHOWN, only_parameters, versions_asked
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.query import Filter
+    from deniable_aggregator.answer.model.query import Filter
     from deniable_aggregator.answer.question import Question
     from deniable_server.service import App
 

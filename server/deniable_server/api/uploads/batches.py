@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
-from deniable import space
+from deniable.forecast import space
 from deniable.upload_rules import Refused, place
 from deniable.wire import report
 from deniable.wire.report import Stratum

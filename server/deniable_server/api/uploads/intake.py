@@ -87,7 +87,7 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
             raise
         return _repeated(visit, remembered, key, body, refusal.extra)
     upload = Prepared(app, key, body, checked, limits, _volumes(known, visit, app, key, checked))
-    return settle(known, visit, upload, app.store.append(**upload.stored(known.settings)._asdict()))
+    return settle(known, visit, upload, app.store.append(upload.stored(known.settings)))
 
 
 def prepare(known: Service, visit: Visit) -> Prepared | None:

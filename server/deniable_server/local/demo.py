@@ -246,28 +246,19 @@ class Result:
 
 def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings: Settings, loaded: Registry) -> Result:
     answer = _get(stack, settings, f"/api/v1/metrics/{quote(metric_id)}?level={LEVEL}")
-    rows = []
+    rows, n = [], answer["n"]
     for estimate, true in zip(answer["estimates"], shares.values(), strict=True):
         low, high = estimate["simultaneous"]
         rows.append(TruthRow(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
     mechanism = mechanisms.of(loaded.metrics[metric_id])
     assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - only shares are compared here
     mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)
-    variances = [mechanism.variance(row.true, answer["n"]) for row in rows]
+    variances = [mechanism.variance(row.true, n) for row in rows]
     predicted = sum(variances) / len(rows)
     # For a mean of d independent squares. If estimates must sum to 1, there is one independent square less.
     spread = sqrt(2 * sum(v * v for v in variances)) / sum(variances) * sqrt(len(rows) / max(1, len(rows) - 1))
     return Result(
-        metric_id,
-        answer["mechanism"],
-        answer["epsilon"],
-        answer["n"],
-        LEVEL,
-        mse,
-        predicted,
-        mse / predicted,
-        spread,
-        tuple(rows),
+        metric_id, answer["mechanism"], answer["epsilon"], n, LEVEL, mse, predicted, mse / predicted, spread, tuple(rows)
     )
 
 

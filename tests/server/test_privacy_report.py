@@ -295,8 +295,8 @@ def test_metrics_stand_with_what_they_tell(report, shipped):
         assert odds == words.odds(each.mechanism.epsilon)
         assert (one, year) == (words.percent(first.even), words.percent(each.guesses[-1].even))
         assert ("kept" in reports, "sample" in reports) == (each.metric.permanent, each.metric.sample != "1")
-        independent = each.guesses[-1].reports * each.mechanism.epsilon
-        told.append(each.mechanism.epsilon_permanent if each.metric.permanent else independent)
+        mechanism = each.mechanism
+        told.append(mechanism.epsilon_permanent if each.metric.permanent else each.guesses[-1].reports * mechanism.epsilon)
     assert told == sorted(told, reverse=True)
 
 

@@ -369,8 +369,7 @@ class Scored(Mechanism):
     """A mechanism from whose reports means are estimated, not the shares of single values.
 
     Each answer has *quantities*: numbers whose means over all people are wanted. Each report has *scores*, one for each quantity.
-    For every answer, the mean of a score over the draws of the device is the quantity. So the mean score of all reports is an
-    unbiased estimate of the mean quantity.
+    For every answer, the mean of a score over the draws is the quantity. So the mean score of all reports is unbiased.
     """
 
     @abstractmethod

@@ -74,14 +74,14 @@ def create_app(
     except StoreError as error:  # the server starts all the same: the store is checked again before it is used
         log.warning("it cannot be checked yet whether the store keeps durability %s (%s)", durability.name, type(error).__name__)
     flask = _Server(__name__)
-    flask.jinja_options = {"finalize": _shown}
+    flask.jinja_options = {"finalize": _printable}
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
     if settings.serves != "ingest":  # a server for uploads only has no sessions, and must not know the secret of cookies
         flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
-    given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
+    fixed = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     known = Service(
-        settings, apps, client, Ring([app.store for app in apps.values()], given), Limits(client, settings), Sessions(client)
+        settings, apps, client, Ring([app.store for app in apps.values()], fixed), Limits(client, settings), Sessions(client)
     )
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
@@ -134,7 +134,7 @@ class _Server(Flask):
         return func
 
 
-def _shown(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     """Prepare a text for a page, before it is escaped; HTML is left alone."""
     return visible(value, keep="\n\t") if type(value) is str else value
 
@@ -158,8 +158,10 @@ class _Sessions(SecureCookieSessionInterface):
 
     def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer:  # noqa: ARG002
         """Sign with a secret from the store, so that no setting can be guessed from a cookie."""
-        told = {"key_derivation": self.key_derivation, "digest_method": self.digest_method}
-        return URLSafeTimedSerializer(service().sessions.secret(), salt=self.salt, serializer=self.serializer, signer_kwargs=told)
+        options = {"key_derivation": self.key_derivation, "digest_method": self.digest_method}
+        return URLSafeTimedSerializer(
+            service().sessions.secret(), salt=self.salt, serializer=self.serializer, signer_kwargs=options
+        )
 
     def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
         return service().settings.secure_cookie == "always" or request.is_secure

@@ -34,37 +34,25 @@ class Volume(NamedTuple):
 
 
 def parse(variable: str, text: str) -> Rate | None:
-    """Read a rate; None, no limit, for ``off``.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the variable, the rule and the value.
-    """
-    found = _read(variable, text, _RATE, f"N/{'|'.join(_UNITS)}, e.g. 600/minute")
-    return None if found is None else Rate(*found)
+    """Read a rate; ``off`` is None, no limit."""
+    rate = _read(variable, text, _RATE, f"N/{'|'.join(_UNITS)}, e.g. 600/minute")
+    return None if rate is None else Rate(*rate)
 
 
 def parse_volume(variable: str, text: str) -> Volume | None:
-    """Read a volume; None, no limit, for ``off``.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the variable, the rule and the value.
-    """
-    found = _read(variable, text, _VOLUME, f"NMB/{'|'.join(_UNITS)}, e.g. 16MB/minute")
-    return None if found is None else Volume(found[0] * _MB, found[1])
+    """Read a volume; ``off`` is None, no limit."""
+    volume = _read(variable, text, _VOLUME, f"NMB/{'|'.join(_UNITS)}, e.g. 16MB/minute")
+    return None if volume is None else Volume(volume[0] * _MB, volume[1])
 
 
 def _read(variable: str, text: str, pattern: re.Pattern[str], form: str) -> tuple[int, int] | None:
-    """Read an amount and the seconds of its window; None for ``off``."""
+    """Read an amount and the seconds of its window; ``off`` is None."""
     if text == "off":
         return None
-    found = pattern.fullmatch(text)
-    if not found:
+    match = pattern.fullmatch(text)
+    if not match:
         raise ConfigurationError(f"{variable} is written {form}, or off; got {text!r}")
-    return int(found[1]), _UNITS[found[2]]
+    return int(match[1]), _UNITS[match[2]]
 
 
 def _unit(seconds: int) -> str:

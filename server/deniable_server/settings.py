@@ -52,11 +52,11 @@ class Keys:
     def app(self, key: str) -> str | None:
         """Return the app of a key, or None."""
         digest = sha256(key.encode()).digest()
-        found = None
+        owner = None
         for known, app in self._apps:
             if compare_digest(known, digest):
-                found = app
-        return found
+                owner = app  # no break: how long it takes does not tell which key it was
+        return owner
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """Yield the apps, each with the SHA-256 of a key."""
@@ -73,7 +73,7 @@ class Settings:
     redis_url: str = ""  # as `deniable_aggregator.store.connect` takes it
     # Path of metrics.toml, or of the folder of published registries; several, one for each app, are joined by `:`.
     registry: str = ""
-    # Path of what devices are told of it, from `deniable registry sign`; several are joined in the same way. Empty for none.
+    # Path of the signed registry for devices, from `deniable registry sign`; several are joined in the same way. Empty for none.
     signed_registry: str = ""
     # `ingest`: uploads and signed registries; `query`: the query API and the dashboard; `all`. Two separate servers can use store
     # users with fewer permissions.
@@ -175,47 +175,33 @@ class Settings:
         host: str,  # as in a request's Host header, with or without a port
     ) -> bool:
         """Return whether open pages are shown under a name."""
-        found = _HOST.fullmatch(host)
-        return found is not None and found[1].lower() in _LOOPBACK | self._hosts
+        match = _HOST.fullmatch(host)
+        return match is not None and match[1].lower() in _LOOPBACK | self._hosts
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Read the settings.
-
-        Raises
-        ------
-        ConfigurationError
-            Naming the variable, the rule and the value.
-        """
-        given: dict[str, str | int] = {}
-        for each in fields(cls):
-            variable = f"DENIABLE_{each.name.upper()}"
+        """Read the settings; an error names the variable, the rule and the value."""
+        values: dict[str, str | int] = {}
+        for setting in fields(cls):
+            variable = f"DENIABLE_{setting.name.upper()}"
             text = environment.get(variable)
             if text is None:
                 continue
-            if isinstance(each.default, int):
-                least = each.metadata.get("least", 1)
+            if isinstance(setting.default, int):
+                least = setting.metadata.get("least", 1)
                 if not text.isdecimal() or int(text) < least:
                     raise ConfigurationError(f"{variable} is a whole number of at least {least}; got {text!r}")
-                given[each.name] = int(text)
+                values[setting.name] = int(text)
             else:
-                given[each.name] = text
-        return cls(**given)  # type: ignore[arg-type]
+                values[setting.name] = text
+        return cls(**values)  # type: ignore[arg-type]
 
     def environment(self) -> dict[str, str]:
         """Return the settings as environment variables for another process."""
         return {f"DENIABLE_{each.name.upper()}": str(getattr(self, each.name)) for each in fields(self)}
 
     def registries(self) -> dict[str, Registry]:
-        """Load the registry of each app.
-
-        Raises
-        ------
-        ConfigurationError
-            If there is none, or two are for one app.
-        RegistryError
-            With all errors of a file.
-        """
+        """Load the registry of each app; a RegistryError has all errors of a file."""
         loaded = published.load_all(self.registry)
         if not loaded:
             raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
@@ -225,16 +211,8 @@ class Settings:
         self,
         registries: Mapping[str, Registry],  # By app. What is signed must be what they say.
     ) -> dict[str, Envelope]:
-        """Read the signed registry of each app that has one. Devices check the signature.
-
-        Raises
-        ------
-        ConfigurationError
-            If a file cannot be read, says something else than the registry of its app, or is for no app of this server.
-        RegistryError
-            If devices would refuse it for its form.
-        """
-        found: dict[str, Envelope] = {}
+        """Read the signed registry of each app that has one. Devices check the signature."""
+        envelopes: dict[str, Envelope] = {}
         for path in filter(None, self.signed_registry.split(os.pathsep)):
             try:
                 envelope = Envelope.read(Path(path).read_bytes())
@@ -245,15 +223,15 @@ class Settings:
                     f"DENIABLE_SIGNED_REGISTRY names files that `deniable registry sign` made; {path} is none"
                 )
             signed = Restriction.read(envelope.text)
-            if signed.app in found:
+            if signed.app in envelopes:
                 raise ConfigurationError(f"DENIABLE_SIGNED_REGISTRY names one file for each app; {signed.app} has two")
             served = registries.get(signed.app)
             if served is None or Restriction.of(registry.load(served.file)) != signed:
                 raise ConfigurationError(
                     f"{path} says something else than this server's registry for {signed.app}: sign its metrics.toml again"
                 )
-            found[signed.app] = envelope
-        return found
+            envelopes[signed.app] = envelope
+        return envelopes
 
 
 VARIABLES: dict[str, str] = {f"DENIABLE_{each.name.upper()}": str(each.default) for each in fields(Settings)}

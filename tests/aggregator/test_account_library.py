@@ -22,7 +22,7 @@ DELTA = 1e-6
 @pytest.mark.parametrize("count", [1, 30, 365])
 def test_the_way_we_take_is_right(count):
     """Loss distributions composed by dp-accounting come to the exact total."""
-    spend = Spend.given(1, count)
+    spend = Spend.of_epsilon(1, count)
     ours = together([spend]).epsilon(DELTA)
     assert library.epsilon([spend], DELTA) == pytest.approx(ours, abs=1e-2)
 
@@ -40,13 +40,13 @@ def test_its_accountant_counts_randomized_response_once(as_event):
     assert accountant.get_epsilon(DELTA) == pytest.approx(1.0, abs=1e-3)  # which is wrong
     listed = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
     listed.compose(dp_event.ComposedDpEvent([report] * 30))
-    assert listed.get_epsilon(DELTA) == pytest.approx(together([Spend.given(1, 30)]).epsilon(DELTA), abs=1e-2)
-    assert library.epsilon([Spend.given(1, 365)], DELTA) == pytest.approx(244.634, abs=1e-2)
+    assert listed.get_epsilon(DELTA) == pytest.approx(together([Spend.of_epsilon(1, 30)]).epsilon(DELTA), abs=1e-2)
+    assert library.epsilon([Spend.of_epsilon(1, 365)], DELTA) == pytest.approx(244.634, abs=1e-2)
 
 
 def test_several_epsilons_together():
     """Reports of different kinds, too."""
-    spends = [Spend.given("0.5", 40), Spend.given(1, 20), Spend.given(2, 5), Spend.given(1, 0)]
+    spends = [Spend.of_epsilon("0.5", 40), Spend.of_epsilon(1, 20), Spend.of_epsilon(2, 5), Spend.of_epsilon(1, 0)]
     assert library.epsilon(spends, DELTA) == pytest.approx(together(spends).epsilon(DELTA), abs=1e-2)
     assert library.epsilon([], DELTA) == 0
 
@@ -66,4 +66,4 @@ def test_without_it(monkeypatch):
     """Who has not installed it is told how."""
     monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'deniable\[accounting\]'"):
-        library.epsilon([Spend.given(1)], DELTA)
+        library.epsilon([Spend.of_epsilon(1)], DELTA)

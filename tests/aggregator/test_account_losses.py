@@ -46,7 +46,7 @@ def delta_by_enumeration(spends, epsilon):
 @given(
     spends=st.lists(
         st.builds(
-            lambda epsilon, count, share: Spend(Spend.given(epsilon).cost, count, share),
+            lambda epsilon, count, share: Spend(Spend.of_epsilon(epsilon).cost, count, share),
             EPSILONS,
             st.integers(1, 3),
             st.sampled_from([1.0, 0.5, 0.037]),
@@ -71,7 +71,7 @@ def test_delta_is_that_of_all_outcomes(spends, epsilon):
 )
 def test_epsilon_is_the_least_of_all_outcomes(epsilons, delta, share):
     """It keeps the delta, and two millionths of a nat less would not."""
-    spends = [Spend(Spend.given(epsilon).cost, 1, share) for epsilon in epsilons]
+    spends = [Spend(Spend.of_epsilon(epsilon).cost, 1, share) for epsilon in epsilons]
     found = together(spends)
     epsilon = found.epsilon(delta)
     assert delta_by_enumeration(spends, epsilon) <= delta
@@ -80,7 +80,7 @@ def test_epsilon_is_the_least_of_all_outcomes(epsilons, delta, share):
 
 def test_a_lattice_too_coarse_rounds_up(monkeypatch):
     """Where losses do not fit the lattice the total grows by at most a step for each kind of report, and never falls."""
-    spends = [Spend.given("0.731", 200), Spend.given("1.0986122886681098", 100), Spend.given("0.05", 300)]
+    spends = [Spend.of_epsilon("0.731", 200), Spend.of_epsilon("1.0986122886681098", 100), Spend.of_epsilon("0.05", 300)]
     fine = together(spends)
     monkeypatch.setattr(losses, "_POINTS", 500)
     coarse = together(spends)
@@ -94,7 +94,7 @@ def test_a_lattice_too_coarse_rounds_up(monkeypatch):
 def test_what_is_cut_off_is_added(monkeypatch):
     """Tails that are cut off above count as infinite losses, those below are moved up: the total never falls."""
     spends = [
-        Spend.given(
+        Spend.of_epsilon(
             "0.5",
             400,
         ),
@@ -113,7 +113,7 @@ def test_what_is_cut_off_is_added(monkeypatch):
 @pytest.mark.parametrize(("epsilon", "count"), [("0.1", 100), ("0.5", 100), ("1", 30), ("1", 365), ("2", 1000)])
 def test_the_theorem_for_equal_epsilons(epsilon, count):
     """Delta is the sum of the theorem of Kairouz, Oh and Viswanath, over how many reports favour the wrong answer."""
-    spend = Spend.given(epsilon, count)
+    spend = Spend.of_epsilon(epsilon, count)
     found = together([spend])
     for share in (0.1, 0.5, 0.8):
         total = float(spend.epsilon * count * share)
@@ -129,7 +129,7 @@ def test_the_theorem_for_equal_epsilons(epsilon, count):
 
 def test_many_reports_take_no_longer_lattice():
     """A million reports have a lattice of some standard deviations, and a bound on the error that stays small."""
-    found = together([Spend.given("0.01", 1_000_000)])
+    found = together([Spend.of_epsilon("0.01", 1_000_000)])
     assert len(found.mass) < 100_000
     assert found.slack < 1e-6
     mean = 1_000_000 * 0.01 * np.tanh(0.005)
@@ -139,12 +139,12 @@ def test_many_reports_take_no_longer_lattice():
 def test_nothing_told():
     """No report needs no epsilon."""
     assert together([]).epsilon(DELTA) == 0
-    assert together([Spend.given(1, 0)]).delta(0.0) == 0
+    assert together([Spend.of_epsilon(1, 0)]).delta(0.0) == 0
 
 
 def test_order_and_grouping_do_not_matter():
     """Reports of one kind are counted together, wherever they stand."""
-    spends = [Spend.given(1, 3), Spend.given("0.5", 2), Spend.given(1, 4), Spend.given(2, 0)]
+    spends = [Spend.of_epsilon(1, 3), Spend.of_epsilon("0.5", 2), Spend.of_epsilon(1, 4), Spend.of_epsilon(2, 0)]
     assert merged(spends) == (Spend(500_000, 2), Spend(1_000_000, 7))
     assert together(spends).epsilon(DELTA) == together(reversed(spends)).epsilon(DELTA)
 
@@ -160,7 +160,7 @@ def test_a_spend_is_checked(field, value):
 def test_a_delta_is_checked(delta):
     """A delta is a probability above next to nothing."""
     with pytest.raises(ParameterError, match="delta is a probability"):
-        together([Spend.given(1)]).epsilon(delta)
+        together([Spend.of_epsilon(1)]).epsilon(delta)
 
 
 # Real mechanisms. A report's likelihood ratio against e^t, for all t: whatever reports of another kind dominate there, they
@@ -255,13 +255,13 @@ def test_a_sampled_report_is_one_that_may_say_nothing():
     by_number = 0.0  # given how many were sampled, the rest is composition of so many
     for number in range(1, 11):
         chance = comb(10, number) * 0.1**number * 0.9 ** (10 - number)
-        by_number += chance * together([Spend.given(1, number)]).delta(1.5)
+        by_number += chance * together([Spend.of_epsilon(1, number)]).delta(1.5)
     assert together([sampled]).delta(1.5) == pytest.approx(by_number, rel=1e-9)
 
 
 def test_a_cost_is_the_ledgers():
     """Epsilons are millionths of a nat, rounded up."""
-    assert Spend.given("1.0986122886681098").cost == 1_098_613
+    assert Spend.of_epsilon("1.0986122886681098").cost == 1_098_613
     assert Spend.of(made("coin", 2, "1")).cost == ceil(log(3) * MICRO)
-    assert Spend.given("0.1", 3).times(2) == Spend(100_000, 6)
-    assert Spend.given("0.1", 3).total == 300_000
+    assert Spend.of_epsilon("0.1", 3).times(2) == Spend(100_000, 6)
+    assert Spend.of_epsilon("0.1", 3).total == 300_000

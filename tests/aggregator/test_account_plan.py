@@ -202,5 +202,5 @@ def test_when_an_answer_changed_is_not_covered():
     assert ratio > exp(together)
     swapped = chance(told, [0] * 6 + [1] * 6) / chance(told, [1] * 6 + [0] * 6)
     assert 1 < swapped <= exp(together)
-    lines = "\n".join(statement([], [1e-6], kept=True).lines())
+    lines = "\n".join(statement([], [1e-6], permanent=True).lines())
     assert "between histories that change, and return to an earlier answer, at the same times" in lines

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable_aggregator.accounting import amplification, group, renyi, sums, zcdp
+from deniable_aggregator.accounting import amplification, renyi, sums, zcdp
 from deniable_aggregator.accounting.account import METHODS, account
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.spend import Spend
@@ -68,7 +68,7 @@ def shuffled_closed(epsilon, reports, delta):
 @pytest.mark.parametrize(("epsilon", "count"), TABLE)
 def test_the_table(epsilon, count):
     """Figures computed elsewhere, to the digits they were written with."""
-    spends = [Spend.given(epsilon, count)]
+    spends = [Spend.of_epsilon(epsilon, count)]
     loss = renyi.curve(spends)
     rho = zcdp.compose([count * of_pure_simple(float(epsilon))])
     found = (
@@ -103,9 +103,9 @@ def test_no_total_is_below_the_exact_one(spends, delta):
 
 def test_what_to_quote():
     """The plain sum where nothing is less; else the sharpest; and a word on whether it is worth a delta."""
-    few = account([Spend.given(1, 2)], DELTA)
+    few = account([Spend.of_epsilon(1, 2)], DELTA)
     assert (few.quoted, few.epsilon, few.worth_a_delta) == ("basic", 2, False)
-    many = account([Spend.given("0.1", 1000)], DELTA)
+    many = account([Spend.of_epsilon("0.1", 1000)], DELTA)
     assert (many.quoted, many.worth_a_delta) == ("optimal", True)
     kinds = account([Spend(1_000_000, 100, 0.1)], DELTA)
     assert (kinds.quoted, kinds.epsilon) == ("exact", kinds.totals["exact"])
@@ -114,15 +114,15 @@ def test_what_to_quote():
 
 def test_different_epsilons_by_the_formulas():
     """The sums over different epsilons are those of the theorems."""
-    spends = [Spend.given("0.5", 3), Spend.given(1, 2)]
+    spends = [Spend.of_epsilon("0.5", 3), Spend.of_epsilon(1, 2)]
     squares, spread = 3 * 0.25 + 2, log(1 / DELTA)
     assert sums.basic(spends) == 3.5
     drift = 1.5 * (exp(0.5) - 1) + 2 * (exp(1) - 1)
     assert sums.advanced(spends, DELTA) == pytest.approx(sqrt(2 * spread * squares) + drift)
-    small = [Spend.given("0.05", 300), Spend.given("0.1", 100)]
+    small = [Spend.of_epsilon("0.05", 300), Spend.of_epsilon("0.1", 100)]
     squares, drift = 300 * 0.0025 + 1, 15 * tanh(0.025) + 10 * tanh(0.05)
     assert sums.closed(small, DELTA) == pytest.approx(drift + sqrt(2 * spread * squares))
-    few = [Spend.given("0.01", 100)]  # where the other of the two logarithms is the less
+    few = [Spend.of_epsilon("0.01", 100)]  # where the other of the two logarithms is the less
     assert sums.closed(few, DELTA) == pytest.approx(tanh(0.005) + sqrt(0.02 * log(e + 0.1 / DELTA)))
 
 
@@ -147,14 +147,14 @@ def test_renyi_against_dp_accounting(epsilon, count):
     accountant = rdp.RdpAccountant(neighboring_relation=privacy_accountant.NeighboringRelation.REPLACE_ONE)
     accountant.compose(dp_event.RandomizedResponseDpEvent(2 / (exp(epsilon) + 1), 2), count)
     theirs = accountant.get_epsilon(DELTA)
-    ours = renyi.epsilon(renyi.curve([Spend.given(str(epsilon), count)]), DELTA)
+    ours = renyi.epsilon(renyi.curve([Spend.of_epsilon(str(epsilon), count)]), DELTA)
     assert ours <= theirs * (1 + 1e-9)
     assert ours == pytest.approx(theirs, rel=0.01)
 
 
 def test_delta_and_epsilon_are_inverse():
     """The delta of the epsilon of a delta is that delta."""
-    loss = renyi.curve([Spend.given("0.2", 50)])
+    loss = renyi.curve([Spend.of_epsilon("0.2", 50)])
     for delta in (1e-9, 1e-4):
         assert renyi_delta(loss, renyi.epsilon(loss, delta)) == pytest.approx(delta, rel=1e-4)
     assert renyi_delta(loss, 0.0) == pytest.approx(1, abs=0.9)
@@ -222,8 +222,8 @@ def test_rho_of_noise():
         lambda: zcdp.epsilon(-1, DELTA),
         lambda: zcdp.within(0, DELTA),
         lambda: zcdp.within(0.5, 0.9),
-        lambda: group.private(1, DELTA, 0),
-        lambda: group.private(1, 2.0, 3),
+        lambda: sums.group(1, DELTA, 0),
+        lambda: sums.group(1, 2.0, 3),
         lambda: amplification.sampled(1, 0, presence_hidden=True),
         lambda: amplification.shuffled(0, 10, DELTA),
         lambda: amplification.shuffled(1, 0, DELTA),
@@ -242,25 +242,25 @@ def test_numbers_out_of_range(call):
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_a_group_is_a_walk_of_its_members(size):
     """One neighbour after the other: each step costs an epsilon, and a delta that the steps before have raised."""
-    epsilon, delta = group.private(0.5, 1e-6, size)
+    epsilon, delta = sums.group(0.5, 1e-6, size)
     assert epsilon == 0.5 * size
     assert delta == pytest.approx(sum(1e-6 * exp(0.5 * i) for i in range(size)))
-    assert group.private(0.5, 0.0, size) == (0.5 * size, 0.0)
-    assert group.private(0.0, 1e-6, size) == (0.0, pytest.approx(size * 1e-6))
+    assert sums.group(0.5, 0.0, size) == (0.5 * size, 0.0)
+    assert sums.group(0.0, 1e-6, size) == (0.0, pytest.approx(size * 1e-6))
 
 
 def test_a_large_group_has_no_delta_left():
     """It is a probability."""
-    assert group.private(2.0, 1e-6, 10) == (20, 1)
-    assert group.private(2.0, 1e-6, 1000) == (2000, 1)
+    assert sums.group(2.0, 1e-6, 10) == (20, 1)
+    assert sums.group(2.0, 1e-6, 1000) == (2000, 1)
 
 
 def test_devices_of_a_household_add_reports():
     """For devices that randomise on their own, composing all reports is better than the bound for any group."""
-    spend = Spend.given("0.1", 100)
+    spend = Spend.of_epsilon("0.1", 100)
     alone, three = account([spend], 1e-9), account([spend.times(3)], 1e-9)
     assert three.basic == 3 * alone.basic
-    epsilon, delta = group.private(alone.epsilon, 1e-9, 3)
+    epsilon, delta = sums.group(alone.epsilon, 1e-9, 3)
     assert three.epsilon < epsilon
     assert delta > 1e-9
 

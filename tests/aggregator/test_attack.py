@@ -29,6 +29,7 @@ from deniable_aggregator.attack import observer
 from deniable_aggregator.attack.averaging import FRESH, KEPT, Curve, Way, averaging, checkpoints, losing, simulate
 from deniable_aggregator.attack.devices import Losing, Remembering
 from deniable_aggregator.attack.observer import Observer
+from deniable_aggregator.process.plotting import separated
 
 CHANCE = 1e-8
 """Probability of a tail below which a number is taken for wrong."""
@@ -86,7 +87,7 @@ def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
     for row in {0, mechanism.layout.rows - 1}:
         masses = [two_reports(mechanism, row, value) for value in range(size)]
         for pair in masses[0]:
-            agree(seeing.kept(pair, [2])[0], [mass[pair] for mass in masses])
+            agree(seeing.permanent(pair, [2])[0], [mass[pair] for mass in masses])
 
 
 @pytest.mark.parametrize(
@@ -254,9 +255,9 @@ def test_the_likelihood_of_lost_state():
     device = Losing(mechanism, 1, 4)
     payloads = b"".join(device.report() for _ in range(10))
     size, seeing = mechanism.layout.payload_size, Observer(mechanism)
-    parts = [seeing.kept(payloads[i * size : j * size], [j - i])[0] for i, j in ((0, 4), (4, 8), (8, 9))]
+    parts = [seeing.permanent(payloads[i * size : j * size], [j - i])[0] for i, j in ((0, 4), (4, 8), (8, 9))]
     assert losing(4).logs(seeing, payloads, (3, 9))[1] == pytest.approx(sum(parts))
-    assert losing(10).logs(seeing, payloads, (3, 9)) == pytest.approx(seeing.kept(payloads, (3, 9)))
+    assert losing(10).logs(seeing, payloads, (3, 9)) == pytest.approx(seeing.permanent(payloads, (3, 9)))
 
 
 def test_a_device_keeps_its_row_and_loses_it():
@@ -283,7 +284,7 @@ def test_reports_that_contradict_one_another(name):
     """Copies without noise that differ are impossible from one kept response: all values are alike to the observer."""
     mechanism = made(name, 2, epsilon=2, permanent=2)
     pack, seeing = mechanism.layout.pack, Observer(mechanism)
-    logs = seeing.kept(pack(0, 0) + pack(0, 1), [2])[0]
+    logs = seeing.permanent(pack(0, 0) + pack(0, 1), [2])[0]
     assert {seeing.guess(logs, OS) for _ in range(60)} == {0, 1}
 
 
@@ -323,7 +324,7 @@ def test_a_curve():
         (lambda: averaging(Observer(made("l_grr")), devices=0, reports=5), "at least 1 device"),
         (lambda: averaging(Observer(made("l_grr")), devices=1, reports=0), "at least 1 report"),
         (lambda: losing(0), "at least 1 report before it loses its state"),
-        (lambda: Observer(made("loloha", 4)).kept(b"\x00\x08", [2]), "reports in one row; got '2 rows'"),
+        (lambda: Observer(made("loloha", 4)).permanent(b"\x00\x08", [2]), "reports in one row; got '2 rows'"),
     ],
 )
 def test_what_makes_no_sense(wrong, words):
@@ -335,7 +336,7 @@ def test_what_makes_no_sense(wrong, words):
 def test_reports_that_no_device_sent():
     """An observer refuses bytes that the mechanism cannot have sent."""
     with pytest.raises(PayloadError):
-        Observer(made("l_grr")).kept(b"\x07", [1])
+        Observer(made("l_grr")).permanent(b"\x07", [1])
     with pytest.raises(PayloadError):
         Observer(made("l_grr")).fresh(b"\x07", [1])
 
@@ -391,7 +392,7 @@ def test_the_sdk_itself(tmp_path, kept, days):
     seeing = Observer(mechanisms.of(registry.metrics["m0"]))
     size = seeing.mechanism.layout.payload_size
     assert {len(payloads) for payloads in wire.payloads.values()} == {days * size}
-    logs = seeing.kept if kept else seeing.fresh
+    logs = seeing.permanent if kept else seeing.fresh
     guesses = [seeing.guess(logs(wire.payloads[f"m{number}"], [days])[0], OS) for number in range(METRICS)]
     right = sum(registry.metrics["m0"].position(answer) == guess for answer, guess in zip(truth, guesses, strict=True))
     # Within 160 days 59 of 60 answers are found out where nothing is kept, but for one run in 10^7; at the bound, once in 10^8.
@@ -507,11 +508,9 @@ def test_wrong_usage(run, arguments, words):
 
 def test_drawing_apart():
     """Labels that would cover each other are moved apart, and stay in the picture."""
-    from deniable_aggregator.attack.plot import _apart
-
-    placed = _apart([0.5, 1.0, 1.0, 0.99])
-    assert placed[0] == pytest.approx(0.5 / 1.04)
+    placed = separated([0.5, 1.0, 1.0, 0.99], 0.065)
+    assert placed[0] == 0.5
     assert max(placed) <= 1
     ordered = sorted(placed)
     assert min(b - a for a, b in pairwise(ordered)) > 0.06
-    assert _apart([0.01, 0.02])[0] < _apart([0.01, 0.02])[1]
+    assert separated([0.01, 0.02], 0.065)[0] < separated([0.01, 0.02], 0.065)[1]

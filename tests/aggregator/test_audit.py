@@ -16,7 +16,7 @@ from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.audit.verify import Chain
 from deniable_aggregator.store import Store, connect, schema
-from deniable_aggregator.store.values.collections import Change
+from deniable_aggregator.store.values.collections import StoreCommand
 
 ID = {"id": "3f9c2b7a51e0d486"}
 
@@ -87,8 +87,8 @@ def test_a_command_is_done_with_its_entry_or_not_at_all(log):
     assert log.append("key.revoked", "command", ID, change=keys.dropping("a"))
     assert keys.all() == {}
     assert [entry.event for entry in entries(log)] == ["key.created", "key.revoked"]
-    assert log.append("registry.served", "server", {}, change=Change(keys.key, "SET", ("x", "NX")))
-    assert log.append("registry.served", "server", {}, change=Change(keys.key, "SET", ("y", "NX"))) is None
+    assert log.append("registry.served", "server", {}, change=StoreCommand(keys.key, "SET", ("x", "NX")))
+    assert log.append("registry.served", "server", {}, change=StoreCommand(keys.key, "SET", ("y", "NX"))) is None
     with pytest.raises(redis.RedisError):
         log.append("key.revoked", "command", ID, change=keys.dropping("a"))  # of the wrong type by now
     assert verify(log).entries == 3
@@ -204,7 +204,7 @@ def rechained(log, place, **changes):
 
 
 def edit(place, **changes):
-    """Change members of an entry and leave its hash."""
+    """StoreCommand members of an entry and leave its hash."""
 
     def tamper(log):
         line = log.store._client.lindex(log.key, place)

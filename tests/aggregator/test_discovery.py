@@ -15,7 +15,7 @@ from deniable.registry import text
 from deniable_aggregator import tally
 from deniable_aggregator.decode import discovery, hash_lookup
 from deniable_aggregator.decode.discovery import discover, extend
-from deniable_aggregator.decode.prefix_level import part_of
+from deniable_aggregator.decode.prefix_level import level_of
 
 WORDS = {"the": 0.3, "then": 0.12, "naïve": 0.1, "東京": 0.08, "deniability": 0.07, "x": 0.06}
 
@@ -177,7 +177,7 @@ def test_collisions_are_cleared():
     """Without noise, listed values are estimated exactly however few the rows; on their own they would not be."""
     mechanism = Pem(domain_size=1 << 32, epsilon=2, rows=64)
     truth = {123: 0.5, 1 << 31: 0.2, 77777: 0.2, 5: 0.1, 99: 0.0}
-    part = part_of(mechanism, expected(mechanism, truth, 10**9), len(mechanism.lengths) - 1)
+    part = level_of(mechanism, expected(mechanism, truth, 10**9), len(mechanism.lengths) - 1)
     keys = np.array([mechanism.key(3, value) for value in truth], np.uint64)
     assert np.allclose(part.joint(keys).frequency, list(truth.values()), atol=1e-6)
     alone = (part.lookup(keys) / part.n - float(mechanism.q)) / part.gain
@@ -200,7 +200,7 @@ def test_a_part_counts_what_is_supported():
             if mechanism.level(mechanism.layout.unpack(payload)[0]) == level:
                 plain[list(mechanism.supported(payload))] += 1
         keys = np.array([mechanism.key(level, value) for value in range(64)], np.uint64)
-        assert part_of(mechanism, counted, level).lookup(keys).tolist() == plain.tolist()
+        assert level_of(mechanism, counted, level).lookup(keys).tolist() == plain.tolist()
 
 
 def test_what_cannot_be_told_apart_is_no_crash():
@@ -245,7 +245,7 @@ def test_tree_hist_keeps_what_stands_out():
     for cls in (Pem, TreeHist):
         mechanism = cls(domain_size=1 << 32, epsilon=3)
         found = discover(mechanism, simulate(mechanism, values, counts, rng), keep=32)
-        kept[cls] = [level.kept for level in found.levels]
+        kept[cls] = [level.survivors for level in found.levels]
         assert set(found.values[:3]) == set(values)
         assert all(level.threshold > 0 for level in found.levels)
     assert kept[Pem] == [32] * 3

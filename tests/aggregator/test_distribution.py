@@ -149,7 +149,7 @@ def test_a_kept_distribution(periods):
         kept = rng.binomial(held, p1) + rng.binomial(people - held, q1)
         counts = rng.binomial(periods * kept, q - q1 * step + step) + rng.binomial(periods * (people - kept), q - q1 * step)
         counted = Tally(mechanism.layout, counts[None], np.array([people * periods]))
-        found = distribution(mechanism, counted, repeats=periods - 1, kept=True)
+        found = distribution(mechanism, counted, repeats=periods - 1, permanent=True)
         for share in covered:
             each = found.quantile(share)
             covered[share] += each.low <= quantile(beta(2, 4), share) <= each.high

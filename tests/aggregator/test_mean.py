@@ -162,7 +162,7 @@ def test_a_kept_mean(periods, changing):
             places = rng.beta(2, 2, people) if changing else places
             sums.append(places.mean())
             parts.append(kept_tally(mechanism, (places > points).astype(int), kept, rng))
-        found = mean(mechanism, tally.merge(*parts), repeats=periods - 1, kept=True)
+        found = mean(mechanism, tally.merge(*parts), repeats=periods - 1, permanent=True)
         low, high = found.interval()
         covered += low <= 0.5 <= high
         low, high = found.interval(target="respondents")

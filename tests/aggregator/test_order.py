@@ -93,8 +93,8 @@ def test_the_same_people_in_ten_periods(name, options):
             counted = from_cells(mechanism.layout, np.sum(cells, axis=0))
         else:
             counted = tally.merge(*(simulated(mechanism, held, rng) for _ in range(10)))
-        estimate = decode.estimate(mechanism, counted, repeats=9.0, kept=bool(options))
-        found = order(mechanism, estimate, repeats=9.0, kept=bool(options))
+        estimate = decode.estimate(mechanism, counted, repeats=9.0, permanent=bool(options))
+        found = order(mechanism, estimate, repeats=9.0, permanent=bool(options))
         low, high = found.interval()
         covered += low <= 3 <= high
         assert found.stderr > order(mechanism, estimate).stderr

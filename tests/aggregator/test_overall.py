@@ -124,7 +124,7 @@ def test_reports_of_the_same_devices_count_less():
     mechanism = mechanisms.make("l_grr", domain_size=4, epsilon=1)
     rng = np.random.default_rng(75)
     tallies = [Simulation(mechanism).draw(np.array(held), rng) for held in ([900, 300, 300, 500], [500, 500, 500, 500])]
-    sides = [decode.estimate(mechanism, each, kept=True) for each in tallies]
-    together = decode.estimate(mechanism, tally.merge(*tallies), kept=True)
-    few, many = (chi_square(mechanism, sides, together, (each, each), kept=True).statistic for each in (0.0, 9.0))
+    sides = [decode.estimate(mechanism, each, permanent=True) for each in tallies]
+    together = decode.estimate(mechanism, tally.merge(*tallies), permanent=True)
+    few, many = (chi_square(mechanism, sides, together, (each, each), permanent=True).statistic for each in (0.0, 9.0))
     assert many < 0.6 * few

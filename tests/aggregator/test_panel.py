@@ -168,7 +168,7 @@ def test_one_period_is_as_it_was(name):
     plain = decode.estimate(mechanism, counted)
     assert repeats([400]) == 0
     for kept in (False, True):
-        same = decode.estimate(mechanism, counted, repeats=repeats([400]), kept=kept)
+        same = decode.estimate(mechanism, counted, repeats=repeats([400]), permanent=kept)
         for part in ("frequency", "stderr", "respondents_stderr", "absent_stderr", "p_value", "count"):
             assert getattr(same, part) == pytest.approx(getattr(plain, part), rel=1e-12)
         for target, simultaneous in product(("population", "respondents"), (True, False)):
@@ -185,9 +185,9 @@ def test_copies_of_a_report_are_one(buckets):
     once = tally.count(mechanism.layout, b"".join(mechanism.randomize(value % 4) for value in range(600)))
     often = Tally(once.layout, 30 * once.counts, 30 * once.reports)
     one = decode.estimate(mechanism, once)
-    panel = decode.estimate(mechanism, often, repeats=repeats([600] * 30), kept=True)
+    panel = decode.estimate(mechanism, often, repeats=repeats([600] * 30), permanent=True)
     assert isinstance(panel, Panel)
-    assert isinstance(panel.apart, Supported if buckets == 12 else Partial)
+    assert isinstance(panel.independent, Supported if buckets == 12 else Partial)
     exact = {"rel": 1e-9, "abs": 1e-12} if buckets == 12 else {"rel": 0.2, "abs": 0.02}  # how many sets have a value is by chance
     for part in ("frequency", "absent_stderr", "p_value"):
         assert getattr(panel, part) == pytest.approx(getattr(one, part), **exact)
@@ -236,7 +236,7 @@ def test_factors_are_found_to_go_together_as_rarely_as_said(kept):
             cells = spread(times * held, float(mechanism.p), rng)
         counted = Tally(mechanism.layout, cells[None], np.array([cells.sum()]))
         for more in seen:
-            found = from_product(mechanism, counted, (2, 2), repeats=more, kept=kept)
+            found = from_product(mechanism, counted, (2, 2), repeats=more, permanent=kept)
             seen[more] += found.independence().p_value <= 0.05
     assert binom.ppf(RARE, runs, 0.05) <= seen[times - 1.0] <= binom.isf(RARE, runs, 0.05)
     assert seen[0.0] > 0.3 * runs
@@ -318,7 +318,7 @@ def bloom_panel(mechanism, shares, n, times, rng, values):
     responses = rng.binomial(ones, 1 - flip) + rng.binomial(people[:, None] - ones, flip)
     counts = rng.binomial(times * responses, 1 - again) + rng.binomial(times * (people[:, None] - responses), again)
     counted = Tally(mechanism.layout, counts, times * people)
-    return counted, decode.estimate(mechanism, counted, values, repeats=times - 1, kept=True)
+    return counted, decode.estimate(mechanism, counted, values, repeats=times - 1, permanent=True)
 
 
 def test_kept_noise_is_no_lack_of_fit():
@@ -404,7 +404,7 @@ def test_devices_that_keep_responses(name, size, options):
             kept = mechanism.respond_permanently(row, int(value), OS)
             payloads += [mechanism.respond_instantly(row, kept, OS) for _ in range(times)]
         counted = tally.count(mechanism.layout, b"".join(payloads))
-        estimate = decode.estimate(mechanism, counted, repeats=repeats([people] * times), kept=True)
+        estimate = decode.estimate(mechanism, counted, repeats=repeats([people] * times), permanent=True)
         scores.append((estimate.frequency - shares) / estimate.stderr)
     assert np.sqrt(np.mean(np.square(scores))) == pytest.approx(1, abs=0.13)
 

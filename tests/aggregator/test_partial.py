@@ -47,7 +47,7 @@ def test_counts_are_those_of_the_definition(k, buckets, epsilon):
         support[list(mechanism.supported(payload))] += 1
         told[[value for value in range(k) if mechanism.response_key(mechanism.layout.unpack(payload)[0], value) < buckets]] += 1
     assert np.array_equal(estimate.support, support)
-    assert np.array_equal(estimate.told, told)
+    assert np.array_equal(estimate.covering, told)
     some = decode.estimate(mechanism, counted, [5, 0])
     for name in ("frequency", "stderr", "respondents_stderr", "absent_stderr", "p_value", "count"):
         assert np.array_equal(getattr(some, name), getattr(estimate, name)[[5, 0]])
@@ -161,7 +161,7 @@ def test_no_reports_give_no_numbers():
     assert not estimate.detected().any()
     assert estimate.count.tolist() == [0.0] * 20
     one = decode.estimate(mechanism, tally.count(mechanism.layout, mechanism.layout.pack(0, 0b11)))
-    assert (one.told[2:] == 0).all()
+    assert (one.covering[2:] == 0).all()
     assert (one.frequency[2:] == 0).all()
     assert (one.p_value[2:] == 1).all()
 

@@ -184,7 +184,7 @@ def test_sums_are_those_of_one_partition(shop):
     count(whole)
     for of, layout in ((THEME, INDEX), (SIZE, BITS)):
         assert shop.read(layout, [of]) == whole.read(layout, [of])
-        sums = [[each.tally() for each in store.each(layout, [of, of._replace(period="x")])] for store in (shop, whole)]
+        sums = [[each.tally() for each in store.sums(layout, [of, of._replace(period="x")])] for store in (shop, whole)]
         assert sums[0] == sums[1]
         assert shop.strata(of.metric).keys() == whole.strata(of.metric).keys() == {of}
     assert shop.read_weights(BITS, [SIZE]).tolist() == whole.read_weights(BITS, [SIZE]).tolist()

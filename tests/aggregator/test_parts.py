@@ -84,7 +84,7 @@ def shares(mechanism, whole: Tally) -> np.ndarray:
     """Return what each estimate is made of, free of the number of all reports."""
     if mechanism.name.startswith("sampled"):
         found = option_shares(mechanism, whole)
-        return np.array([found.support, found.told]).T
+        return np.array([found.support, found.covering]).T
     found = decode.estimate(mechanism, whole)
     return np.array([found.support, found.reports]).T
 

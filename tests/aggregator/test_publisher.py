@@ -334,16 +334,16 @@ def test_what_comes_while_a_period_is_read_is_not_lost(shop, monkeypatch, at_onc
     """A batch that is counted between reading a period and publishing it counts in the next one, in one piece or in several."""
     monkeypatch.setattr(deltas, "AT_ONCE", at_once)
     shop.counted("theme", 200)
-    each = shop.store.each
+    each = shop.store.sums
 
     def reading(*given):
         found = each(*given)
         shop.counted("theme", 150)
         return found
 
-    monkeypatch.setattr(shop.store, "each", reading)
+    monkeypatch.setattr(shop.store, "sums", reading)
     shop.publisher.publish(CLOSED)
-    monkeypatch.setattr(shop.store, "each", each)
+    monkeypatch.setattr(shop.store, "sums", each)
     shop.publisher.publish(CLOSED + DAY)
     assert shop.published("theme") == {(TODAY, ""): 200, (TOMORROW, ""): 150}
 
@@ -695,7 +695,7 @@ def test_a_part_of_a_commit_is_never_published(shop, monkeypatch):
     assert len(shop.publisher.publish(CLOSED)) == 1
     assert shop.published("theme") == {(TODAY, ""): 400}
     # A commit that comes, and goes on, between reading and publishing.
-    read = shop.store.each
+    read = shop.store.sums
 
     def overtaken(*arguments):
         found = read(*arguments)
@@ -705,9 +705,9 @@ def test_a_part_of_a_commit_is_never_published(shop, monkeypatch):
 
     shop.counted("export", 400, segment="platform=linux,version=1.0")
     apply()
-    monkeypatch.setattr(shop.store, "each", overtaken)
+    monkeypatch.setattr(shop.store, "sums", overtaken)
     assert shop.publisher.publish(CLOSED) == []
-    monkeypatch.setattr(shop.store, "each", read)
+    monkeypatch.setattr(shop.store, "sums", read)
     assert len(shop.publisher.publish(CLOSED)) > 0
     assert shop.published("export")[TODAY, ""] == 400
     assert sum(n for _, n in shop.publisher.unpublished()) == 5  # of a period that was closed when they were counted
@@ -720,13 +720,13 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(shop, monkeypat
     monkeypatch.setattr(deltas, "AT_ONCE", 5)
     monkeypatch.setattr(shop.store.partitions[0].staging, "apply", lambda: None)
     big = Stratum("big", 1, "f" * 16, TODAY, "")
-    each = shop.store.each
+    each = shop.store.sums
 
     def reading(*given):
         assert shop.store.partitions[0].commit("busy", [], {big: np.ones(64, np.int64)}, int(NOON)) == []
         return each(*given)
 
-    monkeypatch.setattr(shop.store, "each", reading)
+    monkeypatch.setattr(shop.store, "sums", reading)
     shop.publisher.publish(CLOSED)
     assert shop.store.settled("big") is None
     assert (shop.published("theme")[TODAY, ""], shop.published("export")[TODAY, ""]) == (500, 500)

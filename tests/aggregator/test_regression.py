@@ -10,7 +10,7 @@ from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.special import ndtr
 
 from deniable.errors import ParameterError
-from deniable_aggregator.decode.bloom_fit import Cells, bit_noise
+from deniable_aggregator.decode.bloom_fit import BloomCells, bit_noise
 from deniable_aggregator.decode.bloom_regression import _least, _penalised, detection_frequency, fit
 from deniable_aggregator.decode.multiple_testing import holm
 
@@ -134,7 +134,7 @@ def test_detection_frequency_is_the_null_error_of_a_fit():
 def test_both_ways_invert_the_covariance(other, noise, number):
     """The covariance is the mixture's that the model states, and its precision the inverse, by Woodbury as by Cholesky."""
     design, counts, reports, _ = small()
-    cells = Cells(csr_array(design, dtype=float), np.zeros(20, np.bool_), counts, reports, *noise, other)
+    cells = BloomCells(csr_array(design, dtype=float), np.zeros(20, np.bool_), counts, reports, *noise, other)
     rng = np.random.default_rng(14)
     shares, excess = rng.dirichlet(np.ones(number + 1))[:number], 0.01
     shares[1:2] *= -1

@@ -28,7 +28,7 @@ def found(case, shares, n, turnover, seed, runs, *, exact=True, **options):
         reach = -ndtri((1 - level) / 2) * course.stderr
         ends = course.estimates - reach, course.estimates + reach
     p, q = mechanism.permanent_support if kept else (1, 0)
-    return shifts(course, ends, level, apart=1 / float(p - q), **options), course, ends
+    return shifts(course, ends, level, distance=1 / float(p - q), **options), course, ends
 
 
 def false(seen, runs):

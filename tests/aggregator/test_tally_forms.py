@@ -120,7 +120,7 @@ def test_one_list_becomes_cells_in_a_commit(store):
             store.partitions[0].commit("w", [], {stratum: many}, 0)
     forms = []
     for times in range(6):
-        found = store.each(Layout(1, WIDTH, "index"), some)
+        found = store.sums(Layout(1, WIDTH, "index"), some)
         assert all(each.tally().counts[0].tolist() == (9 * many + times * few).tolist() for each in found)
         forms.append(sum(store._client.strlen(store.partitions[0].tallies.key(tallies.name(each))) % 8 == 0 for each in some))
         assert deltas.fit(dict.fromkeys(some, few))

@@ -269,7 +269,7 @@ def test_an_admin_looks_after_one_app(command, make, served):
     said = command("create", "--role", "admin", app="blog")[2]
     other = re.search(r"id ([0-9a-f]{16})", said)[1]
     assert [row["role"] for row in served.get("/api/v1/keys", admin).get_json()["keys"]] == ["admin"]
-    given = next(key for (key,) in served.service.ring._given.values() if key.role == "ingest")
+    given = next(key for (key,) in served.service.ring._fixed.values() if key.role == "ingest")
     for id_ in (other, given.id, "*", "0" * 15, f"{other} "):
         assert revoked(served, id_, admin).status_code == 404
     assert len(json.loads(command("list", "--json", app="blog")[1])) == 1

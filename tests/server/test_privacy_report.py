@@ -105,7 +105,7 @@ def tokens(markdown):
 
 
 def document(path, **given):
-    return compose(gather(Path(path)), made=MADE, software="1.2.3", **given)
+    return compose(gather(Path(path)), now=MADE, software="1.2.3", **given)
 
 
 def plainly(inline):
@@ -177,7 +177,7 @@ def shipped():
 def report(shipped):
     """Compose the report of the example registry, with proofs."""
     proved = [attempt(each.metric, each.mechanism) for each in shipped.metrics]
-    return compose(shipped, made=MADE, software="1.2.3", proved=proved)
+    return compose(shipped, now=MADE, software="1.2.3", proved=proved)
 
 
 # Completeness
@@ -312,14 +312,14 @@ def test_a_year_has_as_many_reports_as_a_device_makes(written, shipped):
 def test_what_is_to_be_decided_stands_first(shipped, written):
     """A failed proof, each warning and each metric with noise anew is named before anything else, with what to do."""
     title = "What needs your decision"
-    told = sections(compose(shipped, made=MADE, software="1"))[title]
+    told = sections(compose(shipped, now=MADE, software="1"))[title]
     for each in shipped.metrics:
         assert (each.metric.id in told) != each.metric.kept
     assert "No store was looked at" in told
     assert "Not proved" not in told
     failed = [attempt(each.metric, each.mechanism) for each in shipped.metrics]
     object.__setattr__(failed[0].proof, "faults", ("broken",))
-    told = sections(compose(shipped, made=MADE, software="1", proved=failed))[title]
+    told = sections(compose(shipped, now=MADE, software="1", proved=failed))[title]
     assert told.startswith(f" Not proved: {failed[0].metric}. Do not use this registry before the proof holds.")
     path = written(many(1))
     text = document(path)
@@ -330,7 +330,7 @@ def test_what_is_to_be_decided_stands_first(shipped, written):
 
 def test_the_page_has_what_the_registry_says(written, shipped):
     """Days and least numbers of reports on the page are those of the registry."""
-    text = first_page(compose(shipped, made=MADE, software="1"))
+    text = first_page(compose(shipped, now=MADE, software="1"))
     more = "[publication]\nmin_reports = 321\n[retention]\ntallies = 7\nreleases = 800\n[analysts]\nepsilon = 0\n"
     told = sections(document(written(many(1) + more)))
     assert "7 days after their period has closed, once published; else 800" in told["What is stored, and for how long"]
@@ -354,7 +354,7 @@ def test_the_commands_of_the_page_work(written, capsys):
 
 def test_sentences_are_short(report, shipped, written):
     """No sentence has more than 30 words."""
-    for text in (report, compose(shipped, made=MADE, software="1"), first_page(document(written(many(3))))):
+    for text in (report, compose(shipped, now=MADE, software="1"), first_page(document(written(many(3))))):
         for token in tokens(text):
             if token.type == "inline":
                 for sentence in re.split(r"[.;:!?](?:\s|$)", plainly(token)):
@@ -550,7 +550,7 @@ def test_proofs_are_those_of_the_mechanisms(report, shipped):
     assert "its own mechanism" in found["cart.size"][1]
     assert "fewer answers" in found["search.engine"][1]
     assert found["crash.site"][5].startswith("not run")
-    assert "No proof was run" in compose(shipped, made=MADE, software="1")
+    assert "No proof was run" in compose(shipped, now=MADE, software="1")
 
 
 def test_doubts_are_those_of_lint(written, registry_file):
@@ -628,7 +628,7 @@ def test_numbers_and_sets(written):
     """What is asked of a number and a set is told in words; each is proved; guesses of a number are not among all numbers."""
     facts = gather(written(NUMBERS))
     proved = [attempt(each.metric, each.mechanism) for each in facts.metrics]
-    made = compose(facts, made=MADE, software="1", proved=proved)
+    made = compose(facts, now=MADE, software="1", proved=proved)
     told = {row[0]: row[5] for row in table(made, "What is asked")}
     assert told["search.ms"] == "a number of ms from 1 to 60000; what is beyond counts as the nearer end"
     assert told["steps"].endswith("the nearer end; rounded to an end of the range on the device")

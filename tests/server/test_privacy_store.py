@@ -194,7 +194,7 @@ def written(shop):
     published = [read_published(shop.store, each) for each in facts.metrics]
     spent = Budgets(shop.store, facts.registry.analysts).spent()
     made = datetime(2026, 11, 21, tzinfo=UTC)
-    return published, spent, compose(facts, made=made, software="1", published=published, spent=spent)
+    return published, spent, compose(facts, now=made, software="1", published=published, spent=spent)
 
 
 def path_of(shop):

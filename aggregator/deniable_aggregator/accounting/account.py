@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.accounting import checks, losses, renyi, sums, zcdp
+from deniable_aggregator import checks
+from deniable_aggregator.accounting import losses, renyi, sums, zcdp
 from deniable_aggregator.accounting.spend import merged
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,22 +74,20 @@ def shuffled(
     weights = binom.pmf(clones, reports - 1, chance)
     if _delta(0.0, epsilon, clones, weights) <= delta:
         return 0.0
-    found = brentq(lambda total: _delta(total, epsilon, clones, weights) - delta, 0.0, epsilon, xtol=_CLOSE)
-    return min(epsilon, float(found) + _CLOSE)
+    least = brentq(lambda total: _delta(total, epsilon, clones, weights) - delta, 0.0, epsilon, xtol=_CLOSE)
+    return min(epsilon, float(least) + _CLOSE)
 
 
 def _delta(total: float, epsilon: float, clones: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
-    """Return the delta of a shuffled report at an epsilon of `total`.
-
-    Of the clones and the report, x are of the first kind. The likelihood ratio of the two answers depends on the share x /
-    (clones + 1) alone, and rises with it.
-    """
+    """Return the delta of a shuffled report at an epsilon of `total`."""
     from scipy.stats import binom  # noqa: PLC0415
 
+    # Of the clones and the report, x are of the first kind. The likelihood ratio of the two answers depends on the share
+    # x / (clones + 1) alone, and rises with it.
     true = 1 / (1 + exp(-epsilon))
     odds = exp(total)
-    wanted = (odds * true - (1 - true)) / ((2 * true - 1) * (odds + 1))  # the share at which the ratio is e^total
-    least = np.floor(wanted * (clones + 1)).astype(np.int64)  # the ratio is above e^total for more than these
+    even = (odds * true - (1 - true)) / ((2 * true - 1) * (odds + 1))  # the share at which the ratio is e^total
+    least = np.floor(even * (clones + 1)).astype(np.int64)  # the ratio is above e^total for more than these
     with_it, without = binom.sf(least - 1, clones, 0.5), binom.sf(least, clones, 0.5)
     first, second = true * with_it + (1 - true) * without, (1 - true) * with_it + true * without
     return float(weights @ np.maximum(first - odds * second, 0.0))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 from deniable.limits.allowance import MICRO
-from deniable_aggregator.accounting import checks, sums
+from deniable_aggregator import checks
+from deniable_aggregator.accounting import sums
 from deniable_aggregator.accounting.spend import merged
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def epsilon(
         ).self_compose(spend.count)
         for spend in listed
     ]
-    whole, *rest = parts
-    for part in rest:
-        whole = whole.compose(part)
-    return min(float(whole.get_epsilon_for_delta(delta)), total)
+    total_loss, *others = parts
+    for part in others:
+        total_loss = total_loss.compose(part)
+    return min(float(total_loss.get_epsilon_for_delta(delta)), total)

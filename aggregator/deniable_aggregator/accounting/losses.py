@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from deniable.limits.allowance import MICRO
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 from deniable_aggregator.accounting.spend import merged
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Losses:
             values, which = np.unique(sums, return_inverse=True)
             mass = np.bincount(which, np.multiply.outer(self.mass, other.mass).ravel()).astype(np.float64)
         else:
+            # On a grid losses are rounded up, so the total is still an upper bound.
             (low, one), (start, two) = _lattice(self, unit), _lattice(other, unit)
             mass = np.convolve(one, two)
             values = (low + start + np.arange(len(mass))) * unit
@@ -103,8 +104,8 @@ class Losses:
         # The rounding of both ends of a gap adds to its error.
         gaps = losses - checks.nonnegative("epsilon", epsilon) + 4 * _ROUNDING * (abs(losses[-1]) + epsilon)
         above = gaps > 0
-        found = float(self.mass[above] @ -np.expm1(-gaps[above])) if above.any() else 0.0
-        return min(1.0, found * (1 + self.slack) * (1 + (len(self.mass) + 8) * _ROUNDING) + self.beyond)
+        expectation = float(self.mass[above] @ -np.expm1(-gaps[above])) if above.any() else 0.0
+        return min(1.0, expectation * (1 + self.slack) * (1 + (len(self.mass) + 8) * _ROUNDING) + self.beyond)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon at which all is (epsilon, delta)-private, in nats, rounded up to a millionth."""
@@ -127,12 +128,12 @@ def _trimmed(losses: Losses) -> Losses:
     """Cut off ends of negligible probability, and add an upper bound of what was cut off."""
     mass = losses.mass
     cut = _TAIL / (1 + losses.slack)
-    kept = len(mass) - int(np.searchsorted(np.cumsum(mass[::-1]), cut))
-    beyond = losses.beyond + (_TAIL if kept < len(mass) else 0.0)
-    first = min(int(np.searchsorted(np.cumsum(mass[:kept]), cut)), kept - 1)
-    mass = mass[first:kept].copy()
+    end = len(mass) - int(np.searchsorted(np.cumsum(mass[::-1]), cut))
+    beyond = losses.beyond + (_TAIL if end < len(mass) else 0.0)
+    first = min(int(np.searchsorted(np.cumsum(mass[:end]), cut)), end - 1)
+    mass = mass[first:end].copy()
     mass[0] += _TAIL if first else 0.0
-    return Losses(losses.values[first:kept], mass, beyond, losses.slack)
+    return Losses(losses.values[first:end], mass, beyond, losses.slack)
 
 
 def together(spends: Iterable[Spend]) -> Losses:
@@ -154,7 +155,7 @@ def together(spends: Iterable[Spend]) -> Losses:
     common = gcd(*(spend.cost for spend in listed))
     # With a multiple of the greatest common divisor, most losses stay exact.
     unit = common * max(1, ceil(sum(power.span for power in powers) / (common * _POINTS)))
-    total, *rest = sorted(powers, key=lambda power: len(power.values))
-    for power in rest:
+    total, *others = sorted(powers, key=lambda power: len(power.values))
+    for power in others:
         total = total.after(power, unit)
     return total

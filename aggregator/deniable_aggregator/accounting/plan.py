@@ -13,7 +13,7 @@ from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance, unfit
 from deniable.limits.caps import Caps
 from deniable.registry import period
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 from deniable_aggregator.accounting.spend import Spend
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class Use:
         return Fraction(self.metric.sample)
 
     @property
-    def kept(self) -> bool:
-        """Whether kept responses are paid for, instead of each report."""
+    def permanent(self) -> bool:
+        """Whether permanent responses are paid for, instead of each report."""
         return bool(self.answers)
 
     @property
@@ -55,7 +55,7 @@ class Use:
 
         For kept responses this holds between histories that change, and return to an earlier answer, at the same times.
         """
-        if self.kept and self.occasions > 1:
+        if self.permanent and self.occasions > 1:
             return Spend(self.allowance.cost, self.answers)
         return Spend.of(self.mechanism, self.occasions, self.sample)
 
@@ -71,7 +71,7 @@ class Use:
 
     @property
     def telling(self) -> float:
-        """Probability that a report tells two given answers apart at all."""
+        """Probability that a report says anything about two given answers."""
         return float(self.mechanism.telling)
 
 
@@ -142,13 +142,7 @@ def plan(
     answers: int | None = None,  # different answers to a metric with kept responses, at most; by default the most possible
     caps: Caps | None = None,  # the app's caps; by default those of an app that sets none
 ) -> Plan:
-    """Plan what a device spends on the metrics of a registry.
-
-    Raises
-    ------
-    ParameterError
-        If a metric is not declared or a number is out of range.
-    """
+    """Plan what a device spends on the metrics of a registry."""
     unknown = [id_ for id_ in metrics if id_ not in registry.metrics]
     if unknown:
         raise ParameterError(f"a metric of {registry.file} is one of {', '.join(registry.metrics)}", unknown[0])
@@ -165,7 +159,7 @@ def plan(
         declared = Declared.of(metric)
         allowance = Allowance.of(declared, budget)
         occasions = metric.per_period * periods(metric.period, days) if days is not None else reports or 0
-        kept = declared.permanent.kept_responses if declared.permanent else 0
-        drawn = int(min(occasions, most, kept, allowance.answers_ever))
-        uses.append(Use(metric=metric, mechanism=declared.mechanism, allowance=allowance, occasions=occasions, answers=drawn))
+        responses = declared.permanent.kept_responses if declared.permanent else 0
+        draws = int(min(occasions, most, responses, allowance.answers_ever))
+        uses.append(Use(metric=metric, mechanism=declared.mechanism, allowance=allowance, occasions=occasions, answers=draws))
     return Plan(tuple(uses), days, budget)

@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE, save
+from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE, save, separated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,12 +49,12 @@ def draw(
         labels = []
         for key, (name, color) in _CURVES.items():
             if key in last.totals:
-                totals = [found.accounts[0].totals[key] for _, found in places]
+                totals = [statement.accounts[0].totals[key] for _, statement in places]
                 panel.plot(
                     counts, totals, color=color, linewidth=2 if key in ("basic", "optimal", "exact") else 1.2, clip_on=False
                 )
                 labels.append((totals[-1], name, color))
-        budget = [found.allowed for _, found in places]
+        budget = [statement.allowed for _, statement in places]
         levels = [(name, [total] * len(places)) for name, total in flat]
         levels += [("the budget allows", budget)] if all(map(isfinite, budget)) else []
         for name, totals in levels:
@@ -69,21 +69,10 @@ def draw(
         panel.set_axisbelow(True)
         places_of = panel.transAxes.inverted()
         heights = [float(places_of.transform(panel.transData.transform((counts[-1], total)))[1]) for total, _, _ in labels]
-        for height, (total, name, color) in zip(_apart(heights), labels, strict=True):
+        for height, (total, name, color) in zip(separated(heights, _GAP), labels, strict=True):
             text = f"{name}: {total:,.0f}" if total >= _WHOLE else f"{name}: {total:.4g}"
             panel.annotate(
                 text, (1, height), (8, 0), "axes fraction", "offset points", color=color, va="center", annotation_clip=False
             )
         figure.suptitle(f"What all reports of a device tell together, for a delta of {last.delta:g}", weight="bold", size=12)
         save(figure, path)
-
-
-def _apart(heights: Sequence[float]) -> list[float]:
-    """Move labels up until they do not overlap, then down below the top; in shares of the panel's height."""
-    order = sorted(range(len(heights)), key=lambda i: heights[i])
-    placed = [heights[i] for i in order]
-    for i in range(1, len(placed)):
-        placed[i] = max(placed[i], placed[i - 1] + _GAP)
-    for i in reversed(range(len(placed))):
-        placed[i] = min(placed[i], 1 - _GAP * (len(placed) - 1 - i))
-    return [height for _, height in sorted(zip(order, placed, strict=True))]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

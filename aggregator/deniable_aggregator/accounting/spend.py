@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
 from deniable.limits.allowance import MICRO, cost
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ class Spend:
             raise ParameterError("share is a probability above 0", self.share)
 
     @classmethod
-    def given(cls, epsilon: float | str | Fraction, count: int = 1) -> Self:
+    def of_epsilon(cls, epsilon: float | str | Fraction, count: int = 1) -> Self:
         """Make the spend of reports of which only epsilon is known, as it was written."""
         return cls(ceil(exact(epsilon) * MICRO), count)
 

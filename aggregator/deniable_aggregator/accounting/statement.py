@@ -7,7 +7,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from deniable_aggregator.accounting import amplification, checks, group
+from deniable_aggregator import checks
+from deniable_aggregator.accounting import amplification, sums
 from deniable_aggregator.accounting.account import METHODS, account
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ class Statement:
     spends: tuple[Spend, ...]  # of one device
     accounts: tuple[Account, ...]  # of one device, one for each delta
     devices: int = 1  # number of devices of a person or a household
-    theirs: tuple[Account, ...] = ()  # as `accounts`, of all these devices
+    theirs: tuple[Account, ...] = ()  # of all these devices together, one for each delta
     plan: Plan | None = None  # if the spends come from a registry
     crowd: int | None = None  # reports that a shuffler would hide one among; None leaves this out
     sample: float = 1.0  # if the spends are not of a registry: share of the occasions with a report
-    kept: bool = False  # whether some of them are of kept responses
+    permanent: bool = False  # whether some of them are of kept responses
 
     @property
     def allowed(self) -> float:
@@ -47,8 +48,6 @@ class Statement:
         """Return the total, or what the budget allows this many devices if that is less."""
         return min(total, devices * self.allowed)
 
-    # In words.
-
     def lines(
         self,
         *,
@@ -56,12 +55,12 @@ class Statement:
     ) -> Iterator[str]:
         """Write it for people, line by line."""
         least = {each.quoted for each in (*self.accounts, *self.theirs)}
-        shown = [key for key in self.accounts[0].totals if every or key == "basic" or key in least]
+        keys = [key for key in self.accounts[0].totals if every or key == "basic" or key in least]
         if self.plan:
             yield from self._uses(self.plan)
-        yield from self._table(shown)
+        yield from self._table(keys)
         yield from self._quote()
-        yield from self._conditions(shown)
+        yield from self._conditions(keys)
         yield from self._not_claimed()
 
     def _uses(self, plan: Plan) -> Iterator[str]:
@@ -75,10 +74,12 @@ class Statement:
         rows = [("metric", "mechanism", "asked", "what is told", "plain sum", window, "reserved ever")]
         for use in plan.uses:
             spend = use.spend
-            what = f"{spend.count:,} {'kept responses' if use.kept and use.occasions > 1 else 'reports'} at {spend.epsilon:.6g}"
+            what = (
+                f"{spend.count:,} {'kept responses' if use.permanent and use.occasions > 1 else 'reports'} at {spend.epsilon:.6g}"
+            )
             reserved = (_number(use.reserved_window), _number(use.reserved_lifetime) if isfinite(use.reserved_lifetime) else "-")
-            told = (f"{use.occasions:,}", what, _number(spend.count * spend.epsilon))
-            rows.append((use.metric.id, use.mechanism.name, *told, *reserved))
+            columns = (f"{use.occasions:,}", what, _number(spend.count * spend.epsilon))
+            rows.append((use.metric.id, use.mechanism.name, *columns, *reserved))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             left = "  ".join(cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False))
@@ -86,14 +87,14 @@ class Statement:
             yield f"{left}  {row[2]:>{widths[2]}}  {row[3]:<{widths[3]}}  {right}"
         yield ""
 
-    def _table(self, shown: Sequence[str]) -> Iterator[str]:
+    def _table(self, keys: Sequence[str]) -> Iterator[str]:
         columns = [(1, each) for each in self.accounts] + [(self.devices, each) for each in self.theirs]
         heads = [f"{'a device' if devices == 1 else f'{devices} devices'}, {each.delta:g}" for devices, each in columns]
         yield f"{'epsilon in all, for a delta':42}" + "".join(f"{head:>20}" for head in heads)
-        for key in shown:
+        for key in keys:
             cells = [_cell(each, key) for _, each in columns]
             yield f"{METHODS[key].name:42}" + "".join(f"{cell:>20}" for cell in cells)
-        if any(cell.totals[key] > cell.basic for _, cell in columns for key in shown):
+        if any(cell.totals[key] > cell.basic for _, cell in columns for key in keys):
             yield "(x) more than the plain sum, so of no use here"
         yield ""
 
@@ -101,28 +102,28 @@ class Statement:
         first = self.accounts[0]
         pure = self.capped(first.basic)
         yield f"Quote: epsilon {_number(pure)}, which needs no delta{' (the budget stops there)' if pure < first.basic else ''}."
-        for each in self.accounts:
-            best = self.capped(each.epsilon)
+        for own in self.accounts:
+            best = self.capped(own.epsilon)
             if best < pure:
-                source = METHODS[each.quoted]
-                worth = "" if each.worth_a_delta else " It takes off little: the first figure alone will do."
-                yield f"Beside it: epsilon {_number(best)} with delta {each.delta:g}: {source.name} ({source.source}).{worth}"
+                source = METHODS[own.quoted]
+                worth = "" if own.worth_a_delta else " It takes off little: the first figure alone will do."
+                yield f"Beside it: epsilon {_number(best)} with delta {own.delta:g}: {source.name} ({source.source}).{worth}"
             else:
-                yield f"A delta of {each.delta:g} takes nothing off that: say the plain sum, which promises more."
-        for each in self.theirs:
-            total, best = self.capped(each.basic, self.devices), self.capped(each.epsilon, self.devices)
-            of_it = f" With delta {each.delta:g}: {_number(best)}." if best < total else ""
+                yield f"A delta of {own.delta:g} takes nothing off that: say the plain sum, which promises more."
+        for joint in self.theirs:
+            total, best = self.capped(joint.basic, self.devices), self.capped(joint.epsilon, self.devices)
+            of_it = f" With delta {joint.delta:g}: {_number(best)}." if best < total else ""
             yield f"All {self.devices} devices of a person or a household: epsilon {_number(total)}.{of_it}"
 
-    def _conditions(self, shown: Sequence[str]) -> Iterator[str]:
+    def _conditions(self, keys: Sequence[str]) -> Iterator[str]:
         yield "Holds between any two histories of answers, for an observer of all reports, if each has noise of its own."
-        if self.kept:
+        if self.permanent:
             yield (
                 "Kept responses: between histories that change, and return to an earlier answer, at the same times (of loloha "
                 "and dbitflip: to another cell or bucket). That an answer changed, or returned to an earlier one, is not "
                 "covered: noise in the second step blurs it, without that it is plain."
             )
-        if "exact" in shown:
+        if "exact" in keys:
             yield "The last row counts that many reports say nothing about two given answers, or were never made."
         if self.plan:
             yield from self._budget(self.plan)
@@ -162,12 +163,10 @@ class Statement:
                 yield from (("a report", spend.epsilon, self.sample, self.crowd or 0) for spend in self.spends)
             return
         for use in self.plan.uses:
-            share = 1.0 if use.kept else float(use.sample)
+            share = 1.0 if use.permanent else float(use.sample)
             crowd = self.crowd or use.metric.min_reports
             if share < 1 or crowd > 1:
                 yield use.metric.id, use.mechanism.epsilon, share, crowd if crowd > 1 else 0
-
-    # As plain values.
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain values, for JSON."""
@@ -179,7 +178,7 @@ class Statement:
             written["spends"] = [{"epsilon": spend.epsilon, "reports": spend.count} for spend in self.spends]
         if self.theirs:
             written["group"] = {"devices": self.devices, "totals": [self._written(each, self.devices) for each in self.theirs]}
-            pairs = [group.private(each.epsilon, each.delta, self.devices) for each in self.accounts]
+            pairs = [sums.group(each.epsilon, each.delta, self.devices) for each in self.accounts]
             written["group"]["of_the_pair_alone"] = [{"epsilon": epsilon, "delta": delta} for epsilon, delta in pairs]
         written["not_claimed"] = [
             {
@@ -196,9 +195,10 @@ class Statement:
     def _shuffled(self, epsilon: float, crowd: int) -> float:
         return amplification.shuffled(epsilon, crowd, self.accounts[0].delta)
 
-    def _written(self, each: Account, devices: int = 1) -> dict[str, Any]:
-        quote = {"basic": self.capped(each.basic, devices), "epsilon": self.capped(each.epsilon, devices), "method": each.quoted}
-        return {"delta": each.delta, "rho": each.rho, **each.totals, "quote": quote}
+    def _written(self, account: Account, devices: int = 1) -> dict[str, Any]:
+        basic, epsilon = self.capped(account.basic, devices), self.capped(account.epsilon, devices)
+        quote = {"basic": basic, "epsilon": epsilon, "method": account.quoted}
+        return {"delta": account.delta, "rho": account.rho, **account.totals, "quote": quote}
 
     @staticmethod
     def _written_budget(plan: Plan) -> dict[str, Any]:
@@ -221,24 +221,24 @@ def statement(
     plan: Plan | None = None,
     crowd: int | None = None,
     sample: float = 1.0,
-    kept: bool = False,
+    permanent: bool = False,
 ) -> Statement:
     """Make an account of spends for each delta, and for several devices with the same spends; see `Statement`."""
     checks.count("devices", devices)
     if crowd is not None:
         checks.count("crowd", crowd)
-    each = tuple(account(spends, delta) for delta in deltas)
-    several = [spend.times(devices) for spend in spends]
-    theirs = tuple(account(several, delta) for delta in deltas) if devices > 1 else ()
+    single = tuple(account(spends, delta) for delta in deltas)
+    joint = [spend.times(devices) for spend in spends]
+    theirs = tuple(account(joint, delta) for delta in deltas) if devices > 1 else ()
     return Statement(
         spends=tuple(spends),
-        accounts=each,
+        accounts=single,
         devices=devices,
         theirs=theirs,
         plan=plan,
         crowd=crowd,
         sample=sample,
-        kept=kept or (plan is not None and any(use.kept for use in plan.uses)),
+        permanent=permanent or (plan is not None and any(use.permanent for use in plan.uses)),
     )
 
 
@@ -258,9 +258,9 @@ def _use(use: Use) -> dict[str, Any]:
     }
 
 
-def _cell(each: Account, key: str) -> str:
-    total = each.totals[key]
-    return _number(total) + (" (x)" if total > each.basic else "")
+def _cell(account: Account, key: str) -> str:
+    total = account.totals[key]
+    return _number(total) + (" (x)" if total > account.basic else "")
 
 
 def _number(epsilon: float) -> str:

@@ -1,4 +1,4 @@
-"""Totals by formula: the plain sum, advanced composition, and the closed form of optimal composition."""
+"""Totals by formula: the plain sum, advanced composition, the closed form of optimal composition, and groups of people."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from math import e, expm1, fsum, log, sqrt, tanh
 from typing import TYPE_CHECKING
 
 from deniable.limits.allowance import MICRO
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.accounting.spend import Spend
 
-_UP = 1 + 1e-12
+_UP = 1 + 1e-12  # more than the rounding of a formula
+_LARGEST = 700.0  # e to its power still is a float
 
 
 def basic(spends: Sequence[Spend]) -> float:
@@ -53,3 +54,32 @@ def closed(spends: Sequence[Spend], delta: float) -> float:
     drift = fsum(spend.count * spend.epsilon * tanh(spend.epsilon / 2) for spend in spends)
     spread = min(log(e + sqrt(squares) / delta), -log(delta))
     return min(basic(spends), (drift + sqrt(2 * squares * spread)) * _UP)
+
+
+def group(
+    epsilon: float,  # in nats, at least 0
+    delta: float,  # in [0, 1); if 0, that of the group is 0, too
+    size: int,  # members, at least 1
+) -> tuple[float, float]:
+    """Return the epsilon and delta for a group, of a result that is (epsilon, delta)-private for each member.
+
+    Devices randomise independently. So for several devices `Spend.times` and any composition give less.
+
+    Returns
+    -------
+    tuple of float
+        ``size * epsilon``, and ``delta (e^(size epsilon) - 1) / (e^epsilon - 1)``, at most 1.
+
+    References
+    ----------
+    S. Vadhan: The complexity of differential privacy. In: Tutorials on the foundations of cryptography, 2017, lemma 2.2.
+    """
+    checks.nonnegative("epsilon", epsilon)
+    checks.count("size", size)
+    total = size * epsilon
+    if not delta:
+        return total, 0.0
+    checks.delta(delta)
+    if not epsilon:
+        return 0.0, min(1.0, size * delta)
+    return total, 1.0 if total > _LARGEST else min(1.0, delta * expm1(total) / expm1(epsilon) * _UP)

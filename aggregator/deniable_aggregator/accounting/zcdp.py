@@ -6,7 +6,8 @@ from math import fsum, tanh
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
-from deniable_aggregator.accounting import checks, renyi
+from deniable_aggregator import checks
+from deniable_aggregator.accounting import renyi
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,11 +80,6 @@ def epsilon(
 ) -> float:
     """Return the epsilon at which rho is (epsilon, delta)-private, in nats, by the tighter conversion.
 
-    Raises
-    ------
-    ParameterError
-        If either is out of range.
-
     References
     ----------
     C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, corollary 13.
@@ -99,13 +95,7 @@ def within(
     epsilon: float,  # in nats, above 0
     delta: float,  # a probability
 ) -> float:
-    """Return the largest rho that is (epsilon, delta)-private, rounded down.
-
-    Raises
-    ------
-    ParameterError
-        If either is out of range, or delta is so large that rho gives no bound.
-    """
+    """Return the largest rho that is (epsilon, delta)-private, rounded down."""
     checks.positive("epsilon", epsilon)
     low, high = 0.0, epsilon
     if _sharp(high, delta) <= epsilon:  # the divergence at order 1 alone reaches epsilon there

@@ -75,12 +75,12 @@ def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | Non
     if not tally.n:
         return []
     known = mechanism.bounds()
-    found = [*_cells(known, tally), *_values(mechanism, tally)]
+    findings = [*_cells(known, tally), *_values(mechanism, tally)]
     if known.ones and weights is not None and weights.any():
-        found.append(_weight(tail_bounds.binomial_sums(known.ones), weights))
+        findings.append(_weight(tail_bounds.binomial_sums(known.ones), weights))
     if tally.layout.rows > 1:
-        found.append(_rows(tally))
-    return found
+        findings.append(_rows(tally))
+    return findings
 
 
 def raised(findings: list[list[Finding]], alpha: float = ALPHA) -> list[list[Finding]]:
@@ -90,8 +90,8 @@ def raised(findings: list[list[Finding]], alpha: float = ALPHA) -> list[list[Fin
     """
     tests = sum(map(len, findings))
     return [
-        [Finding(each.test, tests * each.p_value, each.what, each.values) for each in some if tests * each.p_value < alpha]
-        for some in findings
+        [Finding(each.test, tests * each.p_value, each.what, each.values) for each in group if tests * each.p_value < alpha]
+        for group in findings
     ]
 
 
@@ -123,8 +123,8 @@ def _rows(tally: Tally) -> Finding:
     rows, n = tally.layout.rows, tally.n
     single, row = _furthest(tally.reports, n, 1 / rows, 1 / rows)
     together = _together(tally.reports, n, 1 / rows, 1 / rows)
-    each = f"each of the {rows:,} has {_about(n / rows)} on average"
-    what = f"row {row} has {_about(tally.reports[row])} of {_about(n)} reports; {each}"
+    average = f"each of the {rows:,} has {_about(n / rows)} on average"
+    what = f"row {row} has {_about(tally.reports[row])} of {_about(n)} reports; {average}"
     if together < single:
         what = f"{_about(n)} reports are not spread evenly over the {rows:,} rows"
     return Finding("row", min(1.0, 2 * min(single, together)), what)

@@ -98,9 +98,9 @@ def _log_moments(of: int, least: float) -> NDArray[np.float64]:
     return np.asarray(np.logaddexp(np.logaddexp(np.logaddexp.reduce(logs, axis=1, initial=-np.inf), beyond), above), np.float64)
 
 
-def log_choose(of: int, some: NDArray[np.int64]) -> NDArray[np.float64]:
+def log_choose(of: int, size: NDArray[np.int64]) -> NDArray[np.float64]:
     """Compute the logarithm of the number of sets."""
-    return np.asarray(gammaln(of + 1.0) - gammaln(some + 1.0) - gammaln(of - some + 1.0), np.float64)
+    return np.asarray(gammaln(of + 1.0) - gammaln(size + 1.0) - gammaln(of - size + 1.0), np.float64)
 
 
 def binomial_sums(kinds: Sequence[Sequence[tuple[int, Fraction]]]) -> NDArray[np.float64]:

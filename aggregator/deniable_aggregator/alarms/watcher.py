@@ -69,19 +69,19 @@ def alarms(
         By definition, for metrics with alarms.
     """
     names = [tallies.name(each) for each in definitions]
-    texts = store.alarms.some(names)
-    found = {}
+    texts = store.alarms.values(names)
+    by_definition = {}
     for definition, text in zip(definitions, texts, strict=True):
-        kept = _Kept.read(text).alarms.values()
-        if kept:
-            found[definition] = sorted(kept, key=lambda each: (each.since, each.period), reverse=True)
-    return found
+        recent = _Record.read(text).alarms.values()
+        if recent:
+            by_definition[definition] = sorted(recent, key=lambda alarm: (alarm.since, alarm.period), reverse=True)
+    return by_definition
 
 
 def checked(store: Store) -> int | None:
     """Return the Unix time of the last check of all metrics of an app, or None."""
-    found = store.get(schema.WATCHED)
-    return int(found) if found else None
+    text = store.get(schema.WATCHED)
+    return int(text) if text else None
 
 
 def forget(
@@ -105,34 +105,34 @@ def _forget(store: Store, definition: str, text: bytes, before: float) -> bool:
         ended = end(name)
         return ended is not None and ended.timestamp() >= before
 
-    kept = _Kept.read(text)
-    number = len(kept.tested) + len(kept.alarms)
-    kept.tested = {name: last for name, last in kept.tested.items() if young(name.partition("|")[0])}
-    kept.alarms = {place: each for place, each in kept.alarms.items() if young(each.period)}
-    if len(kept.tested) + len(kept.alarms) == number:
+    record = _Record.read(text)
+    number = len(record.tested) + len(record.alarms)
+    record.tested = {name: last for name, last in record.tested.items() if young(name.partition("|")[0])}
+    record.alarms = {place: each for place, each in record.alarms.items() if young(each.period)}
+    if len(record.tested) + len(record.alarms) == number:
         return False
-    after = kept.write() if kept.tested or kept.alarms else ""
+    after = record.write() if record.tested or record.alarms else ""
     return store.alarms.replace(definition, text, after)
 
 
 @dataclass(slots=True)
-class _Kept:
-    """The record of a definition: reports and hour of each unit's last test, and alarms by unit and test."""
+class _Record:
+    """What is stored of a definition between looks."""
 
-    tested: dict[str, tuple[int, int]]
-    alarms: dict[tuple[str, str, str], Alarm]
+    tested: dict[str, tuple[int, int]]  # by `_Unit.name`: reports at its last test, and the hour of that
+    alarms: dict[tuple[str, str, str], Alarm]  # by period, segment and test
 
     @classmethod
-    def read(cls, text: bytes | None) -> _Kept:
+    def read(cls, text: bytes | None) -> _Record:
         if not text:
             return cls({}, {})
         written = json.loads(text)
-        found = [Alarm(**each | {"values": tuple(each["values"])}) for each in written["alarms"]]
+        alarms = [Alarm(**each | {"values": tuple(each["values"])}) for each in written["alarms"]]
         tested = {name: (n, hour) for name, (n, hour) in written["tested"].items()}
-        return cls(tested, {(each.period, each.segment, each.test): each for each in found})
+        return cls(tested, {(each.period, each.segment, each.test): each for each in alarms})
 
     def write(self) -> str:
-        latest = sorted(self.alarms.values(), key=lambda each: each.since)[-_MOST_KEPT:]
+        latest = sorted(self.alarms.values(), key=lambda alarm: alarm.since)[-_MOST_KEPT:]
         periods = set(sorted({name.partition("|")[0] for name in self.tested})[-_MOST_PERIODS:])
         tested = {name: last for name, last in self.tested.items() if name.partition("|")[0] in periods}
         return json.dumps({"tested": tested, "alarms": [asdict(each) for each in latest]})
@@ -143,7 +143,7 @@ class _Unit:
     """A unit of tests: a period, or a segment of one."""
 
     definition: Definition
-    kept: _Kept
+    record: _Record
     period: str
     segment: str
     n: int
@@ -172,7 +172,7 @@ class Watch:
         self._trial = registry.publication.trial
 
     def run(self) -> None:
-        """Test once an hour, so that no alarm tells of a single report as it comes; in a trial each minute.
+        """Test once an hour, so that no alarm shows a single report as it comes; in a trial each minute.
 
         If two workers test at once, they find the same.
         """
@@ -195,7 +195,7 @@ class Watch:
         since = before - before % _HOUR - _HOUR  # the index of strata has hours, by clocks that may differ a little
         hour = now - now % _HOUR
         units: list[_Unit] = []
-        whole = True
+        complete = True
         for question in self._questions:
             with self._faults.alone("watch", question.name):
                 settled = self._store.settled(question.metric.id)
@@ -203,10 +203,11 @@ class Watch:
                 if settled is not None and self._store.settled(question.metric.id) == settled:
                     units += grown
                 else:  # a part of a commit may look made up
-                    whole = False
+                    complete = False
         raised = self._raise(units, hour)
-        self._store.alarms.put({tallies.name(unit.definition): unit.kept.write() for unit in units})
-        if whole:  # else the next check goes as far back as this one
+        self._store.alarms.put({tallies.name(unit.definition): unit.record.write() for unit in units})
+        # Stored after the alarms: a worker that stops in between tests again, and loses none.
+        if complete:  # else the next check goes as far back as this one
             self._store.put(schema.WATCHED, now)
         return raised
 
@@ -215,42 +216,42 @@ class Watch:
         definition = question.definition
         strata = {each: updated for each, updated in self._store.strata(question.metric.id).items() if each[:3] == definition}
         units: list[_Unit] = []
-        kept = _Kept.read(self._store.alarms.get(tallies.name(definition)))
+        record = _Record.read(self._store.alarms.get(tallies.name(definition)))
         for period in sorted({stratum.period for stratum, updated in strata.items() if updated >= since}):
             chosen = [stratum for stratum in strata if stratum.period == period]
-            units += self._units(question, kept, period, chosen, hour)
+            units += self._units(question, record, period, chosen, hour)
         return units
 
-    def _units(self, question: Declared, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int) -> Iterator[_Unit]:
+    def _units(self, question: Declared, record: _Record, period: str, strata: Sequence[Stratum], hour: int) -> Iterator[_Unit]:
         """Test a period as a whole, and each of its segments if there are several and they have enough reports."""
         layout = question.layout
         least = max(_LEAST_REPORTS, question.metric.min_reports)  # readers of alarms learn of no smaller group
-        parts = dict(zip(strata, self._store.each(layout, strata), strict=True))
+        parts = dict(zip(strata, self._store.sums(layout, strata), strict=True))
         groups = [("", list(strata)), *((stratum.segment, [stratum]) for stratum in strata if len(strata) > 1)]
         for segment, members in groups:
             n = sum(parts[stratum].n for stratum in members)
-            before, then = kept.tested.get(f"{period}|{segment}", (0, 0))
+            before, then = record.tested.get(f"{period}|{segment}", (0, 0))
             grown = n >= _GROWTH * before if then == hour else n > before
             if grown and n >= least:
                 weights = self._store.read_weights(layout, members) if layout.kind == "bits" else None
                 counted = tallies.total(layout, (parts[stratum] for stratum in members))
                 findings = checks.examine(question.mechanism, counted, weights)
-                yield _Unit(question.definition, kept, period, segment, n, findings)
+                yield _Unit(question.definition, record, period, segment, n, findings)
 
     def _raise(self, units: Sequence[_Unit], hour: int) -> list[Alarm]:
         raised = []
-        for unit, found in zip(units, checks.raised([unit.findings for unit in units]), strict=True):
-            unit.kept.tested[unit.name] = unit.n, hour
-            raised += [(unit, unit.alarm(each.test, each.p_value, each.what, hour, each.values)) for each in found]
+        for unit, findings in zip(units, checks.raised([unit.findings for unit in units]), strict=True):
+            unit.record.tested[unit.name] = unit.n, hour
+            raised += [(unit, unit.alarm(alarm.test, alarm.p_value, alarm.what, hour, alarm.values)) for alarm in findings]
         for unit in units:
-            raised += [(unit, each) for each in _volume(unit, hour)]
-        for unit, each in raised:
-            place = (each.period, each.segment, each.test)
-            older = unit.kept.alarms.get(place)
+            raised += [(unit, alarm) for alarm in _volume(unit, hour)]
+        for unit, alarm in raised:
+            place = (alarm.period, alarm.segment, alarm.test)
+            older = unit.record.alarms.get(place)
             if older is None:
-                log.warning("alarm %s over %d reports of %s: %s", each.test, each.n, each.period, each.what)
-            unit.kept.alarms[place] = _worse(older, each)
-        return [each for _, each in raised]
+                log.warning("alarm %s over %d reports of %s: %s", alarm.test, alarm.n, alarm.period, alarm.what)
+            unit.record.alarms[place] = _worse(older, alarm)
+        return [alarm for _, alarm in raised]
 
 
 def _worse(older: Alarm | None, newer: Alarm) -> Alarm:
@@ -264,24 +265,24 @@ def _worse(older: Alarm | None, newer: Alarm) -> Alarm:
 def _volume(unit: _Unit, hour: int) -> Iterator[Alarm]:
     """Compare a period, or a segment's share of one, with earlier periods."""
     history: dict[str, dict[str, int]] = defaultdict(dict)
-    for name, (n, _) in unit.kept.tested.items():
+    for name, (n, _) in unit.record.tested.items():
         period, _, segment = name.partition("|")
         if period < unit.period:  # names of periods sort by time
             history[segment][period] = n
-    whole = history[""]
+    totals = history[""]
     if not unit.segment:
-        before: list[float] = [whole[period] for period in sorted(whole)]
+        before: list[float] = [totals[period] for period in sorted(totals)]
         times = volume.sudden(before, unit.n, unit.n)
         test, what = "volume", "as many reports as in the median of the periods before"
     else:
-        total, _ = unit.kept.tested.get(f"{unit.period}|", (unit.n, 0))
+        total, _ = unit.record.tested.get(f"{unit.period}|", (unit.n, 0))
         own = history[unit.segment]
-        before = [_odds(own[period], whole[period]) for period in sorted(own) if period in whole]
+        before = [_odds(own[period], totals[period]) for period in sorted(own) if period in totals]
         times = volume.sudden(before, _odds(unit.n, total), unit.n)
         test, what = "share", "the odds of this segment in the median of the periods before"
     if times is not None:
         yield unit.alarm(test, None, f"{times:.3g} times {what}", hour)
 
 
-def _odds(part: int, whole: int) -> float:
-    return (part + 0.5) / (max(whole - part, 0) + 0.5)
+def _odds(part: int, total: int) -> float:
+    return (part + 0.5) / (max(total - part, 0) + 0.5)

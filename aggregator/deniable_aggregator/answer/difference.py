@@ -181,7 +181,7 @@ def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repea
     metric, mechanism = declared.metric, declared.mechanism
     if metric.open:
         return None
-    return chi_square(mechanism, sides, both, repeats, kept=metric.kept)
+    return chi_square(mechanism, sides, both, repeats, permanent=metric.kept)
 
 
 def _overall(rows: list[ValueDiffering], hypotheses: int, test: Chi2 | None, level: float) -> Overall | None:

@@ -61,7 +61,7 @@ def measure(app: AppMetrics, declared: Declared, period: str | None = None, leve
     # The copies change with each full hour only, so that nobody sees a single report come in.
     source = _source(app)
     strata = list(chain.from_iterable(strata_by_period(source, declared.definition).values()))
-    sums = dict(zip(strata, source.each(declared.layout, strata), strict=True))
+    sums = dict(zip(strata, source.sums(declared.layout, strata), strict=True))
     selection = {stratum: counted for stratum, counted in sums.items() if period in (None, stratum.period)}
     everything = total(declared.layout, selection.values())
     periods = Counter[str]()

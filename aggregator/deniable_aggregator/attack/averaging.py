@@ -35,14 +35,14 @@ class Way:
 
     name: str  # in a few words
     device: Callable[[Mechanism, int], Device]  # makes a device from a mechanism and a value
-    # `Observer.fresh`, `Observer.kept`, or a function like these.
+    # `Observer.fresh`, `Observer.permanent`, or a function like these.
     logs: Callable[[Observer, bytes, Sequence[int]], NDArray[np.float64]]
 
 
 FRESH = Way("fresh", Forgetful, Observer.fresh)
 """Noise is drawn anew for each report."""
 
-KEPT = Way("kept", Remembering, Observer.kept)
+KEPT = Way("kept", Remembering, Observer.permanent)
 """A permanent response is drawn once and kept."""
 
 
@@ -56,7 +56,7 @@ def losing(every: int) -> Way:
         size = observer.mechanism.layout.payload_size
         for start in range(0, after[-1], every):
             ends, places = np.unique(np.clip(np.array(after) - start, 0, every), return_inverse=True)
-            total += observer.kept(payloads[size * start : size * (start + every)], ends.tolist())[places]
+            total += observer.permanent(payloads[size * start : size * (start + every)], ends.tolist())[places]
         return total
 
     return Way("lost", lambda mechanism, value: Losing(mechanism, value, every), logs)
@@ -120,13 +120,7 @@ class Result:
 
 
 def checkpoints(reports: int) -> tuple[int, ...]:
-    """Choose after how many reports the observer guesses: 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, ... and all.
-
-    Raises
-    ------
-    ParameterError
-        If there is no report.
-    """
+    """Choose after how many reports the observer guesses: 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, ... and all."""
     if reports < 1:
         raise ParameterError("a device sends at least 1 report", reports)
     tens = [step * 10**power for power in range(len(str(reports))) for step in (10, 15, 20, 30, 50, 70)]
@@ -141,13 +135,7 @@ def simulate(
     after: Sequence[int],  # numbers of reports after which a guess is made, each at least 1, ascending
     advance: Callable[[], object] | None = None,  # called after each device
 ) -> Curve:
-    """Run devices, and let the observer guess their answers.
-
-    Raises
-    ------
-    ParameterError
-        If there is no device, or the mechanism does not fit the way.
-    """
+    """Run devices, and let the observer guess their answers."""
     if devices < 1:
         raise ParameterError("there is at least 1 device", devices)
     ends = list(accumulate(observer.prior))
@@ -170,13 +158,7 @@ def averaging(
     lose_every: int | None = None,  # reports after which a third kind of device loses what it keeps; None for no such devices
     advance: Callable[[], object] | None = None,  # called after each device
 ) -> Result:
-    """Attack devices that randomise anew and, for a permanent mechanism, devices that keep a permanent response.
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of range.
-    """
+    """Attack devices that randomise anew and, for a permanent mechanism, devices that keep a permanent response."""
     ways = [FRESH]
     if observer.mechanism.in_two_steps:
         ways += [KEPT] if lose_every is None else [KEPT, losing(lose_every)]

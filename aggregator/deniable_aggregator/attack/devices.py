@@ -52,11 +52,11 @@ class Remembering:
         if permanent is None:
             raise ParameterError("a device keeps the response of a permanent mechanism", mechanism.name)
         self._mechanism, self._row = permanent, OS.below(permanent.layout.rows)
-        self._kept = permanent.respond_permanently(self._row, value, OS)
+        self._response = permanent.respond_permanently(self._row, value, OS)
 
     def report(self) -> bytes:
         """Report the kept response, with fresh noise."""
-        return self._mechanism.respond_instantly(self._row, self._kept, OS)
+        return self._mechanism.respond_instantly(self._row, self._response, OS)
 
 
 class Losing:

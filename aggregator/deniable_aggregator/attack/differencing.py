@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable import mechanisms
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 from deniable_aggregator.decode.binomial import clopper_pearson
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def differencing(
     others = rng.binomial(people - _LEFT, 0.5, runs)
     noise = [_laplace(mechanism.epsilon, runs, rng) for _ in range(2)]
     reported = rng.random(runs) < np.where(answers, float(mechanism.p), float(mechanism.q))
+    # The reports of the others are the same before and after, so the difference is the report of the person who left.
     reports = rng.binomial(others, float(mechanism.p)) + rng.binomial(people - _LEFT - others, float(mechanism.q))
     differences = {
         "counts": (answers + others) - others,

@@ -20,8 +20,8 @@ import numpy as np
 from scipy.stats import chi2
 
 from deniable.errors import ParameterError
-from deniable_aggregator.accounting import checks
-from deniable_aggregator.attack.outcome import observe, parts, shown
+from deniable_aggregator import checks
+from deniable_aggregator.attack.outcome import observe, parts, shortened
 from deniable_aggregator.decode.binomial import clopper_pearson
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ CALLS_AT_ONCE = 1000
 
 _BINS = 64  # into which the numbers of a part are sorted, if it has more
 _THRESHOLDS = 512  # that are tried at most
-_FALSE = 0.1  # parts that count though they tell nothing, on average
+_FALSE = 0.1  # parts that count though they depend on no input, on average
 _NAMED = 3  # outputs or parts that an event names at most
 _PRIOR = 0.5  # calls that are added to each count, so that no ratio is infinite
 _SAME_PAIR = 4  # bounds of a pair of inputs: two in each direction
@@ -82,7 +82,7 @@ class _Score(NamedTuple):
     """A score of each outcome: the higher it is, the likelier the outcome is for the first input."""
 
     values: Floats  # one for each distinct outcome
-    words: Callable[[float], str]  # tells in words that a score is at least something
+    words: Callable[[float], str]  # says of a least score which event it is
 
 
 def distinguish(
@@ -112,11 +112,6 @@ def distinguish(
     -------
     Evidence
         Of the pair and the event with the greatest bound.
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of range, or every call raises the same exception.
     """
     checks.count("calls", calls, LEAST_CALLS)
     checks.count("the number of inputs", len(inputs), 2)
@@ -126,15 +121,15 @@ def distinguish(
     done = 0
     for call in range(calls):  # the inputs take turns, so that what changes in time changes for all of them
         for number, value in enumerate(inputs):
-            numbers[number, call] = seen.number(lambda given=value: randomizer(given))  # type: ignore[misc]
+            numbers[number, call] = seen.number(lambda argument=value: randomizer(argument))  # type: ignore[misc]
             done += 1
             if advance and done % CALLS_AT_ONCE == 0:
                 advance()
     if len(seen.outputs) == 1 and isinstance(seen.outputs[0], Exception):
         raise ParameterError("a randomizer takes the inputs and returns something", seen.outputs[0])
     tail = (1 - level) / (_SAME_PAIR * comb(len(inputs), 2))
-    found = [_bounded(seen, numbers, *pair, tail) for pair in permutations(range(len(inputs)), 2)]
-    return max(found, key=lambda each: each.epsilon)
+    evidence = [_bounded(seen, numbers, *pair, tail) for pair in permutations(range(len(inputs)), 2)]
+    return max(evidence, key=lambda candidate: candidate.epsilon)
 
 
 def _bounded(seen: _Calls, numbers: Integers, likely: int, unlikely: int, tail: float) -> Evidence:
@@ -145,7 +140,7 @@ def _bounded(seen: _Calls, numbers: Integers, likely: int, unlikely: int, tail: 
     taught = np.bincount(first[0], minlength=size), np.bincount(second[0], minlength=size)
     scores = _of_outputs(seen.outputs, *taught), _of_parts(list(seen.known), *taught)
     begins = [_begin(each.values[first[1]], each.values[second[1]], counting, tail) for each in scores]
-    (_, least), score = max(zip(begins, scores, strict=True), key=lambda each: each[0][0])
+    (_, least), score = max(zip(begins, scores, strict=True), key=lambda pair: pair[0][0])
     hits, false_hits = (int((score.values[each[2]] >= least).sum()) for each in (first, second))
     epsilon = float(_bound(np.array([hits]), np.array([false_hits]), counting, tail)[0])
     return Evidence(likely, unlikely, score.words(least), hits, false_hits, counting, max(epsilon, 0.0))
@@ -184,7 +179,7 @@ def _of_outputs(outputs: Sequence[object], likely: Integers, unlikely: Integers)
 
 def _listed(outputs: Sequence[object], weights: Integers) -> str:
     """Name the outputs with the greatest weights, and say how many more have one."""
-    most = [shown(outputs[each]) for each in np.argsort(-weights, kind="stable")[:_NAMED].tolist() if weights[each]]
+    most = [shortened(outputs[each]) for each in np.argsort(-weights, kind="stable")[:_NAMED].tolist() if weights[each]]
     more = int((weights > 0).sum()) - len(most)
     return _joined([*most, f"{more:,} more"] if more else most or ["anything else"], "or")
 
@@ -215,15 +210,15 @@ def _of_parts(outcomes: Sequence[Outcome], likely: Integers, unlikely: Integers)
                 spread[name] = max(spread[name], float(np.ptp(scored)))  # type: ignore[assignment]
 
     def words(least: float) -> str:
-        told = [name for name, _ in spread.most_common(_NAMED)]
-        told += [f"{len(spread) - _NAMED:,} more"] if len(spread) > _NAMED else []
-        return f"the naive Bayes score of {_joined(told, 'and')} is at least {least:.3g}" if told else "the output is anything"
+        names = [name for name, _ in spread.most_common(_NAMED)]
+        names += [f"{len(spread) - _NAMED:,} more"] if len(spread) > _NAMED else []
+        return f"the naive Bayes score of {_joined(names, 'and')} is at least {least:.3g}" if names else "the output is anything"
 
     return _Score(values, words)
 
 
 def _of_part(column: NDArray[Any], likely: Integers, unlikely: Integers, chance: float) -> Floats | None:
-    """Score each outcome by one of its parts; None if the part tells nothing, but for this chance."""
+    """Score each outcome by one of its parts; None if it may be independent of the input, with this chance of a mistake."""
     taught = likely + unlikely > 0
     edges = np.unique(column[taught])
     if len(edges) > _BINS:
@@ -234,7 +229,7 @@ def _of_part(column: NDArray[Any], likely: Integers, unlikely: Integers, chance:
     expected = of * both / of.sum()
     used = both > 0
     statistic = (np.square(counts - expected)[:, used] / expected[:, used]).sum()
-    if used.sum() < 2 or chi2.sf(statistic, used.sum() - 1) > chance:  # noqa: PLR2004 - one bin tells nothing
+    if used.sum() < 2 or chi2.sf(statistic, used.sum() - 1) > chance:  # noqa: PLR2004 - one bin separates nothing
         return None
     ratios = np.log((counts + _PRIOR) / (of + _PRIOR))
     return np.asarray((ratios[0] - ratios[1])[bins])

@@ -66,25 +66,18 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
-    """The two steps of a permanent mechanism in one row.
+    """The two steps of a permanent mechanism in one row."""
 
-    With indices (values, width) and (width, width): probability of each kept response, and of each report of it. With bits
-    (values, width) and (2, width): probability that a bit is kept as 1, and that a kept 0, or 1, is reported as 1.
-    """
-
+    # Indices: (values, width), the probability of each permanent response. Bits: (values, width), of a permanent 1.
     permanent: Floats
+    # Indices: (width, width), the probability of each report of a response. Bits: (2, width), of a reported 1 for a permanent 0,
+    # and for a permanent 1.
     instant: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """Guesses the likeliest answer from all reports of a device.
-
-    Raises
-    ------
-    ParameterError
-        If there are more than `LARGEST_DOMAIN` values, or not one weight for each.
-    """
+    """Guesses the likeliest answer from all reports of a device."""
 
     mechanism: Mechanism  # what the device runs
     prior: Sequence[int] = ()  # weight of each value before any report, whole numbers above 0; by default all are equal
@@ -126,18 +119,18 @@ class Observer:
         sums = np.vstack([np.zeros((1, logs.shape[1])), logs.cumsum(axis=0)])
         return np.asarray(sums[np.asarray(after)])
 
-    def kept(
+    def permanent(
         self,
         # payloads, after: as for `fresh`
         payloads: bytes,
         after: Sequence[int],
     ) -> Floats:
-        """Compute the likelihood of reports that are copies of one kept response, all of one row.
+        """Compute the likelihood of reports that are copies of one permanent response, all of one row.
 
         Returns
         -------
         ndarray of float
-            As `fresh`.
+            (numbers in `after`, domain_size), the logarithms up to a constant that is the same for all values.
 
         Raises
         ------
@@ -174,7 +167,7 @@ class Observer:
 
     def guess(
         self,
-        logs: Floats,  # (domain_size,), as `fresh` and `kept` give it, or the sum of several
+        logs: Floats,  # (domain_size,), as `fresh` and `permanent` give it, or the sum of several
         source: Source,  # where chance comes from
     ) -> int:
         """Return the likeliest value, and a random one of several that are equally likely."""
@@ -203,9 +196,9 @@ class Observer:
                 means = [(chances[:, None] * self._steps(row).permanent).max(axis=0).sum() for row in range(rows)]
                 return Bound(float(np.mean(means)), exact=True)
         else:
-            found = [_bits_bound(self._steps(row).permanent, chances, _OUTPUTS // rows) for row in range(rows)]
-            if None not in found:
-                return Bound(float(np.mean(np.array(found))), exact=True)
+            bounds = [_bits_bound(self._steps(row).permanent, chances, _OUTPUTS // rows) for row in range(rows)]
+            if None not in bounds:
+                return Bound(float(np.mean(np.array(bounds))), exact=True)
         most = chances.max()
         return Bound(float(most / (most + (1 - most) * np.exp(-permanent.epsilon_permanent))), exact=False)
 
@@ -238,7 +231,7 @@ class Observer:
             for key, value in holders.items()
         }
         responses = range(width) if index else (0, (1 << width) - 1)
-        instant = [chances(lambda source, k=kept: permanent.respond_instantly(row, k, source)) for kept in responses]  # type: ignore[misc]
+        instant = [chances(lambda source, k=response: permanent.respond_instantly(row, k, source)) for response in responses]  # type: ignore[misc]
         return _Steps(np.array([walked[key] for key in keys]), np.array(instant))
 
 

@@ -45,8 +45,8 @@ def observe(call: Callable[[], object]) -> tuple[Outcome, object]:
     return _outcome(output), output
 
 
-def shown(output: object) -> str:
-    """Write an output for people, shortened."""
+def shortened(output: object) -> str:
+    """Write an output for people, cut if it is long."""
     text = repr(output)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 

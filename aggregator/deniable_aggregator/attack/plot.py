@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
-from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE, save
+from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE, save, separated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,18 +74,7 @@ def _panel(panel: Axes, result: Result) -> None:
         panel.fill_between(curve.reports, curve.low, curve.high, color=color, alpha=0.16, linewidth=0)
         panel.plot(curve.reports, curve.success, color=color, linewidth=2, marker="o", markersize=3.5, clip_on=False)
         labels.append((curve.success[-1], _LABELS[curve.way], color))
-    for height, (_, text, color) in zip(_apart([label[0] for label in labels]), labels, strict=True):
+    for height, (_, text, color) in zip(separated([label[0] / _TOP for label in labels], _GAP), labels, strict=True):
         panel.annotate(
             text, (1, height), (8, 0), "axes fraction", "offset points", color=color, va="center", annotation_clip=False
         )
-
-
-def _apart(heights: Sequence[float]) -> list[float]:
-    """Move labels up until they do not overlap, then down below the top; in shares of the panel's height."""
-    order = sorted(range(len(heights)), key=lambda i: heights[i])
-    placed = [heights[i] / _TOP for i in order]
-    for i in range(1, len(placed)):
-        placed[i] = max(placed[i], placed[i - 1] + _GAP)
-    for i in reversed(range(len(placed))):
-        placed[i] = min(placed[i], 1 - _GAP * (len(placed) - 1 - i))
-    return [height for _, height in sorted(zip(order, placed, strict=True))]

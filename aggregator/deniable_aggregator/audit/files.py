@@ -110,7 +110,7 @@ def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool
         return None, False
     if written and _written(first) == written[0]:  # an earlier rotation wrote its file and was interrupted; finish it
         path = known[-1]
-        lines = log.store.audit.some(0, len(written) - 1)
+        lines = log.store.audit.between(0, len(written) - 1)
         if [_written(line) for line in lines] != written:
             raise ConfigurationError(f"{path} and the store have the same first entry and differ further on: ask `verify`")
         more = True

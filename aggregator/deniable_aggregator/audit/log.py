@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.values.collections import Change
+    from deniable_aggregator.store.values.collections import StoreCommand
 
 _TRIES = 1000  # a try fails only if another process has appended
 _PAGE = 1000
@@ -62,7 +62,7 @@ class AuditLog:
         details: Mapping[str, str | int],
         *,
         # A change of the store that the entry is about: both happen, or neither if the change would change nothing.
-        change: Change | None = None,
+        change: StoreCommand | None = None,
         # Instead of `change`: appends the entry together with several changes. It gets the expected last line and the new line,
         # and returns the last entries if the log ends differently, otherwise whether it has appended the entry.
         along: Callable[[bytes, bytes], Any] | None = None,
@@ -72,7 +72,7 @@ class AuditLog:
         """Append an entry and return it; None if nothing was appended. After a StoreError it may have been appended."""
         attempt = along or partial(self._write, change)
         for _ in range(_TRIES):
-            end = self._end or self._end_of(self.store.audit.some(-_LAST, -1))
+            end = self._end or self._end_of(self.store.audit.between(-_LAST, -1))
             self._end = end
             if unless and unless():
                 return None
@@ -89,7 +89,7 @@ class AuditLog:
                 return None
         raise CommandRefused(f"the audit log of {self.app} has grown under each of {_TRIES} tries")
 
-    def _write(self, change: Change | None, seen: bytes, line: bytes) -> Any:
+    def _write(self, change: StoreCommand | None, seen: bytes, line: bytes) -> Any:
         """Append a line and make a change in one script; neither if the change would change nothing."""
         if change is None:
             return self._append([self.key], [seen, line])
@@ -110,7 +110,7 @@ class AuditLog:
         """Yield all lines, the oldest first, also invalid ones. Rotated if some were moved meanwhile: then start again."""
         at = 0
         while True:
-            page = self.store.audit.some(at, at + _PAGE - 1)
+            page = self.store.audit.between(at, at + _PAGE - 1)
             if self.first() != first:  # places have moved, perhaps before the page was read
                 raise Rotated
             if not page:
@@ -131,7 +131,7 @@ class AuditLog:
 
     def _backwards(self) -> Iterator[list[bytes]]:
         at = -1
-        while page := self.store.audit.some(at - _PAGE + 1, at):
+        while page := self.store.audit.between(at - _PAGE + 1, at):
             yield page
             at -= _PAGE
 

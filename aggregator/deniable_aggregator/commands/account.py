@@ -69,7 +69,7 @@ def _account(arguments: Namespace) -> int:
         plan=planned,
         crowd=arguments.shuffled,
         sample=1.0 if planned else float(_sample(arguments)),
-        kept=arguments.epsilon_permanent is not None,
+        permanent=arguments.epsilon_permanent is not None,
     )
     checked = [library.epsilon(spends, entry.delta) for entry in summary.accounts] if arguments.check else []
     if arguments.json:
@@ -132,17 +132,17 @@ def _stated(arguments: Namespace) -> list[Spend]:
 
 
 def _spend(arguments: Namespace, epsilon: str, count: int) -> Spend:
-    from deniable_aggregator.accounting import checks
+    from deniable_aggregator import checks
     from deniable_aggregator.accounting.spend import Spend
 
     checks.count("--reports" if arguments.reports else "--days", count)
     # All reports of one answer tell no more than its permanent response, so only different answers add up.
     if arguments.epsilon_permanent is not None and count > 1:
         answers = checks.count("--answers", 1 if arguments.answers is None else arguments.answers)
-        return Spend.given(arguments.epsilon_permanent, min(answers, count))
+        return Spend.of_epsilon(arguments.epsilon_permanent, min(answers, count))
     sample = _sample(arguments)
     if arguments.mechanism is None:
-        return replace(Spend.given(epsilon, count), share=float(sample))
+        return replace(Spend.of_epsilon(epsilon, count), share=float(sample))
     mechanism = mechanisms.make(arguments.mechanism, domain_size=arguments.domain_size, epsilon=epsilon)
     return Spend.of(mechanism, count, sample)
 
@@ -163,7 +163,7 @@ def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
         if again and not arguments.epsilon_permanent:
             yield "Next: --epsilon-permanent shows the same with kept responses, which do not add up while an answer stays."
         return
-    repeated = [use for use in summary.plan.uses if use.occasions > 1 and not use.kept and not use.metric.discover]
+    repeated = [use for use in summary.plan.uses if use.occasions > 1 and not use.permanent and not use.metric.discover]
     if not summary.fits:
         dearest = max(summary.plan.uses, key=lambda use: use.reserved_window)
         yield f"The budget is too small. Most is reserved for {dearest.metric.id}."

@@ -27,7 +27,7 @@ __all__ = ["estimate", "squared_mass"]
 
 
 def estimate(
-    mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = None, *, repeats: float = 0.0, kept: bool = False
+    mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = None, *, repeats: float = 0.0, permanent: bool = False
 ) -> Estimate:
     """Estimate frequencies from a tally.
 
@@ -42,7 +42,7 @@ def estimate(
         that, such as all texts, these are candidates: values that people might hold.
     repeats
         How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    kept
+    permanent
         Whether the devices keep their permanent responses.
 
     Returns
@@ -67,7 +67,7 @@ def estimate(
             raise ParameterError("a candidate is a value of the domain", "another number")
         if len(set(values)) != len(values):
             raise ParameterError("candidates are listed once", f"{len(values) - len(set(values))} twice")
-    return family_of(mechanism).estimate(tally, values, repeats, kept=kept)
+    return family_of(mechanism).estimate(tally, values, repeats, permanent=permanent)
 
 
 def squared_mass(

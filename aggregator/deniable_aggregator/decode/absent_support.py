@@ -99,6 +99,6 @@ def _half_step(most: NDArray[np.float32], width: int) -> float:
 
     The sum then moves in steps of the size of these cells, which the rest of its variance smooths. The sum has variance 1.
     """
-    rest = 1 - float(np.square(most, dtype=np.float64).sum()) / (width - 1)
+    remainder = 1 - float(np.square(most, dtype=np.float64).sum()) / (width - 1)
     step = float(most.mean()) * width / (width - 1)
-    return max(step - _SMOOTH * float(np.sqrt(max(rest, 0.0))), 0.0) / 2
+    return max(step - _SMOOTH * float(np.sqrt(max(remainder, 0.0))), 0.0) / 2

@@ -21,8 +21,8 @@ class Fitted(Estimate):
 
     n: int  # reports
     fit: Fit  # the regression
-    repeats: float = 0.0  # how many other reports of its permanent response a report has beside it, as the regression was told
-    kept: bool = False  # whether the devices keep their permanent responses
+    repeats: float = 0.0  # how many other reports of its permanent response a report has beside it, as in the regression
+    permanent: bool = False  # whether the devices keep their permanent responses
 
     @property
     def frequency(self) -> NDArray[np.float64]:
@@ -42,7 +42,7 @@ class Fitted(Estimate):
     @property
     def shared(self) -> NDArray[np.float64]:
         """Variance that all reports of a person share: of who the person is; where responses are kept, at most all of it."""
-        return np.square(self.stderr) * self._people if self.kept else super().shared
+        return np.square(self.stderr) * self._people if self.permanent else super().shared
 
     @property
     def _people(self) -> float:

@@ -73,7 +73,7 @@ def _raised(matrices: Floats, by: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class BloomCells:
     """The data: debiased shares of all bits, and the filters of distinguishable candidates ("columns")."""
 
     design: csr_array[Any]  # (cohorts * width, columns)
@@ -108,11 +108,11 @@ class Cells:
         single = weights.sum() / size / width
         # From the candidates' filters, so that hashes may coincide, instead of from an assumption on the hashes.
         double = (weights * (weights - 1)).sum() / size / max(1, width * (width - 1))
-        kept = bit_noise(self.flip, 1 - self.flip)
+        permanent = bit_noise(self.flip, 1 - self.flip)
         once = bit_noise(self.p, self.q)
-        fresh = ((all_ - part) / (1 + self.repeats) for all_, part in zip(once, kept, strict=True))
+        fresh = ((all_ - part) / (1 + self.repeats) for all_, part in zip(once, permanent, strict=True))
         object.__setattr__(self, "people", self.reports / (1 + self.repeats))
-        object.__setattr__(self, "noise", tuple(part + more for part, more in zip(kept, fresh, strict=True)))
+        object.__setattr__(self, "noise", tuple(part + more for part, more in zip(permanent, fresh, strict=True)))
         object.__setattr__(self, "transposed", csr_array(self.design.T))
         object.__setattr__(self, "y", (self.counts / self.reports[:, None] - self.p) / (self.q - self.p))
         object.__setattr__(self, "ones", np.asarray(self.design.sum(axis=0)).ravel() / cohorts)
@@ -131,15 +131,15 @@ class Cells:
         """Model the covariance of the bits of some cohorts."""
         held = shares > 0
         mass = shares[held] / max(1.0, shares[held].sum())
-        density, rest = (0.0, 0.0) if self.density is None else (self.density, 1 - mass.sum())
+        density, unlisted = (0.0, 0.0) if self.density is None else (self.density, 1 - mass.sum())
         # In E[B B'] - E[B] E[B]', all but the diagonal lies in the span of ones (other strings), the mean and the filters.
         basis = np.empty((*filters.shape[:2], 2 + len(mass)))
         basis[:, :, 2:] = filters[:, :, held]
-        basis[:, :, 1] = mean = basis[:, :, 2:] @ mass + rest * density
+        basis[:, :, 1] = mean = basis[:, :, 2:] @ mass + unlisted * density
         basis[:, :, 0] = 1
         people = self.people[begin:end, None]
-        spread = rest / people + excess
-        weights = np.concatenate([[rest * density**2], [-1], mass]) / people
+        spread = unlisted / people + excess
+        weights = np.concatenate([[unlisted * density**2], [-1], mass]) / people
         weights[:, :1] += spread * self.together
         quiet, loud = self.noise
         diagonal = (quiet + mean * (loud - quiet) + _LEAST_NOISE) / people + spread * self.alone
@@ -155,8 +155,8 @@ class Cells:
         distance = 0
         while len(first):  # pairs of ones of a filter at a growing distance
             cohort, column = np.divmod(filters[first], columns)
-            found = precision[cohort - begin, bits[first], bits[first + distance]]
-            total += (2 if distance else 1) * np.bincount(column, found, columns)
+            entries = precision[cohort - begin, bits[first], bits[first + distance]]
+            total += (2 if distance else 1) * np.bincount(column, entries, columns)
             distance += 1
             first = first[first + distance < len(filters)]
             first = first[filters[first] == filters[first + distance]]
@@ -174,7 +174,7 @@ class Cells:
 class Model:
     """A generalised least squares fit of some columns, with estimates for each other column as if it were added alone."""
 
-    cells: Cells  # the data
+    cells: BloomCells  # the data
     columns: Integers  # those in the model
     frequency: Floats  # (columns of the data,); nan if a column outside of the model depends on those in it
     variance: Floats  # (columns of the data,), of the frequency if the column is absent
@@ -197,7 +197,7 @@ class Model:
         return np.where(np.isnan(p_value), 1.0, p_value)
 
 
-def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, others: bool = True) -> Model:
+def solve(cells: BloomCells, columns: Integers, shares: Floats, excess: float, *, others: bool = True) -> Model:
     """Fit some columns by generalised least squares, and optionally each other column added alone.
 
     Of dependent columns some are left out. The shares and the excess are used for the covariance.
@@ -224,23 +224,23 @@ def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, oth
         if others:
             cross += cells.design[begin * width : end * width].T @ weighted
             diagonal += cells.information(begin, end, precision)
-    kept = _independent(gram[:size, :size])
-    factor = np.linalg.cholesky(gram[np.ix_(kept, kept)])
-    half = solve_triangular(factor, gram[kept, size], lower=True)
+    independent = _independent(gram[:size, :size])
+    factor = np.linalg.cholesky(gram[np.ix_(independent, independent)])
+    half = solve_triangular(factor, gram[independent, size], lower=True)
     coefficients = solve_triangular(factor, half, lower=True, trans=1)
-    inverse = solve_triangular(factor, np.eye(len(kept)), lower=True)
+    inverse = solve_triangular(factor, np.eye(len(independent)), lower=True)
     variances = np.square(inverse).sum(axis=0)
-    chi2, freedom = float(gram[size, size] - half @ half), cohorts * width - len(kept)
+    chi2, freedom = float(gram[size, size] - half @ half), cohorts * width - len(independent)
     frequency, variance = np.full((2, number), np.nan)
     if others:  # for each column: what the model leaves of it, and of its correlation with y
-        explained = solve_triangular(factor, cross[:, kept].T, lower=True)
+        explained = solve_triangular(factor, cross[:, independent].T, lower=True)
         information = diagonal - np.square(explained).sum(axis=0)
         information[information <= _DEPENDENT * diagonal] = np.nan
         frequency = (cross[:, size] - explained.T @ half) / information
         variance = 1 / information
-    inside = columns[kept[kept >= lead] - lead]
-    frequency[inside] = coefficients[len(kept) - len(inside) :]
-    variance[inside] = variances[len(kept) - len(inside) :]
+    inside = columns[independent[independent >= lead] - lead]
+    frequency[inside] = coefficients[len(independent) - len(inside) :]
+    variance[inside] = variances[len(independent) - len(inside) :]
     inflation = max(1.0, chi2 / freedom) if freedom > 0 else 1.0
     plausible = np.clip(frequency, 0.0, 1.0)
     quiet, loud = cells.noise

@@ -41,7 +41,7 @@ from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
-from deniable_aggregator.decode.bloom_fit import Cells, Model, bit_noise, solve
+from deniable_aggregator.decode.bloom_fit import BloomCells, Model, bit_noise, solve
 from deniable_aggregator.decode.clusters import stderr_of_mean
 
 if TYPE_CHECKING:
@@ -139,15 +139,17 @@ def fit(
         return Fit(nothing, nothing, nothing, np.ones_like(nothing), np.zeros(nothing.shape, np.bool_), np.nan, np.nan, np.nan)
     columns = csr_array(rows[:, first])
     # A selection leaves out candidates. They raise bits as other strings do, so a density is needed in any case.
-    cells = Cells(columns, held > 1, counts[used], reports[used], p, q, density or columns.mean(), repeats, flip)
+    cells = BloomCells(columns, held > 1, counts[used], reports[used], p, q, density or columns.mean(), repeats, flip)
     model = _search(cells)
     # Lack of fit is estimated from degrees of freedom that are left. If all strings are candidates, there is no lack of fit.
     room = columns.shape[0] // (2 if density else 1)
     if len(model.columns) < number <= min(_ALL, room, cells.people.sum() // _REPORTS):
-        whole = _settle(cells if density else replace(cells, density=None), np.arange(number), None)
+        complete = _settle(cells if density else replace(cells, density=None), np.arange(number), None)
         # The choice depends on the errors alone, not on the frequencies, so it biases no test.
-        if len(whole.columns) == number and np.median(whole.variance) < np.median(np.nan_to_num(model.variance, nan=np.inf)):
-            model = whole
+        if len(complete.columns) == number and np.median(complete.variance) < np.median(
+            np.nan_to_num(model.variance, nan=np.inf)
+        ):
+            model = complete
     return _answer(model, column)
 
 
@@ -186,7 +188,7 @@ def detection_frequency(
     return float(-ndtri(alpha / candidates) * np.sqrt(variance / (width * density * (1 - density) * reports)))
 
 
-def _search(cells: Cells) -> Model:
+def _search(cells: BloomCells) -> Model:
     """Select columns, starting with none: the noise is overestimated first, and falls as columns enter."""
     level = _ENTER / max(cells.design.shape[1], 1)
     blank = _settle(cells, np.arange(0), None, others=False)
@@ -199,7 +201,7 @@ def _search(cells: Cells) -> Model:
     return model
 
 
-def _lasso(cells: Cells, model: Model) -> Integers:
+def _lasso(cells: BloomCells, model: Model) -> Integers:
     """Select by a non-negative LASSO at the universal penalty for the noise that a model found."""
     columns = cells.design.shape[1]
     if columns < 2:  # noqa: PLR2004 - nothing to select, and no universal penalty
@@ -243,11 +245,11 @@ def _least(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Flo
 
     options = {"maxiter": 500, "maxcor": 20, "ftol": 1e-13, "gtol": _ROUGH / 10}
     bounds = [(0, None)] * len(start)
-    found: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-    return found
+    shares: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    return shares
 
 
-def _settle(cells: Cells, columns: Integers, start: Model | None, *, others: bool = True) -> Model:
+def _settle(cells: BloomCells, columns: Integers, start: Model | None, *, others: bool = True) -> Model:
     """Fit some columns, and perhaps the others, and update the covariance by the shares and lack of fit found."""
     shares = np.zeros(len(columns))
     excess = 0.0
@@ -291,17 +293,17 @@ def _patterns(design: csc_array[Any]) -> tuple[Integers, Integers, Integers]:
 
 def _answer(model: Model, column: Integers) -> Fit:
     """Assign each candidate the results of its column, unless other candidates share the column."""
-    told = column >= 0
-    told[told] = ~model.cells.shared[column[told]]
+    known = column >= 0
+    known[known] = ~model.cells.shared[column[known]]
     frequency, stderr, absent_stderr = np.full((3, len(column)), np.nan)
     selected = np.zeros(len(column), np.bool_)
     p_value = np.ones(len(column))
-    own = column[told]
-    frequency[told] = model.frequency[own]
-    stderr[told] = np.sqrt(model.variance + model.own)[own]
-    absent_stderr[told] = np.sqrt(model.variance)[own]
-    p_value[told] = model.p_value[own]
-    selected[told] = np.isin(own, model.columns)
+    own = column[known]
+    frequency[known] = model.frequency[own]
+    stderr[known] = np.sqrt(model.variance + model.own)[own]
+    absent_stderr[known] = np.sqrt(model.variance)[own]
+    p_value[known] = model.p_value[own]
+    selected[known] = np.isin(own, model.columns)
     unallocated, unallocated_stderr = _unallocated(model)
     noise_only = solve(model.cells, model.columns, model.frequency[model.columns], 0.0, others=False)
     return Fit(

@@ -95,12 +95,12 @@ def combine(
     """
     if not all(each.n for each in estimates):
         raise ParameterError("estimates that are combined have reports", [each.n for each in estimates])
-    parts = tuple((each, np.asarray(some, np.intp)) for each, some in zip(estimates, places, strict=True))
-    precision = np.array([1 / np.mean(np.square(each.absent_stderr[some])) for each, some in parts])
+    parts = tuple((each, np.asarray(positions, np.intp)) for each, positions in zip(estimates, places, strict=True))
+    precision = np.array([1 / np.mean(np.square(each.absent_stderr[positions])) for each, positions in parts])
     weights = precision / precision.sum()
-    frequency = np.array([each.frequency[some] for each, some in parts])
-    variance = np.array([np.square(each.stderr[some]) for each, some in parts])
-    shared = np.array([each.shared[some] for each, some in parts])
+    frequency = np.array([each.frequency[positions] for each, positions in parts])
+    variance = np.array([np.square(each.stderr[positions]) for each, positions in parts])
+    shared = np.array([each.shared[positions] for each, positions in parts])
     common = np.zeros((len(parts), *variance.shape))
     if overlap is not None:
         common = overlap[:, :, None] * np.sqrt(shared[:, None] * shared) / np.sqrt(variance[:, None] * variance)

@@ -17,7 +17,7 @@ from scipy.special import log_ndtr
 from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import GOLDEN, MULTIPLIERS
 from deniable_aggregator.decode.estimate import Estimate
-from deniable_aggregator.decode.prefix_level import part_of
+from deniable_aggregator.decode.prefix_level import level_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms.prefix import PrefixTree
-    from deniable_aggregator.decode.prefix_level import Joint, Part
+    from deniable_aggregator.decode.prefix_level import Joint, PrefixLevel
     from deniable_aggregator.tally import Tally
 
 _KEEP = 64
@@ -42,7 +42,7 @@ class Level:
     length: int  # bits of the prefixes
     reports: int  # number of reports about prefixes of this length
     candidates: int  # number of prefixes tried
-    kept: int  # number of them that were kept
+    survivors: int  # number of them that the search continued
     threshold: float  # least estimated frequency of a prefix that is kept
     stderr: float  # standard error of the estimated frequency of a prefix that nobody has; nan without reports
 
@@ -99,7 +99,7 @@ class Discovery(Estimate):
 
         if not self.n_confirm or not all(level.reports for level in self.levels):
             return float("nan")
-        cuts = [(level.threshold, level.stderr, level.reports) for level in self.levels if level.kept < level.candidates]
+        cuts = [(level.threshold, level.stderr, level.reports) for level in self.levels if level.survivors < level.candidates]
         part, error = self.joint.part, self.joint.stderr
         cuts.append((part.noise(alpha / max(len(self.values), 1), error), error, self.n_confirm))
         q = float(part.mechanism.q)
@@ -118,8 +118,8 @@ class Discovery(Estimate):
         number, half = int(self.detected(alpha).sum()), self.detection_frequency(alpha)
         if not half < 1:  # nan is not below 1 either
             return f"{self.n:,} reports are too few to find any value, however many people have it."
-        found = f"{number} value{'s' * (number != 1)} found" if number else "No value found"
-        return f"{found} in {self.n:,} reports; one that {100 * half:.2g} % of people have is found half of the time."
+        finding = f"{number} value{'s' * (number != 1)} found" if number else "No value found"
+        return f"{finding} in {self.n:,} reports; one that {100 * half:.2g} % of people have is found half of the time."
 
     @property
     def unallocated(self) -> tuple[float, float]:
@@ -149,11 +149,6 @@ def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: f
     -------
     Discovery
         Possibly without values. Always the same for the same tally.
-
-    Raises
-    ------
-    ParameterError
-        If the tally is not of the mechanism's layout, or a parameter is out of range.
     """
     tally.check_decoder(mechanism)
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
@@ -162,7 +157,7 @@ def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: f
         raise ParameterError("a probability of error lies between 0 and 1", alpha)
     if text and mechanism.bits % 8:
         raise ParameterError("texts are numbers of whole bytes", f"{mechanism.bits} bits")
-    confirming = part_of(mechanism, tally, len(mechanism.lengths) - 1)
+    confirming = level_of(mechanism, tally, len(mechanism.lengths) - 1)
     search = _Search(mechanism, tally, min(keep, max(confirming.freedom // 4, 1)), alpha, text)
     values, keys, levels = [0], np.zeros(1, np.uint64), []
     for number in range(len(mechanism.lengths) - 1):
@@ -171,8 +166,8 @@ def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: f
     if not confirming.n:
         values, keys = [], keys[:0]
     order = np.argsort(-confirming.joint(keys).frequency, kind="stable")
-    found = tuple(values[place] for place in order)
-    return Discovery(tally.n, found, tuple(levels), confirming.n, confirming.joint(keys[order]))
+    ranked = tuple(values[place] for place in order)
+    return Discovery(tally.n, ranked, tuple(levels), confirming.n, confirming.joint(keys[order]))
 
 
 def extend(keys: NDArray[np.uint64], chunks: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -218,14 +213,14 @@ def _step(
     """Continue prefixes by one level, and keep some of them."""
     mechanism = search.mechanism
     since, length = (0, *mechanism.lengths)[number : number + 2]
-    part = part_of(mechanism, search.tally, number)
+    part = level_of(mechanism, search.tally, number)
     if not part.n:
         return [], keys[:0], Level(length, 0, 0, 0, float("nan"), float("nan"))
     candidates, plain, stderr = 0, _NOTHING, 0.0
     plain_frequency = np.zeros(0)
     # A few rows show the most frequent prefixes, which confuse the others most. These are cleared, and all rows are used. If the
     # prefixes found then confused so much that others may have been missed, this is repeated once.
-    for glance in (part.some(_GLANCE), part, part):
+    for glance in (part.sample(_GLANCE), part, part):
         if not glance.n:
             continue
         table, before = glance.cleared(plain.keys, plain_frequency)
@@ -253,7 +248,7 @@ def _step(
 
 
 def _best(
-    search: _Search, part: Part, table: NDArray[np.float64], number: int, values: list[int], keys: NDArray[np.uint64]
+    search: _Search, part: PrefixLevel, table: NDArray[np.float64], number: int, values: list[int], keys: NDArray[np.uint64]
 ) -> tuple[int, _Tried]:
     """Try all continuations; return their number, and those with the most support."""
     candidates, best, support = 0, _NOTHING, np.zeros(0)
@@ -331,10 +326,10 @@ def _read(value: int, bits: int) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=32)
-def _texts(state: int, rest: int, begun: int, width: int, *, last: bool) -> NDArray[np.uint64]:
+def _texts(state: int, unfinished: int, begun: int, width: int, *, last: bool) -> NDArray[np.uint64]:
     """Return the chunks of `width` bits that may follow in a text; an unfinished byte may be anything."""
     chunks = np.arange(1 << width, dtype=np.uint64)
-    words = np.uint64(rest << width) | chunks
+    words = np.uint64(unfinished << width) | chunks
     states = np.full(len(chunks), state)
     for to in range(begun + width - 8, -1, -8):
         states = _follow()[states, (words >> np.uint64(to) & np.uint64(0xFF)).astype(np.intp)]

@@ -121,7 +121,7 @@ class Distribution:
 
 
 def distribution(
-    mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool = False, values: Sequence[float] = ()
+    mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, permanent: bool = False, values: Sequence[float] = ()
 ) -> Distribution | None:
     """Estimate the distribution of the places of answers.
 
@@ -133,7 +133,7 @@ def distribution(
         The sum of their reports.
     repeats
         How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    kept
+    permanent
         Whether the devices keep their permanent responses.
     values
         The places of the only values that answers can have, in order; none if they may lie anywhere. Only a window uses them.
@@ -142,11 +142,6 @@ def distribution(
     -------
     Distribution or None
         None without reports.
-
-    Raises
-    ------
-    ParameterError
-        If the tally does not have the mechanism's layout.
 
     Notes
     -----
@@ -166,9 +161,9 @@ def distribution(
         return None
     chance = np.random.default_rng(int.from_bytes(sha256(tally.cells.tobytes()).digest()[:8], "little"))
     if not isinstance(mechanism, Window):
-        estimate = decode.estimate(mechanism, tally, repeats=repeats, kept=kept)
-        drawn = estimate.frequency + estimate.stderr * chance.standard_normal((RESAMPLES, mechanism.domain_size))
-        parts = np.array([consistent(each, complete=True) for each in (estimate.frequency, *drawn)])
+        estimate = decode.estimate(mechanism, tally, repeats=repeats, permanent=permanent)
+        samples = estimate.frequency + estimate.stderr * chance.standard_normal((RESAMPLES, mechanism.domain_size))
+        parts = np.array([consistent(each, complete=True) for each in (estimate.frequency, *samples)])
         edges = np.linspace(0, 1, mechanism.domain_size + 1)
         return Distribution(n, edges, parts[0], parts[1:])
     counts = tally.counts[0].astype(np.float64)
@@ -206,23 +201,23 @@ def fit(
     """
     w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
     least = _GAIN * float(mechanism.ratio) / (w * (inside - outside))
-    found = np.empty((len(counts), mechanism.points))
+    distributions = np.empty((len(counts), mechanism.points))
     left, seen, before = np.arange(len(counts)), counts, np.full(len(counts), -np.inf)
-    mass = np.full(found.shape, 1 / mechanism.points)
+    mass = np.full(distributions.shape, 1 / mechanism.points)
     for _ in range(_MOST_STEPS):
         likely = outside + (inside - outside) * _sums(mass, w, w - 1)
         gained = np.einsum("ij,ij->i", seen, np.log(likely))
         going = gained - before >= least
         if not going.all():
-            found[left[~going]] = mass[~going]
+            distributions[left[~going]] = mass[~going]
             left, seen, mass, likely, gained = (each[going] for each in (left, seen, mass, likely, gained))
             if not len(left):
-                return found
+                return distributions
         before = gained
         mass *= _sums(np.divide(seen, likely, out=likely), w)
         mass /= mass.sum(axis=1, keepdims=True)
-    found[left] = mass
-    return found
+    distributions[left] = mass
+    return distributions
 
 
 def _sums(numbers: NDArray[np.float64], length: int, beyond: int = 0) -> NDArray[np.float64]:
@@ -250,8 +245,8 @@ def _of_same_people(
     if not repeats:
         return resampled
     people = max(round(n / repeats), 1)
-    drawn = chance.multinomial(people, fitted / fitted.sum(), len(resampled)) / people
-    return np.diff(np.sort(np.clip(_below(resampled + drawn - fitted), 0.0, 1.0), axis=1), axis=1)
+    draws = chance.multinomial(people, fitted / fitted.sum(), len(resampled)) / people
+    return np.diff(np.sort(np.clip(_below(resampled + draws - fitted), 0.0, 1.0), axis=1), axis=1)
 
 
 def _below(mass: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -222,7 +222,7 @@ class Estimate(ABC):
         level
             Confidence, in (0, 1).
         target
-            As of `interval`.
+            ``"population"`` or ``"respondents"``; see `interval`.
 
         Returns
         -------

@@ -95,13 +95,13 @@ def distance(raw: NDArray[np.float64], covariance: Callable[[NDArray[np.float64]
     for _ in range(2):
         product = _outer(margins)
         tangents = [_outer([*margins[:axis], value, *margins[axis + 1 :]]) for axis in axes for value in np.eye(raw.shape[axis])]
-        rest, basis = raw.ravel() - product, np.array(tangents).T
+        residual, basis = raw.ravel() - product, np.array(tangents).T
         # The variance along a tangent does not matter. Adding the product's makes the covariance regular if the shares sum to 1.
         metric = covariance(product)
         metric += np.outer(product, product) * (metric.max() * product.size)
-        weighted = np.linalg.solve(metric, np.column_stack([rest, basis]))
+        weighted = np.linalg.solve(metric, np.column_stack([residual, basis]))
         step = np.linalg.lstsq(basis.T @ weighted[:, 1:], basis.T @ weighted[:, 0])[0]
-        statistic = float((rest - basis @ step) @ (weighted[:, 0] - weighted[:, 1:] @ step))
+        statistic = float((residual - basis @ step) @ (weighted[:, 0] - weighted[:, 1:] @ step))
         steps = np.split(step, np.cumsum(raw.shape)[:-1])
         margins = [_shares(margin + change) for margin, change in zip(margins, steps, strict=True)]
     return statistic

@@ -78,11 +78,6 @@ class Joint:
         -------
         low, high : ndarray of float
             In the shape of `raw`, not clipped to [0, 1].
-
-        Raises
-        ------
-        ParameterError
-            If the level is not in (0, 1).
         """
         reach = -ndtri(tail(level, self.raw.size if simultaneous else 1)) * self.stderr
         return self.raw - reach, self.raw + reach
@@ -188,23 +183,23 @@ def joint(
     if strata is not None and strata.shape != (n,):
         raise ParameterError(f"each of {n} reports has a stratum", strata.shape)
     data = Data.of(likelihoods, strata)
-    found = maximum(data, None, gap, limit)
+    optimum = maximum(data, None, gap, limit)
     cells = prod(shape)
-    raw, covariance = unconstrained(data, found) if errors else (found.table, np.full((cells, cells), np.nan))
+    raw, covariance = unconstrained(data, optimum) if errors else (optimum.table, np.full((cells, cells), np.nan))
     return Joint(
-        frequency=found.table.reshape(shape),
+        frequency=optimum.table.reshape(shape),
         raw=raw.reshape(shape),
         covariance=covariance,
         n=n,
-        converged=found.slack <= gap,
-        iterations=found.passes,
-        log_likelihood=found.log_likelihood,
-        _independence=score_test(data, found.table.reshape(shape)),
+        converged=optimum.slack <= gap,
+        iterations=optimum.passes,
+        log_likelihood=optimum.log_likelihood,
+        _independence=score_test(data, optimum.table.reshape(shape)),
     )
 
 
 def from_product(
-    mechanism: Mechanism, counted: Tally, shape: Sequence[int], *, repeats: float = 0.0, kept: bool = False
+    mechanism: Mechanism, counted: Tally, shape: Sequence[int], *, repeats: float = 0.0, permanent: bool = False
 ) -> Joint:
     """Estimate a table from reports of one question whose values are all combinations.
 
@@ -216,8 +211,9 @@ def from_product(
         The sum of their reports.
     shape
         Number of values of each variable.
-    repeats, kept
-        As `deniable_aggregator.decode.estimate` has them.
+    repeats, permanent
+        How many other reports the device of a report has made, on average, at most; and whether devices keep their permanent
+        responses. See `deniable_aggregator.decode.estimate`.
 
     Returns
     -------
@@ -246,7 +242,7 @@ def from_product(
     table = raw.reshape(shape)
 
     def spread(f: NDArray[np.float64]) -> NDArray[np.float64]:
-        return estimates_covariance(mechanism, f, n, repeats=repeats, kept=kept)
+        return estimates_covariance(mechanism, f, n, repeats=repeats, permanent=permanent)
 
     return Joint(
         frequency=table,

@@ -116,8 +116,8 @@ def maximum(data: Data, start: NDArray[np.float64] | None, gap: float, limit: in
             few = data.sample(max(_CURVED * len(cells), int(_AFFORDED / len(cells) ** 2)))
             model = cells, _information(few, at.table, cells)
         before = at
-        at, whole = _step(data, at, *model)
-        if not whole or at.slack > before.slack / 2:
+        at, full_step = _step(data, at, *model)
+        if not full_step or at.slack > before.slack / 2:
             model = None
     return at
 
@@ -128,13 +128,13 @@ def unconstrained(data: Data, at: Point) -> tuple[NDArray[np.float64], NDArray[n
     information = _information(data.sample(_INFORMED * at.table.size), at.table, possible)
     scale = 1 / np.sqrt(np.diag(information))
     values, vectors = np.linalg.eigh(information * scale * scale[:, None])
-    told = values > 1e-9 * len(values)
-    inverse = (vectors[:, told] / values[told]) @ vectors[:, told].T * scale * scale[:, None]
+    identified = values > 1e-9 * len(values)
+    inverse = (vectors[:, identified] / values[identified]) @ vectors[:, identified].T * scale * scale[:, None]
     sums = inverse.sum(axis=1)
     inverse -= np.outer(sums, sums) / sums.sum()  # the sum of all shares is known
     raw = at.table.ravel().copy()
     raw[possible] += inverse @ (at.gradient.ravel()[possible] - at.n)
-    alike = np.square(vectors[:, ~told]).sum(axis=1) > 1e-6  # noqa: PLR2004 - more than rounding
+    alike = np.square(vectors[:, ~identified]).sum(axis=1) > 1e-6  # noqa: PLR2004 - more than rounding
     inverse[alike], inverse[:, alike] = np.nan, np.nan
     covariance = np.zeros((raw.size, raw.size))
     covariance[np.ix_(possible, possible)] = inverse
@@ -199,15 +199,15 @@ def _nonnegative(matrix: NDArray[np.float64], vector: NDArray[np.float64], near:
     scale = 1 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(np.float64).tiny))
     scaled = matrix * scale * scale[:, None]
     scaled[np.diag_indices_from(scaled)] += _TIE
-    wanted = vector * scale + _TIE * near / scale
-    free = (wanted > 0) & (near > 0)
-    fewest, patience = len(wanted) + 1, 5
-    solution = np.zeros_like(wanted)
+    target = vector * scale + _TIE * near / scale
+    free = (target > 0) & (near > 0)
+    fewest, patience = len(target) + 1, 5
+    solution = np.zeros_like(target)
     for _ in range(100):
         solution[:] = 0
-        solution[free] = np.linalg.solve(scaled[np.ix_(free, free)], wanted[free])
-        slope = scaled[:, free] @ solution[free] - wanted
-        wrong = np.where(free, solution < 0, slope < -1e-9 * abs(wanted))
+        solution[free] = np.linalg.solve(scaled[np.ix_(free, free)], target[free])
+        slope = scaled[:, free] @ solution[free] - target
+        wrong = np.where(free, solution < 0, slope < -1e-9 * abs(target))
         count = int(wrong.sum())
         if not count:
             break

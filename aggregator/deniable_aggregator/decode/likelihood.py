@@ -55,7 +55,7 @@ def bit_likelihood(
     bits
         uint8 array (n, bytes): bit i of a report is bit ``i % 8`` of byte ``i // 8``; padding is zero.
     masks
-        uint8 array (cohorts, candidates, bytes): the candidates' filters, likewise.
+        uint8 array (cohorts, candidates, bytes): the candidates' filters, their bits in the same places.
     p, q
         Probabilities that a 0 and a 1 of the filter is reported as 1, ``0 <= p < q <= 1``. They include both of RAPPOR's steps:
         p* and q*.

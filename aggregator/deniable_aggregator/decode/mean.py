@@ -51,11 +51,6 @@ class Mean:
             ``"population"``: of the mean in the population that the respondents were drawn from. ``"respondents"``: of the mean
             of the answers that came; narrower.
 
-        Raises
-        ------
-        ParameterError
-            If the level is not in (0, 1).
-
         Notes
         -----
         Few people may all have given one answer by chance. So their answers are taken to vary by at least z^2 / (people + z^2)
@@ -71,22 +66,19 @@ class Mean:
 
 @dataclass(frozen=True, eq=False)
 class _Rounded(Mean):
-    """The mean of answers that were each rounded to one end: the share of those at the high end.
-
-    What was rounded is not known. The rounding alone may vary as much as a drawing of people whose answers are the ends. So one
-    interval is for both targets.
-    """
+    """The mean of answers that were each rounded to one end: the share of those at the high end."""
 
     shares: Estimate
 
     def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
         """Compute the confidence interval of the share at the high end, the same for both targets."""
+        # What was rounded is not known. Rounding alone may vary as much as drawing people whose answers are the ends does.
         del target
         low, high = self.shares.interval(level)
         return float(low[0]), float(high[0])
 
 
-def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool = False) -> Mean:
+def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, permanent: bool = False) -> Mean:
     """Estimate the mean place of answers.
 
     Parameters
@@ -97,13 +89,8 @@ def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool
         The sum of their reports.
     repeats
         How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    kept
+    permanent
         Whether the devices keep their permanent responses.
-
-    Raises
-    ------
-    ParameterError
-        If the tally does not have the mechanism's layout, or if this mechanism estimates no mean.
 
     Notes
     -----
@@ -113,7 +100,7 @@ def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool
     of a person share.
     """
     if isinstance(mechanism, LGrr) and mechanism.domain_size == 2:  # noqa: PLR2004
-        shares = decode.estimate(mechanism, tally, [1], repeats=repeats, kept=kept)
+        shares = decode.estimate(mechanism, tally, [1], repeats=repeats, permanent=permanent)
         place = float(shares.frequency[0])
         stderr, spread = float(shares.stderr[0]), float(shares.plausible[0] * (1 - shares.plausible[0]))
         return _Rounded(tally.n, place, stderr, stderr, spread, tally.n / (1 + repeats), shares)
@@ -126,18 +113,18 @@ def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool
     scores, squares, least = _tables(mechanism)
     seen = tally.counts[0] / n
     place = float(seen @ scores)
-    whole = max((float(seen @ scores**2) - place**2) * n / max(n - 1, 1), least)
-    apart = squares - 2 * place * scores
-    spread = float(seen @ apart) + place**2
-    error = sqrt(max(float(seen @ apart**2) - float(seen @ apart) ** 2, 0.0) / n)
+    total = max((float(seen @ scores**2) - place**2) * n / max(n - 1, 1), least)
+    centred = squares - 2 * place * scores
+    spread = float(seen @ centred) + place**2
+    error = sqrt(max(float(seen @ centred**2) - float(seen @ centred) ** 2, 0.0) / n)
     worst = float(mechanism.worst_noise)
     if n == 1:  # which shows no variance
         return Mean(1, place, sqrt(worst + 0.25), sqrt(worst), 0.25, 1.0)
     # If all answers are at the ends, the spread is largest.
     inside = min(max(place, 0.0), 1.0)
     widest = min(max(spread + _SURE * error, 0.0), inside * (1 - inside))
-    noise = min(max(whole - spread + _SURE * error, least), worst)
-    return Mean(n, place, sqrt((whole + repeats * widest) / n), sqrt(noise / n), widest, n / (1 + repeats))
+    noise = min(max(total - spread + _SURE * error, least), worst)
+    return Mean(n, place, sqrt((total + repeats * widest) / n), sqrt(noise / n), widest, n / (1 + repeats))
 
 
 @lru_cache(maxsize=256)

@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class OptionShares(Estimate):
-    """The share of people who chose each option: ``(support / told - q) / (p - q)``."""
+    """The share of people who chose each option: ``(support / covering - q) / (p - q)``."""
 
     n: int  # reports
     support: NDArray[np.int64]  # (options,): reports that say that the option was chosen
-    told: NDArray[np.int64]  # (options,): reports about the option
+    covering: NDArray[np.int64]  # (options,): reports about the option
     channel: Channel  # the probabilities that a report about an option says so, if it was chosen, and if not
 
     @property
     def reports(self) -> NDArray[np.int64]:
         """How many reports are about each option."""
-        return self.told
+        return self.covering
 
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each option; nan where there are no reports about it."""
-        return self.channel.debias(self.support / self._told)
+        return self.channel.debias(self.support / self._covering)
 
     @property
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the share in the population that the respondents were drawn from."""
-        return np.asarray(np.sqrt(self.channel.variance(self.plausible) / self._told) / self.channel.gain, np.float64)
+        return np.asarray(np.sqrt(self.channel.variance(self.plausible) / self._covering) / self.channel.gain, np.float64)
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
         """Standard error of the share among all respondents, of whom a random part was asked about the option."""
         f = self.plausible
         noise = self.channel.noise(f) / self.channel.gain**2
-        asked = f * (1 - f) * (1 - self.told / (self.n or np.nan))
-        return np.asarray(np.sqrt((noise + asked) / self._told), np.float64)
+        sampling = f * (1 - f) * (1 - self.covering / (self.n or np.nan))
+        return np.asarray(np.sqrt((noise + sampling) / self._covering), np.float64)
 
     @property
     def plausible(self) -> NDArray[np.float64]:
@@ -65,28 +65,28 @@ class OptionShares(Estimate):
     def absent_stderr(self) -> NDArray[np.float64]:
         """Standard error of the share of each option if nobody chose it."""
         q = self.channel.q
-        return np.asarray(np.sqrt(q * (1 - q) / self._told) / self.channel.gain, np.float64)
+        return np.asarray(np.sqrt(q * (1 - q) / self._covering) / self.channel.gain, np.float64)
 
     @property
     def p_value(self) -> NDArray[np.float64]:
         """Chance of an estimate at least as large if nobody chose the option: an exact binomial tail."""
         c = self.support
-        return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self.channel.q), 1.0)
+        return np.where(c > 0, betainc(np.maximum(c, 1), self.covering - c + 1, self.channel.q), 1.0)
 
     def _half_detected(self, chance: float) -> NDArray[np.float64]:
         """Compute the share of each option at which half of all p-values are below `chance`."""
-        return self.channel.debias(half_significant(self._told, self.channel.q, chance))
+        return self.channel.debias(half_significant(self._covering, self.channel.q, chance))
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute Clopper and Pearson's intervals; for respondents narrower in proportion to the standard error."""
-        ends = [self.channel.debias(end) for end in clopper_pearson(self.support, self.told, chance)]
+        ends = [self.channel.debias(end) for end in clopper_pearson(self.support, self.covering, chance)]
         if target == "respondents":
             ends = [self.frequency + (end - self.frequency) * self.respondents_stderr / self.stderr for end in ends]
         return ends[0], ends[1]
 
     @property
-    def _told(self) -> NDArray[np.float64]:
-        return np.where(self.told > 0, self.told, np.nan)
+    def _covering(self) -> NDArray[np.float64]:
+        return np.where(self.covering > 0, self.covering, np.nan)
 
 
 def option_shares(
@@ -94,11 +94,6 @@ def option_shares(
     tally: Tally,  # the sum of their reports
 ) -> OptionShares:
     """Estimate the share of people who chose each option.
-
-    Raises
-    ------
-    ParameterError
-        If the tally does not have the mechanism's layout, or if this is no mechanism for sets.
 
     Notes
     -----
@@ -108,14 +103,14 @@ def option_shares(
     sets = _checked(mechanism, tally)
     cases = 1 << len(sets.groups[0])
     options = sets.domain_size.bit_length() - 1
-    support, told = (np.zeros(options, np.int64) for _ in range(2))
+    support, covering = (np.zeros(options, np.int64) for _ in range(2))
     for place in range(len(sets.groups[0])):
         named = [group[place] for group in sets.groups]
         yes = [index for index in range(cases) if index >> place & 1]
         np.add.at(support, named, tally.counts[:, yes].sum(axis=1))
-        np.add.at(told, named, tally.reports)
+        np.add.at(covering, named, tally.reports)
     p, q = sets.keep + (cases // 2 - 1) * sets.other, cases // 2 * sets.other
-    return OptionShares(tally.n, support, told, Channel(float(p), float(q)))
+    return OptionShares(tally.n, support, covering, Channel(float(p), float(q)))
 
 
 def chosen(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> tuple[float, float]:
@@ -152,20 +147,20 @@ def chosen(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> tuple
     # choose all that are more frequent.
     falling = np.sort(shares.plausible)[::-1]
     most = float(falling @ (2 * np.arange(len(falling)) + 1)) - float(falling.sum()) ** 2
-    said = (shares.support + 2) / (shares.told + 4)
-    apart = float((said * (1 - said) / shares.told).sum()) / shares.channel.gain**2
-    variance = apart + max(_together(sets, tally, shares), 0.0)
+    smoothed = (shares.support + 2) / (shares.covering + 4)
+    single = float((smoothed * (1 - smoothed) / shares.covering).sum()) / shares.channel.gain**2
+    variance = single + max(_together(sets, tally, shares), 0.0)
     return total, sqrt(variance + repeats * most / tally.n)
 
 
 def _together(sets: Sampled, tally: Tally, shares: OptionShares) -> float:
-    """Estimate what the variance of the sum of all shares has beyond that of each share: reports about a pair tell of two."""
+    """Estimate twice the sum of the covariances of shares: a report about a pair is about two of them."""
     if not isinstance(sets, SampledPair):
         return 0.0
     first, second = np.array(sets.groups).T
-    alone = shares.support / shares.told
+    alone = shares.support / shares.covering
     excess = tally.counts[:, 3] - tally.reports * alone[first] * alone[second]
-    return 2 * float((excess / shares.told[first] / shares.told[second]).sum()) / shares.channel.gain**2
+    return 2 * float((excess / shares.covering[first] / shares.covering[second]).sum()) / shares.channel.gain**2
 
 
 def _checked(mechanism: Mechanism, tally: Tally) -> Sampled:

@@ -32,13 +32,7 @@ class Order:
     below_stderr: NDArray[np.float64]  # (values,), their standard errors
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Compute a confidence interval of the mean position.
-
-        Raises
-        ------
-        ParameterError
-            If the level is not in (0, 1).
-        """
+        """Compute a confidence interval of the mean position."""
         reach = -float(ndtri(tail(level))) * self.stderr
         return self.mean - reach, self.mean + reach
 
@@ -57,7 +51,7 @@ class Order:
         return low
 
 
-def order(mechanism: Mechanism, estimate: Estimate, *, repeats: float = 0.0, kept: bool = False) -> Order | None:
+def order(mechanism: Mechanism, estimate: Estimate, *, repeats: float = 0.0, permanent: bool = False) -> Order | None:
     """Estimate mean position, cumulative shares and median.
 
     Parameters
@@ -68,7 +62,7 @@ def order(mechanism: Mechanism, estimate: Estimate, *, repeats: float = 0.0, kep
         The shares of all values.
     repeats
         How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    kept
+    permanent
         Whether the devices keep their permanent responses.
 
     Returns
@@ -88,11 +82,11 @@ def order(mechanism: Mechanism, estimate: Estimate, *, repeats: float = 0.0, kep
     """
     if not estimate.n:
         return None
-    apart = estimate.apart if isinstance(estimate, Panel) else estimate
-    if not isinstance(apart, Supported) or apart.touched is not None:
+    independent = estimate.independent if isinstance(estimate, Panel) else estimate
+    if not isinstance(independent, Supported) or independent.touched is not None:
         raise ParameterError("ordered answers are estimated from reports of a pure mechanism", mechanism.name)
     size, f, n = len(estimate.frequency), estimate.plausible, estimate.n
-    covariance = estimates_covariance(mechanism, f, n, repeats=repeats, kept=kept)
+    covariance = estimates_covariance(mechanism, f, n, repeats=repeats, permanent=permanent)
     even = np.eye(size) - 1 / size  # takes from each estimate an equal part of what all of them are above 1
     shares, spread = even @ estimate.frequency + 1 / size, even @ covariance @ even
     positions, sums = np.arange(1, size + 1), np.tri(size)

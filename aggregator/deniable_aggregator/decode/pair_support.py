@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def estimates_covariance(
-    mechanism: Mechanism, f: NDArray[np.float64], n: float, *, repeats: float = 0.0, kept: bool = False
+    mechanism: Mechanism, f: NDArray[np.float64], n: float, *, repeats: float = 0.0, permanent: bool = False
 ) -> NDArray[np.float64]:
     """Compute the covariance of the estimates of all values, in the population that the respondents were drawn from.
 
@@ -34,7 +34,7 @@ def estimates_covariance(
         Reports.
     repeats
         How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    kept
+    permanent
         Whether the devices keep their permanent responses.
 
     Returns
@@ -45,15 +45,15 @@ def estimates_covariance(
     Raises
     ------
     ParameterError
-        As `pair_support`.
+        If no rule holds for all pairs, as with a pool of hash functions.
     """
-    apart = pair_support(mechanism).covariance(f, n)
+    independent = pair_support(mechanism).covariance(f, n)
     if not repeats:
-        return apart
+        return independent
     # A person's reports share who the person is and, where it is kept, the permanent response.
-    if kept and (permanent := mechanism.in_two_steps):
-        return apart + pair_support(mechanism, permanent.permanent_support).covariance(f, n / repeats)
-    return np.asarray(apart + (np.diag(f) - np.outer(f, f)) * repeats / n, np.float64)
+    if permanent and (response := mechanism.in_two_steps):
+        return independent + pair_support(mechanism, response.permanent_support).covariance(f, n / repeats)
+    return np.asarray(independent + (np.diag(f) - np.outer(f, f)) * repeats / n, np.float64)
 
 
 @lru_cache(maxsize=4)

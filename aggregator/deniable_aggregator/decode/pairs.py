@@ -78,11 +78,6 @@ def pairs(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> Pairs:
     repeats
         How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
 
-    Raises
-    ------
-    ParameterError
-        If the tally does not have the mechanism's layout, or the reports are not about pairs.
-
     Notes
     -----
     The score of a person is (x - a) (y - b): x and y are 1 for a chosen option, a and b are the shares of people who chose each.
@@ -102,8 +97,8 @@ def pairs(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> Pairs:
     tally.check_decoder(mechanism)
     p, q, more = float(mechanism.keep), float(mechanism.other), repeats / len(mechanism.groups)
     shares = option_shares(mechanism, tally)
-    told = np.maximum(shares.told, 1)
-    held = np.clip(np.nan_to_num(shares.frequency), 0.5 / told, 1 - 0.5 / told)
+    covering = np.maximum(shares.covering, 1)
+    held = np.clip(np.nan_to_num(shares.frequency), 0.5 / covering, 1 - 0.5 / covering)
     a, b = (held[options] for options in np.array(mechanism.groups).T)
     score = np.stack([a * b, -(1 - a) * b, -a * (1 - b), (1 - a) * (1 - b)], axis=1)
     score = (score - q * score.sum(axis=1, keepdims=True)) / (p - q)
@@ -113,11 +108,11 @@ def pairs(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> Pairs:
     away = np.abs(np.sum(tally.counts * score, axis=1) - tally.reports * mean)
     away /= np.sqrt(1 + more * a * (1 - a) * b * (1 - b) / variance)
     few = tally.reports <= _EXACT
-    found = np.full(len(score), np.nan)
-    found[~few] = _saddlepoint(tally.reports[~few], score[~few], chance[~few], away[~few])
+    p_values = np.full(len(score), np.nan)
+    p_values[~few] = _saddlepoint(tally.reports[~few], score[~few], chance[~few], away[~few])
     for row in np.flatnonzero(few & (tally.reports > 0)):
-        found[row] = _exact(int(tally.reports[row]), score[row], chance[row], away[row])
-    return Pairs(tally.reports, tally.counts[:, _CASES - 1], Channel(p, q), more, found)
+        p_values[row] = _exact(int(tally.reports[row]), score[row], chance[row], away[row])
+    return Pairs(tally.reports, tally.counts[:, _CASES - 1], Channel(p, q), more, p_values)
 
 
 def _exact(n: int, score: NDArray[np.float64], chance: NDArray[np.float64], away: float) -> float:
@@ -170,9 +165,9 @@ def _upper_tail(
     u = low * np.sqrt(n * second)
     near = (w < _NEAR) | (u < _NEAR)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = ndtr(-w) + np.exp(-(w**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / w)
-    found = np.where(near, ndtr(-away / np.sqrt(n * variance)), found)
+        tails = ndtr(-w) + np.exp(-(w**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / w)
+    tails = np.where(near, ndtr(-away / np.sqrt(n * variance)), tails)
     # All reports of the case with the greatest score: the tail has this outcome alone, or none.
     last = chance[np.arange(len(n)), score.argmax(axis=1)] ** n
-    found = np.where(target >= most - _SAME, np.where(target > most + _SAME, 0.0, last), found)
-    return np.asarray(np.clip(found, 0.0, 1.0), np.float64)
+    tails = np.where(target >= most - _SAME, np.where(target > most + _SAME, 0.0, last), tails)
+    return np.asarray(np.clip(tails, 0.0, 1.0), np.float64)

@@ -90,24 +90,24 @@ class Panel(Estimate):
     """An estimate from reports of which devices may have made several."""
 
     n: int  # reports
-    apart: Estimate  # the estimate as it is if each report is of another device
+    independent: Estimate  # the estimate as it is if each report is of another device
     repeats: float  # how many other reports the device of a report has made, on average, at most
     permanent: Permanent | None = None  # what the devices ran, if they keep their permanent responses; else None
 
     @property
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each value: the mean over the reports."""
-        return self.apart.frequency
+        return self.independent.frequency
 
     @property
     def reports(self) -> NDArray[np.int64]:
         """How many reports each frequency rests on."""
-        return self.apart.reports
+        return self.independent.reports
 
     @property
     def mirrored(self) -> bool:
         """Whether these are two values whose estimates sum to 1."""
-        return self.apart.mirrored
+        return self.independent.mirrored
 
     @property
     def shared(self) -> NDArray[np.float64]:
@@ -117,22 +117,22 @@ class Panel(Estimate):
     @property
     def plausible(self) -> NDArray[np.float64]:
         """Shares from which errors can be computed."""
-        return self.apart.plausible
+        return self.independent.plausible
 
     @property
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency in the population that the respondents were drawn from."""
-        return _with(self.apart.stderr, self.shared * self._more)
+        return _with(self.independent.stderr, self.shared * self._more)
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency among the answers: only the randomness of the devices."""
-        return _with(self.apart.respondents_stderr, self._kept(self.plausible) * self._more)
+        return _with(self.independent.respondents_stderr, self._response_variance(self.plausible) * self._more)
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency of each value if nobody held it."""
-        return _with(self.apart.absent_stderr, self._kept(np.zeros(len(self.frequency))) * self._more)
+        return _with(self.independent.absent_stderr, self._response_variance(np.zeros(len(self.frequency))) * self._more)
 
     @property
     def p_value(self) -> NDArray[np.float64]:
@@ -142,12 +142,12 @@ class Panel(Estimate):
         the skewness of few permanent responses that support a value nobody holds, each of them in all of its reports.
         """
         if self.permanent is None or not self.repeats:  # if nobody holds a value, people do not differ
-            return self.apart.p_value
+            return self.independent.p_value
         error = self.absent_stderr
-        told, wider = _binomial(self.apart), error / self.apart.absent_stderr
-        assert told is not None  # noqa: S101 - where responses are kept it is one, or a regression
-        hits, of = told.hits / wider**2, told.of / wider**2
-        binomial = np.where(hits > 0, betainc(np.maximum(hits, 1e-9), of - hits + 1, told.channel.q), 1.0)
+        basis, wider = _binomial(self.independent), error / self.independent.absent_stderr
+        assert basis is not None  # noqa: S101 - where responses are kept it is one, or a regression
+        hits, of = basis.hits / wider**2, basis.of / wider**2
+        binomial = np.where(hits > 0, betainc(np.maximum(hits, 1e-9), of - hits + 1, basis.channel.q), 1.0)
         q, people = float(self.permanent.permanent_support[1]), self.n / (1 + self.repeats)
         skewness = (1 - 2 * q) * (self._ends[0] / people / error**2) ** 1.5 / np.sqrt(people * q * (1 - q))
         shape = 4 / np.maximum(skewness, 1e-3) ** 2
@@ -156,44 +156,48 @@ class Panel(Estimate):
 
     def detection_frequency(self, alpha: float = 0.05) -> float:
         """Return the share at which a typical value, beside those detected, would be detected half of the time."""
-        return super().detection_frequency(alpha) if self.permanent and self.repeats else self.apart.detection_frequency(alpha)
+        return (
+            super().detection_frequency(alpha) if self.permanent and self.repeats else self.independent.detection_frequency(alpha)
+        )
 
     @property
     def unallocated(self) -> tuple[float, float]:
         """The share of the population that none of these values accounts for, and its standard error; nan where not known."""
-        share, stderr = self.apart.unallocated
-        rest = min(max(share, 0.0), 1.0)
-        return share, float(np.sqrt(stderr**2 + rest * (1 - rest) * self._more))
+        share, stderr = self.independent.unallocated
+        remainder = min(max(share, 0.0), 1.0)
+        return share, float(np.sqrt(stderr**2 + remainder * (1 - remainder) * self._more))
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals: of a binomial, those for the fewer reports of different people that have as large an error there."""
         low, high = self._score_interval(chance, target)
-        told = _binomial(self.apart)
-        if told is None or target == "respondents":
+        basis = _binomial(self.independent)
+        if basis is None or target == "respondents":
             return low, high
         there = [np.clip(end, 0.0, 1.0) for end in (low, high)]
-        few = [told.fewer(end, self._shared_at(end) * self._more) for end in there]
-        ends = [clopper_pearson(told.hits * part, told.of * part, chance)[side] for side, part in enumerate(few)]
-        return np.minimum(told.channel.debias(ends[0]), self.frequency), np.maximum(told.channel.debias(ends[1]), self.frequency)
+        few = [basis.fewer(end, self._shared_at(end) * self._more) for end in there]
+        ends = [clopper_pearson(basis.hits * part, basis.of * part, chance)[side] for side, part in enumerate(few)]
+        return np.minimum(basis.channel.debias(ends[0]), self.frequency), np.maximum(
+            basis.channel.debias(ends[1]), self.frequency
+        )
 
     def _score_interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals: all shares e that are not too far from the estimate f for their own error.
 
         ``(e - f)^2 <= h^2 + z^2 shared(e) repeats / n``, h the distance of the end as it is if each report is of another device.
         """
-        ends = self.apart._interval(chance, target)  # noqa: SLF001 - an estimate, too
+        ends = self.independent._interval(chance, target)  # noqa: SLF001 - an estimate, too
         k = ndtri(chance) ** 2 * self._more
         none, all_ = self._ends
         people = k if target == "population" else 0.0
         linear = people + k * (all_ - none)
-        found = []
+        limits = []
         for side, end in zip((-1, 1), ends, strict=True):
             f, square = self.frequency, np.square(end - self.frequency)
             half = (2 * f + linear) / (2 * (1 + people))
             root = half + side * np.sqrt(np.maximum(half**2 - (f**2 - square - k * none) / (1 + people), 0.0))
             inside = np.clip(root, 0.0, 1.0)  # beyond, people do not differ
-            found.append(f + side * np.sqrt(square + people * inside * (1 - inside) + k * self._kept(inside)))
-        return found[0], found[1]
+            limits.append(f + side * np.sqrt(square + people * inside * (1 - inside) + k * self._response_variance(inside)))
+        return limits[0], limits[1]
 
     @property
     def _more(self) -> float:
@@ -208,9 +212,9 @@ class Panel(Estimate):
         return self.permanent.permanent_variance(0.0), self.permanent.permanent_variance(1.0)
 
     def _shared_at(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
-        return frequency * (1 - frequency) + self._kept(frequency)
+        return frequency * (1 - frequency) + self._response_variance(frequency)
 
-    def _kept(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _response_variance(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
         none, all_ = self._ends
         return none + (all_ - none) * frequency
 
@@ -229,12 +233,12 @@ class _Binomial(NamedTuple):
         return variance / (variance + more * self.of)
 
 
-def _binomial(apart: Estimate) -> _Binomial | None:
-    if isinstance(apart, Partial | OptionShares):
-        return _Binomial(apart.support.astype(np.float64), apart.told.astype(np.float64), apart.channel)
-    if not isinstance(apart, Supported) or apart.touched is not None:
+def _binomial(estimate: Estimate) -> _Binomial | None:
+    if isinstance(estimate, Partial | OptionShares):
+        return _Binomial(estimate.support.astype(np.float64), estimate.covering.astype(np.float64), estimate.channel)
+    if not isinstance(estimate, Supported) or estimate.touched is not None:
         return None
-    return _Binomial(apart.support.astype(np.float64), np.full(len(apart.support), float(apart.n)), apart.channel)
+    return _Binomial(estimate.support.astype(np.float64), np.full(len(estimate.support), float(estimate.n)), estimate.channel)
 
 
 def _with(stderr: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -52,8 +52,8 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
     layout = mechanism.layout
     if reason := tally.sift(layout, payloads)[2]:
         raise reason
-    wanted = np.arange(mechanism.domain_size) if values is None else np.asarray(values, object)
-    if not len(wanted) or any(not 0 <= value < mechanism.domain_size for value in wanted):
+    candidates = np.arange(mechanism.domain_size) if values is None else np.asarray(values, object)
+    if not len(candidates) or any(not 0 <= value < mechanism.domain_size for value in candidates):
         raise ParameterError("a candidate is a value of the domain", "another number")
     table = np.frombuffer(payloads, np.uint8).reshape(-1, layout.payload_size)
-    return family_of(mechanism).likelihood(table, wanted)
+    return family_of(mechanism).likelihood(table, candidates)

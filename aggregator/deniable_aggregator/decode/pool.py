@@ -46,7 +46,7 @@ _PRECISE = 1e-6  # relative error of the shares that are cleared
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class PoolCells:
     """The cells of a tally."""
 
     mechanism: Sketch  # what the devices ran, with a pool
@@ -85,12 +85,12 @@ class Cells:
         first = np.argsort(-support, kind="stable")[:most]
         return np.sort(first[support[first] > least])
 
-    def some(self, share: int) -> Cells:
+    def sample(self, share: int) -> PoolCells:
         """Take one in `share` rows, unless these are few."""
         rows = max(len(self.reports) // share, _FEW)
-        return Cells(self.mechanism, self.counts[:rows], self.reports[:rows])
+        return PoolCells(self.mechanism, self.counts[:rows], self.reports[:rows])
 
-    def clear(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.float64], Cells]:
+    def clear(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.float64], PoolCells]:
         """Estimate the shares of values jointly, by least squares, and subtract from the cells what they add."""
         rows, width = self.counts.shape
         numbers = np.arange(rows)[:, None]
@@ -103,7 +103,7 @@ class Cells:
 
         together = LinearOperator((len(keys), len(keys)), matvec=lambda shares: held.T @ added(shares).ravel())
         shares, _ = cg(together, held.T @ self.counts.ravel() - self.n * float(self.mechanism.q), rtol=_PRECISE)
-        return shares, Cells(self.mechanism, self.counts - added(shares), self.reports)
+        return shares, PoolCells(self.mechanism, self.counts - added(shares), self.reports)
 
     @property
     def family(self) -> PoolFamily:
@@ -112,40 +112,30 @@ class Cells:
         return self.mechanism.family
 
 
-def estimate(cells: Cells, values: Sequence[int]) -> Pooled:
+def estimate(cells: PoolCells, values: Sequence[int]) -> Pooled:
     """Estimate the frequencies of candidates."""
     keys = hash_lookup.keys(values, cells.mechanism.domain_size)
     plain, shares, left = _clear(cells, keys)
     # How the rows differ says how far the sum is off, unless some of it was taken from all of them.
     support, by_row = hash_lookup.lookup_by_row(cells.family, left.counts, cells.counts, keys)
     noise = len(keys) * cells.n * float(cells.mechanism.q)
-    rest = 1 - float(by_row.sum() - noise) / cells.scale, stderr_of_mean(by_row, cells.reports) * cells.n / cells.scale
+    unallocated = 1 - float(by_row.sum() - noise) / cells.scale, stderr_of_mean(by_row, cells.reports) * cells.n / cells.scale
     cleared = np.full(len(keys), np.square(shares).sum())
     support[plain] += cells.scale * shares
     cleared[plain] -= np.square(shares)
-    return Pooled(cells.mechanism, cells.n, support, np.clip(cleared, 0, 1), left.absent, rest)
+    return Pooled(cells.mechanism, cells.n, support, np.clip(cleared, 0, 1), left.absent, unallocated)
 
 
-def _clear(cells: Cells, keys: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.float64], Cells]:
-    """Clear the cells of what is plainly present. The less it confuses, the more there is.
-
-    Returns
-    -------
-    plain : ndarray of int
-        The places of these candidates.
-    shares : ndarray of float
-        Share of people who hold each.
-    left : Cells
-        The cells without them.
-    """
+def _clear(cells: PoolCells, keys: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.float64], PoolCells]:
+    """Clear the cells of what is plainly present; return its places, its shares, and the cells without it."""
     plain, shares, left = np.arange(0), np.zeros(0), cells
     if not cells.confused:
         return plain, shares, left
     likely = np.arange(len(keys))
     if len(keys) > _TRIED:
-        likely = np.argsort(-cells.some(_GLANCE).lookup(keys), kind="stable")[:_TRIED]
+        likely = np.argsort(-cells.sample(_GLANCE).lookup(keys), kind="stable")[:_TRIED]
     support = cells.lookup(keys[likely])
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS):  # once the most common values confuse nothing more, further ones stand out
         more = left.plain(support, len(keys))
         if not len(more) or np.array_equal(plain, more):
             break

@@ -31,7 +31,7 @@ class Pooled(Estimate):
     cleared: NDArray[np.float64]  # (values,): the sum of the squared shares of other values that were cleared
     absent: Absent  # the distribution of the support of a value that nobody holds
     # The share that none of the values accounts for, and its standard error; from the cells before any value was cleared.
-    rest: tuple[float, float]
+    remainder: tuple[float, float]
 
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
@@ -41,7 +41,7 @@ class Pooled(Estimate):
     @property
     def unallocated(self) -> tuple[float, float]:
         """The share of the population that none of these values accounts for, and its standard error; nan where not known."""
-        return self.rest
+        return self.remainder
 
     @property
     def stderr(self) -> NDArray[np.float64]:
@@ -72,17 +72,14 @@ class Pooled(Estimate):
         return np.full(len(self.support), least / self._scale)
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals.
-
-        Noise alone gives Clopper and Pearson's interval; for respondents each end is nearer, as in `Supported`. Confusion adds
-        what makes the tails of `absent` longer than those of the noise. Their squares are added, as if both were normal; if not,
-        this is the safe side.
-        """
+        """Compute Clopper and Pearson's intervals, lengthened by what hash functions confuse."""
         support, people = np.clip(self.support, 0, self.n), self.n * self.channel.variance(self.plausible)
         known = np.sqrt(self._noise("population") / people)
         ends = clopper_pearson(support, self.n, chance)
         nearer = [self.channel.narrowing(self.channel.debias(end)) if target == "respondents" else 1.0 for end in ends]
         below, above = (known * part * abs(self.n * end - support) for part, end in zip(nearer, ends, strict=True))
+        # Confusion makes the tails of `absent` longer than those of the noise. The squares of both are added, as if both were
+        # normal; if not, the interval is too long.
         fewer, more = self._excess(chance)
         return self.frequency - np.hypot(below, more) / self._scale, self.frequency + np.hypot(above, fewer) / self._scale
 
@@ -98,9 +95,9 @@ class Pooled(Estimate):
     def _noise(self, target: Target) -> NDArray[np.float64]:
         """Compute the variance of each support without confusion. It is at least that of the devices in known rows."""
         f, p = self.plausible, self.channel.p
-        whole = self.channel.variance(f) if target == "population" else self.channel.noise(f)
+        total = self.channel.variance(f) if target == "population" else self.channel.noise(f)
         devices = Channel(p, float(self.mechanism.other)).noise(f)
-        return self.n * np.maximum(whole - self._allocation * self.cleared, devices)
+        return self.n * np.maximum(total - self._allocation * self.cleared, devices)
 
     def _stderr(self, noise: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Return the standard error of a frequency whose support has this variance without confusion."""

@@ -33,11 +33,11 @@ class Joint:
     absent_stderr: NDArray[np.float64]  # (values,), standard error if nobody held the value
     tail: NDArray[np.float64]  # (values,), binomial chance of this much support if nobody held the value
     stderr: float  # standard error of a value that is not listed and that nobody holds; nan without reports
-    part: Part  # what they were estimated from
+    part: PrefixLevel  # what they were estimated from
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PrefixLevel:
     """The rows of a tally that belong to one level, or the first few of them."""
 
     mechanism: PrefixTree  # what the devices ran
@@ -65,10 +65,10 @@ class Part:
         """Difference of the probabilities that a report supports the true value, and another one."""
         return float(self.mechanism.p - self.mechanism.q)
 
-    def some(self, share: int) -> Part:
+    def sample(self, share: int) -> PrefixLevel:
         """Take one in `share` rows, and at least one."""
         rows = max(len(self.reports) // share, 1)
-        return Part(self.mechanism, self.first, self.counts[:rows], self.reports[:rows])
+        return PrefixLevel(self.mechanism, self.first, self.counts[:rows], self.reports[:rows])
 
     def stderr(self, squares: float) -> float:
         """Compute the standard error of a prefix that nobody has, if the sum of f^2 of prefixes not cleared is `squares`."""
@@ -188,8 +188,8 @@ class Part:
         return self._odds * (np.array(collide, np.float64).reshape(shape) - 1 / self.mechanism.width)
 
 
-def part_of(mechanism: PrefixTree, tally: Tally, level: int) -> Part:
+def level_of(mechanism: PrefixTree, tally: Tally, level: int) -> PrefixLevel:
     """Return the part of a tally that belongs to a level."""
     numbers = mechanism.parts[level]
     rows = slice(numbers[0], numbers[-1] + 1)
-    return Part(mechanism, rows.start, tally.counts[rows], tally.reports[rows])
+    return PrefixLevel(mechanism, rows.start, tally.counts[rows], tally.reports[rows])

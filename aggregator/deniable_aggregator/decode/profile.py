@@ -60,8 +60,8 @@ class Profile:
     def _solve(self, sums: NDArray[np.float64], totals: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """Fit shares that are not negative and have these sums; return them, and the squared distance."""
         firm = _FIRM * self._rows.max()
-        found, _ = nnls(np.vstack([self._rows, firm * sums]), np.append(self._right, firm * totals), maxiter=20 * self.places)
-        return found, float(np.sum((self._rows @ found - self._right) ** 2))
+        solution, _ = nnls(np.vstack([self._rows, firm * sums]), np.append(self._right, firm * totals), maxiter=20 * self.places)
+        return solution, float(np.sum((self._rows @ solution - self._right) ** 2))
 
     def distance(self, place: int, share: float) -> float:
         """Return by how much the reports fit worse if this share of answers lies at or below the place of this index.

@@ -23,15 +23,15 @@ def some_values(estimate: Estimate, places: list[int]) -> Estimate:
         return estimate
     chosen = np.array(places, np.int64)
     if isinstance(estimate, Panel):
-        return replace(estimate, apart=some_values(estimate.apart, places))
+        return replace(estimate, independent=some_values(estimate.independent, places))
     if isinstance(estimate, Supported):
         touched = None if estimate.touched is None else estimate.touched[chosen]
         return replace(estimate, support=estimate.support[chosen], touched=touched, shares=estimate.plausible[chosen])
-    return _Some(estimate.n, estimate, chosen)
+    return _Selection(estimate.n, estimate, chosen)
 
 
 @dataclass(frozen=True, eq=False)
-class _Some(Estimate):
+class _Selection(Estimate):
     """Some values of any estimate."""
 
     n: int

@@ -35,11 +35,6 @@ def strict_quantile(
     low, high : float
         Places on the axis, in [0, 1].
 
-    Raises
-    ------
-    ParameterError
-        If the tally does not have the mechanism's layout, if the mechanism is no window, or the level is not in (0, 1).
-
     Notes
     -----
     The cumulative shares of the cells named are all within ``sqrt(ln(2 / alpha) / (2 n))`` of their probabilities (Dvoretzky,
@@ -68,8 +63,8 @@ def strict_quantile(
     def least_share(point: int, sign: int) -> float:
         """Return the least share at or below a point, or with sign -1 the greatest."""
         below = sign * (np.arange(len(bounds)) == point)
-        found = linprog(below, rises, np.zeros(steps), rule, right, bounds)
-        return sign * float(found.fun) if found.success else float(sign < 0)  # made-up reports may fit no distribution
+        program = linprog(below, rises, np.zeros(steps), rule, right, bounds)
+        return sign * float(program.fun) if program.success else float(sign < 0)  # made-up reports may fit no distribution
 
     low = _first(steps, lambda point: least_share(point, -1) >= share)
     high = _first(steps, lambda point: least_share(point, 1) >= share) + 1

@@ -29,7 +29,7 @@ class Supported(Estimate):
     support: NDArray[np.int64]  # (values,): reports that support each value, less those that oppose it
     touched: NDArray[np.int64] | None = None  # (values,): reports that support or oppose each value; None if none can oppose
     total_stderr: float = float("nan")  # standard error of the sum of all frequencies; nan where it is not known
-    # What `plausible` makes of the frequencies, where it was told of more values than these.
+    # The plausible shares of these values, if they were computed from more values than these.
     shares: NDArray[np.float64] | None = None
 
     @cached_property
@@ -118,7 +118,7 @@ class Supported(Estimate):
         return low, high
 
     def _opposed_interval(self, chance: float, touched: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals where reports can oppose values; those for the population hold for respondents all the more.
+        """Compute intervals where reports can oppose values: those for the population, which also hold for respondents.
 
         The number of reports that support a value is binomial, and so is the number that opposes it. Each share has Clopper and
         Pearson's interval. The distances of their ends combine as correlated errors do, since a report cannot do both.

@@ -44,13 +44,7 @@ class AlwaysValid(Difference):
     planned: float
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> Ends:
-        """Compute intervals that hold at all looks together: of each value alone, or of all values (Bonferroni).
-
-        Raises
-        ------
-        ParameterError
-            If the level is not in (0, 1).
-        """
+        """Compute intervals that hold at all looks together: of each value alone, or of all values (Bonferroni)."""
         alpha = 2 * tail(level, self.hypotheses if simultaneous else 1)
         more = self._more
         low, high = self._ends(np.sqrt((1 + 1 / more) * np.log((1 + more) / alpha**2)))

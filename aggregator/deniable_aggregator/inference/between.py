@@ -31,7 +31,7 @@ class Between:
     """How much periods differ beyond chance."""
 
     variance: NDArray[np.float64]  # (values,), of one period's difference from the usual
-    pairs: int  # how many pairs of periods tell it
+    pairs: int  # how many pairs of periods it is estimated from
 
     @property
     def degrees(self) -> float:
@@ -83,5 +83,5 @@ def between(times: NDArray[np.int64], estimates: NDArray[np.float64], noise: NDA
 
 def correlations(times: NDArray[np.int64] | NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """Return the correlation matrices of the differences of these periods, (periods, periods), one for each of `CORRELATIONS`."""
-    apart = np.abs(times[:, None] - times).astype(np.float64)
-    return [np.asarray(each**apart, np.float64) for each in CORRELATIONS]
+    gaps = np.abs(times[:, None] - times).astype(np.float64)
+    return [np.asarray(each**gaps, np.float64) for each in CORRELATIONS]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 SMALLEST = 1e-12
-"""Smallest p-value that is told apart from 0."""
+"""Smallest p-value that is computed; less counts as this."""
 QUANTILES = np.arange(0.1, 7.15, 0.2)
 """Normal quantiles, between which the ends of intervals are nearly linear."""
 
@@ -32,7 +32,7 @@ class Side:
 
     estimates: NDArray[np.float64]  # (values,), unbiased; nan where there are no reports
     interval: Callable[[float], Ends]  # computes the intervals, (values,) each, at a confidence level
-    mirrored: bool = False  # as of an `Estimate`
+    mirrored: bool = False  # whether these are two values whose estimates sum to 1
 
     @classmethod
     def of(cls, estimate: Estimate) -> Side:
@@ -61,11 +61,6 @@ class Difference:
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> Ends:
         """Compute confidence intervals from those of the sides (MOVER): of each value alone, or all together (Bonferroni).
-
-        Raises
-        ------
-        ParameterError
-            If the level is not in (0, 1).
 
         References
         ----------
@@ -100,8 +95,8 @@ class Difference:
         before = np.clip(before - 1, 0, len(QUANTILES) - 2)  # beyond the last, as between the last two
         one, other = (np.take_along_axis(margins, each[None], 0)[0] for each in (before, before + 1))
         part = np.where(one > other, one / np.where(one > other, one - other, 1.0), 0.0)
-        found = np.where(margins[0] <= 0, 0.0, QUANTILES[before] + part * (QUANTILES[before + 1] - QUANTILES[before]))
-        return np.where(np.isnan(self.estimates), np.nan, found)
+        quantiles = np.where(margins[0] <= 0, 0.0, QUANTILES[before] + part * (QUANTILES[before + 1] - QUANTILES[before]))
+        return np.where(np.isnan(self.estimates), np.nan, quantiles)
 
     @cached_property
     def ends_by_quantile(self) -> Ends:

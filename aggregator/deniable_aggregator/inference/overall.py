@@ -31,7 +31,7 @@ def chi_square(
     # Of each side, how many other reports the device of a report has made, on average, at most.
     repeats: Sequence[float] = (0.0, 0.0),
     *,
-    kept: bool = False,  # whether the devices keep their permanent responses
+    permanent: bool = False,  # whether the devices keep their permanent responses
 ) -> Chi2 | None:
     """Test whether two sides differ in the share of any value; None if the statistic would not be chi-square.
 
@@ -47,7 +47,7 @@ def chi_square(
     if len(together.frequency) != values or not _is_chi_square(mechanism, min(each.n for each in sides)):
         return None
     first, second = (
-        estimates_covariance(mechanism, together.plausible, side.n, repeats=more, kept=kept)
+        estimates_covariance(mechanism, together.plausible, side.n, repeats=more, permanent=permanent)
         for side, more in zip(sides, repeats, strict=True)
     )
     return Chi2(_distance(sides[1].frequency - sides[0].frequency, first + second), values - 1)

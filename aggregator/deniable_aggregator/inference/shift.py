@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ _FALSE, _PERIODS = 0.05, 200
 """Chance that so many periods have a false shift, in any of the values."""
 _WINDOWS = (1, 2, 4, 8, 16)
 _PAST = 56  # periods before a window: of days, eight of each weekday
-_FEWEST = 4  # likewise
+_FEWEST = 4  # periods before a window
 MEMORY = _PAST + 2 * _WINDOWS[-1]
 """Whether a period has a shift depends on so many periods before it, and on no other."""
 
@@ -77,22 +78,22 @@ class _Errors:
     # estimate
     shared: NDArray[np.float64]
     fresh: NDArray[np.float64]
-    apart: float  # how far apart what two persons share may be
+    distance: float  # how far apart what two persons share may be
     skew: float  # what skewness adds to a quantile, by Cornish and Fisher
 
     @classmethod
-    def of(cls, course: Course, ends: Ends, level: float, apart: float) -> _Errors:
+    def of(cls, course: Course, ends: Ends, level: float, distance: float) -> _Errors:
         below, above = (np.square(end - course.estimates) for end in ends)
         people = np.array(course.reports, np.float64) / (1 + np.array(course.repeats, np.float64))
         one = np.square(course.stderr)
         shared = np.minimum(course.shared, one * people[:, None])
         z = -float(ndtri((1 - level) / 2))
-        return cls(course, below, above, people, shared, one - shared / people[:, None], apart, (z - 1 / z) / 6)
+        return cls(course, below, above, people, shared, one - shared / people[:, None], distance, (z - 1 / z) / 6)
 
     def at_quantile(self, shared: NDArray[np.float64], people: float) -> NDArray[np.float64]:
         """Return the variance of a symmetric error that reaches as far as the skewed one of so many people."""
-        unlike = np.sqrt(np.maximum(1 - 4 * shared / self.apart**2, 0.0))
-        return np.asarray(np.square(np.sqrt(shared) + self.skew * self.apart * unlike / np.sqrt(people)), np.float64)
+        unlike = np.sqrt(np.maximum(1 - 4 * shared / self.distance**2, 0.0))
+        return np.asarray(np.square(np.sqrt(shared) + self.skew * self.distance * unlike / np.sqrt(people)), np.float64)
 
 
 def confidence(hypotheses: int) -> float:
@@ -107,7 +108,7 @@ def shifts(
     *,
     cycle: int = 1,  # only periods so many apart, or a multiple of it, are alike: 7 for days
     least: float = 0.0,  # shifts that may be smaller than this do not count
-    apart: float = 1.0,  # how far apart what two persons share may be: 1 for shares, more if responses are kept
+    distance: float = 1.0,  # how far apart what two persons share may be: 1 for shares, more if responses are kept
 ) -> list[Shift]:
     """Find the shifts of a course, by the period in which each is seen.
 
@@ -135,27 +136,28 @@ def shifts(
     E. A. Cornish, R. A. Fisher: Moments and cumulants in the specification of distributions. Revue de l'Institut International de
     Statistique 5(4), 1938.
     """
-    errors = _Errors.of(course, ends, level, apart)
-    found: list[Shift] = []
+    errors = _Errors.of(course, ends, level, distance)
+    seen_shifts: list[Shift] = []
     known: dict[int, Between] = {}  # before a window, by its first row
     last: dict[tuple[int, bool], int] = {}
-    told: dict[tuple[int, bool], int] = {}
-    for seen, contrasts in groupby(_contrasts(course, cycle), lambda each: each.seen):
+    places: dict[tuple[int, bool], int] = {}
+    for seen, contrasts in groupby(_contrasts(course, cycle), attrgetter("seen")):
         looked = []
-        for each in contrasts:
-            if each.begins not in known:
-                known[each.begins] = usual(course, slice(each.rows.start, each.begins), cycle)
-            if known[each.begins].pairs >= FEWEST_PAIRS:
-                looked.append(_sized(errors, each, known[each.begins], level))
+        for contrast in contrasts:
+            begins = contrast.begins
+            if begins not in known:
+                known[begins] = usual(course, slice(contrast.rows.start, begins), cycle)
+            if known[begins].pairs >= FEWEST_PAIRS:
+                looked.append(_sized(errors, contrast, known[begins], level))
         for shift in _plainest(looked, least):
             direction = shift.value, shift.size > 0
             if seen - last.get(direction, -_PERIODS) > _WINDOWS[-1]:
-                told[direction] = len(found)
-                found.append(shift)
-            elif any(_lasts(each, found[told[direction]], least) for each in looked):
-                found[told[direction]] = replace(found[told[direction]], single=False)
+                places[direction] = len(seen_shifts)
+                seen_shifts.append(shift)
+            elif any(_lasts(each, seen_shifts[places[direction]], least) for each in looked):
+                seen_shifts[places[direction]] = replace(seen_shifts[places[direction]], single=False)
             last[direction] = seen
-    return found
+    return seen_shifts
 
 
 def _contrasts(course: Course, cycle: int) -> Iterator[_Contrast]:
@@ -204,12 +206,12 @@ def _drift(errors: _Errors, contrast: _Contrast) -> NDArray[np.float64]:
     rows, weights, people = contrast.rows, contrast.weights, errors.people[contrast.rows]
     times, reports = np.array(errors.course.times)[rows], np.array(errors.course.reports, np.float64)[rows]
     together = np.outer(weights, weights) / np.maximum(people[:, None], people)
-    apart = np.bincount(abs(times[:, None] - times).ravel(), together.ravel())
-    worst = float(((1 - np.array(TURNOVERS)[:, None]) ** np.arange(len(apart)) @ apart).max())
+    by_gap = np.bincount(abs(times[:, None] - times).ravel(), together.ravel())
+    worst = float(((1 - np.array(TURNOVERS)[:, None]) ** np.arange(len(by_gap)) @ by_gap).max())
     # Both are those of all periods: an estimate that is high by chance has a large fresh error, beside which little is shared.
     each_fresh = errors.fresh[rows] * people[:, None]
-    fresh, shared = reports @ each_fresh / reports.sum() * apart[0], reports @ errors.shared[rows] / reports.sum()
-    alone = fresh + shared * apart[0]
+    fresh, shared = reports @ each_fresh / reports.sum() * by_gap[0], reports @ errors.shared[rows] / reports.sum()
+    alone = fresh + shared * by_gap[0]
     skewed = errors.at_quantile(shared, people.min())
     return np.asarray(np.sqrt((fresh + skewed * worst) / np.where(alone > 0, alone, np.nan)), np.float64)
 
@@ -235,8 +237,8 @@ def _plainest(looked: list[_Sized], least: float) -> Iterator[Shift]:
         )
 
 
-def _lasts(later: _Sized, told: Shift, least: float) -> bool:
+def _lasts(later: _Sized, shift: Shift, least: float) -> bool:
     """Return whether periods after a shift was seen lie beyond chance in its direction, without it."""
-    value = told.value
-    beyond = later.low[value] > least if told.size > 0 else later.high[value] < -least
-    return later.contrast.begins > told.seen and bool(beyond)
+    value = shift.value
+    beyond = later.low[value] > least if shift.size > 0 else later.high[value] < -least
+    return later.contrast.begins > shift.seen and bool(beyond)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LEAST = 3
 """Fewest periods of a slope."""
-_CYCLES = 3  # from so many on the cycle is told from the line
+_CYCLES = 3  # fewest cycles of a line with a level for each place in the cycle
 TURNOVERS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 """Rates at which devices may be replaced from one period to the next."""
 
@@ -39,7 +39,7 @@ class Course:
     estimates: NDArray[np.float64]
     stderr: NDArray[np.float64]
     shared: NDArray[np.float64]  # (periods, values), the variance that all reports of a person share
-    mirrored: bool = field(default=False, kw_only=True)  # as of an `Estimate`, in all periods
+    mirrored: bool = field(default=False, kw_only=True)  # whether these are two values whose estimates sum to 1
 
     @classmethod
     def of_shares(cls, times: Sequence[int], estimates: Sequence[Estimate], repeats: Sequence[float]) -> Course:
@@ -56,7 +56,7 @@ class Course:
 
 def _with_own_errors(estimate: Estimate) -> Estimate:
     if isinstance(estimate, Panel):
-        return replace(estimate, apart=_with_own_errors(estimate.apart))
+        return replace(estimate, independent=_with_own_errors(estimate.independent))
     if isinstance(estimate, Supported):
         return replace(estimate, shares=np.clip(np.nan_to_num(estimate.frequency), 0.0, 1.0))
     return estimate
@@ -69,16 +69,10 @@ class Slope:
     estimate: NDArray[np.float64]  # (values,), the rise in a period
     stderr: NDArray[np.float64]  # (values,), its standard error
     degrees: float  # degrees of freedom of the standard error
-    mirrored: bool = False  # as of an `Estimate`
+    mirrored: bool = False  # whether these are two values whose estimates sum to 1
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute confidence intervals: of each value alone, or such that all hold together (Bonferroni).
-
-        Raises
-        ------
-        ParameterError
-            If the level is not in (0, 1).
-        """
+        """Compute confidence intervals: of each value alone, or such that all hold together (Bonferroni)."""
         hypotheses = 1 if self.mirrored else len(self.estimate)
         reach = -stdtrit(self.degrees, tail(level, hypotheses if simultaneous else 1)) * self.stderr
         return self.estimate - reach, self.estimate + reach
@@ -129,11 +123,11 @@ def slope(course: Course, cycle: int = 1) -> Slope | None:
     squares, noise = (off.T * weights) @ off, np.outer(1 / reports, weights @ (one * reports[:, None]))
     residual = weights @ np.square(off @ course.estimates)
     more, degrees = np.zeros(len(variance)), float(len(times) - design.shape[1])
-    for each in correlations(times):
-        told = squares @ each
-        differ = np.maximum(residual - np.diag(squares) @ noise, 0.0) / np.trace(told)
-        more = np.maximum(more, differ * float(fit @ each @ fit))
-        degrees = min(degrees, float(np.trace(told) ** 2 / np.trace(told @ told)))
+    for correlation in correlations(times):
+        spread = squares @ correlation
+        differ = np.maximum(residual - np.diag(squares) @ noise, 0.0) / np.trace(spread)
+        more = np.maximum(more, differ * float(fit @ correlation @ fit))
+        degrees = min(degrees, float(np.trace(spread) ** 2 / np.trace(spread @ spread)))
     return Slope(fit @ course.estimates, np.sqrt(np.maximum(variance + more, 0.0)), degrees, course.mirrored)
 
 

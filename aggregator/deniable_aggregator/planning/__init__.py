@@ -1,1 +1,1 @@
-"""Planning: what so many users would tell, before anything is collected, and what a wanted error needs."""
+"""Planning: how exact the estimates from so many users would be, before anything is collected, and what a wanted error needs."""

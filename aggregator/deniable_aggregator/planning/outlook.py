@@ -1,4 +1,4 @@
-"""The outlook of a metric: what its users will tell with one mechanism, and what a wanted error needs."""
+"""The outlook of a metric: how exact its estimates will be with one mechanism, and what a wanted error needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deniable.errors import ParameterError
 from deniable.forecast.precision import resolved_from
 from deniable.mechanisms import auto
 from deniable.registry.tables import Publication
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks
 from deniable_aggregator.inference.overall import rise_seen
 from deniable_aggregator.planning.precision import POWER, precision
 from deniable_aggregator.planning.wait import LENGTHS, first_release
@@ -34,17 +34,11 @@ _MOST_EPSILON = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a plan is made for.
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of range.
-    """
+    """What a plan is made for."""
 
     users: int | None = None  # people who answer once; None to find how many are needed for `within`, or an arm for `difference`
-    share: float = 0.1  # the share of which errors are told, in [0, 1)
-    # The wanted error: of a share, or of a mean as a part of the range. None if the error is to be told.
+    share: float = 0.1  # the share for which errors are computed, in [0, 1)
+    # The wanted error: of a share, or of a mean as a part of the range. None if the error is what is asked for.
     within: float | None = None
     level: float = 0.95  # confidence, in (0, 1)
     difference: float | None = None  # the rise from `share`, or of the mean, for which arms are sized; None for none
@@ -69,7 +63,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What one cell of a metric will tell with one mechanism."""
+    """How exact the estimates of one cell of a metric will be with one mechanism."""
 
     metric: Metric  # as declared, or with the epsilon that it needs
     mechanism: Mechanism | None  # its mechanism; None if no epsilon is enough
@@ -160,14 +154,14 @@ class Outlook:
 
     def to_dict(self) -> dict[str, Any]:
         """Write it for programs. Errors of a mean are parts of the range."""
-        made, wait = self.mechanism, self.wait
+        mechanism, wait = self.mechanism, self.wait
         return {
             "metric": self.metric.id,
             "cell": self.cell,
             "parts": self.parts,
-            "mechanism": made.name if made else self.metric.mechanism,
-            "epsilon": made.epsilon if made else None,
-            "report_bytes": made.layout.payload_size if made else None,
+            "mechanism": mechanism.name if mechanism else self.metric.mechanism,
+            "epsilon": mechanism.epsilon if mechanism else None,
+            "report_bytes": mechanism.layout.payload_size if mechanism else None,
             "users": self.users,
             "reports": self.n,
             "of": self.of,
@@ -201,8 +195,8 @@ def of_mechanisms(
     """
     cells = _cells({f"segment {i}": size for i, size in enumerate(segments, 1)})
     metric = replace(metric, segments=tuple(cells)[1 : len(segments) + 1])
-    asked = [replace(metric, mechanism=name) for name in names or _names(metric, known=not epsilon_needed)]
-    ahead = [list(_ahead(each, terms, cells, Publication(), epsilon_needed=epsilon_needed)) for each in asked]
+    variants = [replace(metric, mechanism=name) for name in names or _names(metric, known=not epsilon_needed)]
+    ahead = [list(_ahead(each, terms, cells, Publication(), epsilon_needed=epsilon_needed)) for each in variants]
     ahead.sort(key=lambda rows: _merit(rows[0], epsilon_needed=epsilon_needed))
     return [row for rows in ahead for row in rows]
 
@@ -212,13 +206,13 @@ def of_registry(registry: Registry, terms: Terms) -> list[Outlook]:
 
     With users and a wanted error, each metric gets the epsilon that it needs.
     """
-    found: list[Outlook] = []
+    rows: list[Outlook] = []
     for metric in registry.metrics.values():
         cells = _cells({name: len(registry.segments[name]) for name in metric.segments})
         candidates = len(registry.candidates(metric))
         needed = terms.users is not None and terms.within is not None
-        found += _ahead(metric, terms, cells, registry.publication, candidates, epsilon_needed=needed)
-    return found
+        rows += _ahead(metric, terms, cells, registry.publication, candidates, epsilon_needed=needed)
+    return rows
 
 
 def _ahead(
@@ -233,19 +227,19 @@ def _ahead(
     """Look ahead for each cell of a metric. What is needed is needed by the cell of all reports."""
     values = candidates if metric.open else metric.kind.estimated(metric)
     n = None if terms.users is None else floor(terms.users * Fraction(metric.sample))
-    made: Mechanism | None = None
+    mechanism: Mechanism | None = None
     if not epsilon_needed:
-        made = mechanisms.of(metric)
+        mechanism = mechanisms.of(metric)
     elif n:
         enough = _with_enough(metric, terms, values, n)
-        metric, made = (enough, mechanisms.of(enough)) if enough else (metric, None)
-    how = precision(metric, made, values) if made else None
+        metric, mechanism = (enough, mechanisms.of(enough)) if enough else (metric, None)
+    how = precision(metric, mechanism, values) if mechanism else None
     if n is None and how and terms.within is not None:
         n = how.users(terms.within, terms.share, terms.level)
     for cell, parts in cells.items():
         yield Outlook(
             metric=metric,
-            mechanism=made,
+            mechanism=mechanism,
             values=values,
             cell=cell,
             parts=parts,
@@ -292,12 +286,12 @@ def _merit(row: Outlook, *, epsilon_needed: bool) -> tuple[bool, float, int]:
     if not row.mechanism:
         return True, 0.0, 0
     if epsilon_needed:
-        found: float | None = row.mechanism.epsilon
+        merit: float | None = row.mechanism.epsilon
     elif row.terms.users:
-        found = row.error
+        merit = row.error
     else:
-        found = row.users if row.terms.within else row.arm
-    return found is None, found or 0.0, row.mechanism.layout.payload_size
+        merit = row.users if row.terms.within else row.arm
+    return merit is None, merit or 0.0, row.mechanism.layout.payload_size
 
 
 def _cells(segments: dict[str, int]) -> dict[str, int]:

@@ -30,7 +30,7 @@ def read_shares(path: Path) -> dict[str, dict[str, float]]:
     ConfigurationError
         If it cannot be read, or has a line that states no share.
     """
-    found: dict[str, dict[str, float]] = {}
+    shares: dict[str, dict[str, float]] = {}
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -38,14 +38,14 @@ def read_shares(path: Path) -> dict[str, dict[str, float]]:
                 raise ConfigurationError(f"{path} begins with the columns {','.join(_COLUMNS)}")
             for line in reader:
                 share = _share(line["share"])
-                of_metric = found.setdefault(line["metric"], {})
+                of_metric = shares.setdefault(line["metric"], {})
                 if share is None or line["value"] is None or line["value"] in of_metric:
                     rule = "each line states a metric, one value of it, and a share or a number of people"
                     raise ConfigurationError(f"{path}, line {reader.line_num}: {rule}")
                 of_metric[line["value"]] = share
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
-    return found
+    return shares
 
 
 def _share(written: str | None) -> float | None:

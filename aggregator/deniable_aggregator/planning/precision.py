@@ -32,7 +32,7 @@ _HALVINGS = 60  # as many bits as a difference needs
 
 @dataclass(frozen=True, kw_only=True)
 class Precision(ABC):
-    """What the reports of one mechanism tell of a share, or of a mean place on an axis.
+    """How exact the reports of one mechanism make a share, or a mean place on an axis.
 
     All errors are of the population that those who answer are drawn from.
     """
@@ -109,21 +109,21 @@ class _Options(Precision):
         return option_shares(self.mechanism, tally.empty(self.mechanism.layout))
 
     @property
-    def _asked(self) -> float:
+    def _share_about(self) -> float:
         """Share of the reports that are about an option."""
         return len(self.mechanism.groups[0]) / len(self._nothing.support)
 
     def variance(self, at: float) -> float:
         """Only some of the reports are about the option."""
         channel = self._nothing.channel
-        apart = float(channel.variance(np.array(at))) / channel.gain**2 / self._asked
-        return apart + at * (1 - at) * (self.together - 1)
+        noise = float(channel.variance(np.array(at))) / channel.gain**2 / self._share_about
+        return noise + at * (1 - at) * (self.together - 1)
 
     def detects(self, n: int, level: float = 0.95) -> float | None:
         """Ask the decoder what it would detect, if nobody chose any of the options."""
         support = self._nothing.support
-        told = np.full(len(support), round(n * self._asked))
-        return _known(OptionShares(n, support, told, self._nothing.channel).detection_frequency(1 - level))
+        covering = np.full(len(support), round(n * self._share_about))
+        return _known(OptionShares(n, support, covering, self._nothing.channel).detection_frequency(1 - level))
 
 
 @dataclass(frozen=True, kw_only=True)

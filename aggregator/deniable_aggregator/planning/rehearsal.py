@@ -16,8 +16,7 @@ from deniable.errors import ConfigurationError
 from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.sampled_option import Sampled
 from deniable.mechanisms.window import Window
-from deniable_aggregator import decode
-from deniable_aggregator.accounting import checks
+from deniable_aggregator import checks, decode
 from deniable_aggregator.decode.mean import mean
 from deniable_aggregator.decode.options import option_shares
 from deniable_aggregator.decode.panel import Panel
@@ -133,8 +132,8 @@ class Rehearsal(ABC):
         truth, variance = self.truth, self.variance()
         squares, covered = [], []
         for _ in range(runs):
-            found, low, high = self.decode(self.draw(n, rng), level)
-            squares.append(float(np.nanmean(np.square(found - truth))))  # nan: of an option that no report is about
+            estimates, low, high = self.decode(self.draw(n, rng), level)
+            squares.append(float(np.nanmean(np.square(estimates - truth))))  # nan: of an option that no report is about
             covered.append(float(((low <= truth) & (truth <= high)).mean()))
             advance()
         return Result(
@@ -224,9 +223,9 @@ class OfMean(Rehearsal):
 
     def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
         """Estimate the mean."""
-        found = mean(self.mechanism, tally, repeats=self.metric.together - 1)
-        low, high = found.interval(level)
-        return np.array([found.place]), np.array([low]), np.array([high])
+        estimate = mean(self.mechanism, tally, repeats=self.metric.together - 1)
+        low, high = estimate.interval(level)
+        return np.array([estimate.place]), np.array([low]), np.array([high])
 
     def variance(self) -> Floats | None:
         """Add the variance of the numbers to that of their reports. The plan takes the greatest of both instead."""
@@ -263,18 +262,18 @@ def rehearsals(registry: Registry, stated: Mapping[str, Mapping[str, float]]) ->
     unknown = sorted(stated.keys() - registry.metrics.keys())
     if unknown:
         raise ConfigurationError(f"shares are stated of {unknown[0]}, which {registry.file} does not declare")
-    made: list[Rehearsal] = []
+    simulated: list[Rehearsal] = []
     left: list[str] = []
     for metric in registry.metrics.values():
         candidates = registry.candidates(metric) if metric.open and not metric.discover else ()
         if metric.open and not candidates:
             left.append(metric.id)
         else:
-            made.append(_rehearsal(metric, candidates, stated.get(metric.id)))
+            simulated.append(_rehearsal(metric, candidates, stated.get(metric.id)))
     refused = sorted(stated.keys() & set(left))
     if refused:
         raise ConfigurationError(f"shares are stated of {refused[0]}, which is not simulated: its answers are not listed")
-    return made, left
+    return simulated, left
 
 
 def _rehearsal(metric: Metric, candidates: tuple[int, ...], stated: Mapping[str, float] | None) -> Rehearsal:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
 INK, SOFT, LINE = "#1a1f24", "#57616b", "#e6e7e3"
@@ -32,3 +34,14 @@ def save(figure: Figure, path: str) -> None:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"--plot cannot be written: {error}") from None
+
+
+def separated(heights: Sequence[float], gap: float) -> list[float]:
+    """Move labels up until none is nearer than the gap to another, then down below the top; in shares of a panel's height."""
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    placed = [heights[i] for i in order]
+    for i in range(1, len(placed)):
+        placed[i] = max(placed[i], placed[i - 1] + gap)
+    for i in reversed(range(len(placed))):
+        placed[i] = min(placed[i], 1 - gap * (len(placed) - 1 - i))
+    return [height for _, height in sorted(zip(order, placed, strict=True))]

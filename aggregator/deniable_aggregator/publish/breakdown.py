@@ -28,13 +28,7 @@ Box = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """The segments of a metric.
-
-    Raises
-    ------
-    ParameterError
-        If it has generalisations of an unknown segment.
-    """
+    """The segments of a metric."""
 
     values: Mapping[str, tuple[str, ...]]  # the declared values of each segment, in the metric's order
     parents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for a segment, what each word generalises to
@@ -67,15 +61,8 @@ class Breakdown:
         return tuple(self._lineages[name])
 
     def words(self, cell: str) -> Words:
-        """Read a cell, its segments in any order.
-
-        Raises
-        ------
-        ParameterError
-            If a part is not written ``name=value``, a name is unknown or repeated, or the value is neither declared nor a
-            generalisation of declared ones.
-        """
-        given = dict[str, str]()
+        """Read a cell, its segments in any order; raise ParameterError if it is not one of this breakdown."""
+        chosen = dict[str, str]()
         for part in cell.split(",") if cell else ():
             name, equals, word = part.partition("=")
             if not equals:
@@ -83,21 +70,15 @@ class Breakdown:
             if name not in self.values:
                 known = f"segments of this metric are {', '.join(self.values)}" if self.values else "this metric has no segments"
                 raise ParameterError(known, name)
-            if name in given:
+            if name in chosen:
                 raise ParameterError("each segment is named once", name)
             if word not in self._lineages[name]:
                 raise ParameterError(f"segment {name} is one of {', '.join(self.words_of(name))}", word)
-            given[name] = word
-        return tuple(given.get(name) for name in self.values)
+            chosen[name] = word
+        return tuple(chosen.get(name) for name in self.values)
 
     def box(self, cell: str) -> Box:
-        """Return the values in a cell, by segment. Two names of the same cell have the same box.
-
-        Raises
-        ------
-        ParameterError
-            As for `words`.
-        """
+        """Return the values in a cell, by segment. Two names of the same cell have the same box."""
         pairs = zip(self.values.items(), self.words(cell), strict=True)
         return tuple(
             tuple(value for value in values if word is None or word in self.lineage(name, value))
@@ -109,23 +90,11 @@ class Breakdown:
         return ",".join(f"{name}={word}" for name, word in zip(self.values, words, strict=True) if word is not None)
 
     def canonical(self, cell: str) -> str:
-        """Return a cell with its segments in the metric's order.
-
-        Raises
-        ------
-        ParameterError
-            As for `words`.
-        """
+        """Return a cell with its segments in the metric's order."""
         return self.text(self.words(cell))
 
     def leaf(self, segment: str) -> Words:
-        """Read the segment text of a stratum, which has a declared value for every segment.
-
-        Raises
-        ------
-        ParameterError
-            If it has not.
-        """
+        """Read the segment text of a stratum; raise ParameterError unless it has a declared value for every segment."""
         words = self.words(segment)
         for (name, values), word in zip(self.values.items(), words, strict=True):
             if word not in values:
@@ -133,21 +102,17 @@ class Breakdown:
         return words
 
     def filed(self, segment: str) -> str:
-        """Return the leaf in which reports of a stratum count, by the values declared now.
-
-        A missing value, or one that is no longer declared, counts as `OTHER`. Segments that the metric no longer has are left
-        open.
-        """
-        given = dict(part.split("=", 1) for part in segment.split(",") if "=" in part)
-        return self.text(tuple(word if (word := given.get(name)) in values else OTHER for name, values in self.values.items()))
+        """Return the leaf in which reports of a stratum count, by the values that are declared now."""
+        # A missing value, or one that is no longer declared, counts as `OTHER`. Segments that the metric no longer has are left
+        # out.
+        chosen = dict(part.split("=", 1) for part in segment.split(",") if "=" in part)
+        return self.text(tuple(word if (word := chosen.get(name)) in values else OTHER for name, values in self.values.items()))
 
     def coarser(self, cell: str) -> Iterator[str]:
-        """Yield the cells that contain a cell, nearest first.
-
-        Nearest means: fewest open segments, then fewest steps, then changes in the last segments.
-        """
+        """Yield the cells that contain a cell, the nearest first."""
+        # Nearest means: fewest open segments, then fewest steps, then changes in the last segments.
         words = self.words(cell)
-        yield from map(self.text, sorted(self.above(words), key=lambda found: self._distance(words, found))[1:])
+        yield from map(self.text, sorted(self.above(words), key=lambda coarse: self._distance(words, coarse))[1:])
 
     def above(self, words: Words) -> Iterator[Words]:
         """Yield a cell and all cells that contain it."""
@@ -160,11 +125,7 @@ class Breakdown:
         return len(fixed), sum(len(self.lineage(name, word)) for name, word in fixed)
 
     def ladder(self, words: Words) -> Iterator[Words]:
-        """Yield cells from all reports down to a leaf, fixing one segment after the other, each from its most general word.
-
-        Any two cells on the ladders of any leaves are nested or disjoint. For this, a ladder ends at a value that other values
-        generalise to, because those have ladders of their own from there on.
-        """
+        """Yield cells from all reports down to a leaf, fixing one segment after the other, each from its most general word."""
         at: list[str | None] = [None] * len(words)
         yield tuple(at)
         for place, (name, word) in enumerate(zip(self.values, words, strict=True)):
@@ -173,24 +134,26 @@ class Breakdown:
             for step in reversed(self.lineage(name, word)):
                 at[place] = step
                 yield tuple(at)
+            # Any two cells on the ladders of any leaves must be nested or disjoint. Other values generalise to this one, and have
+            # ladders of their own from here on.
             if word in self.parents.get(name, {}).values():
                 return
 
-    def _distance(self, words: Words, found: Words) -> tuple[int, int, tuple[int, ...]]:
-        fine, coarse = self.depth(words), self.depth(found)
-        changed = tuple(int(old != new) for old, new in zip(words, found, strict=True))
+    def _distance(self, words: Words, container: Words) -> tuple[int, int, tuple[int, ...]]:
+        fine, coarse = self.depth(words), self.depth(container)
+        changed = tuple(int(old != new) for old, new in zip(words, container, strict=True))
         return fine[0] - coarse[0], fine[1] - coarse[1], changed
 
 
 def _lineages(values: tuple[str, ...], above: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the lineage of each declared value, and then of each word that they generalise to."""
-    found = dict[str, tuple[str, ...]]()
+    lineages = dict[str, tuple[str, ...]]()
     for value in values:
         line = [value]
         while (word := above.get(line[-1])) is not None:
             line.append(word)
-        found[value] = tuple(line)
-    for whole in list(found.values()):
-        for step in range(1, len(whole)):
-            found.setdefault(whole[step], whole[step:])
-    return found
+        lineages[value] = tuple(line)
+    for lineage in list(lineages.values()):
+        for step in range(1, len(lineage)):
+            lineages.setdefault(lineage[step], lineage[step:])
+    return lineages

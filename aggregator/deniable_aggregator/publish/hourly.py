@@ -30,7 +30,7 @@ EVERY_SECONDS = 60.0
 """Seconds between looks whether an hour has passed."""
 
 _HOUR, _LEAST = 3600, 3300  # seconds between two passes, at least; after it the next one comes at a full hour
-_SEALED, _DROPPED = "sealed", ""  # nothing more can come; likewise, and there is no copy
+_SEALED, _DROPPED = "sealed", ""  # nothing more can come; nothing more can come, and the copy was deleted
 
 
 class Hourly:
@@ -49,17 +49,17 @@ class Hourly:
         """Return every stratum of a metric that has a copy or is sealed, each with 0."""
         return {tallies.stratum(name): 0 for partition in self._store.partitions for name in _noted(partition, metric)}
 
-    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
-        """Read the copies of some strata of one layout, or the sums of sealed ones; empty if there is none."""
+    def sums(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
+        """Read the copies of some strata of one layout, or the sums of sealed ones, empty where there is none."""
         parts = [self._of_partition(partition, layout, strata) for partition in self._store.partitions]
-        return [reduce(Stored.plus, some) for some in zip(*parts, strict=True)]
+        return [reduce(Stored.plus, sums) for sums in zip(*parts, strict=True)]
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the copies of some strata of one layout."""
-        return tallies.total(layout, self.each(layout, strata))
+        return tallies.total(layout, self.sums(layout, strata))
 
     def refused(self) -> dict[tuple[str, int], dict[str, int]]:
-        """Return the numbers of refused reports, as of `refused_reports.read`."""
+        """Return the numbers of refused reports: see `refused_reports.read`."""
         return refused_reports.read(self._store, [self._store.table(schema.REFUSALS)])
 
     @staticmethod
@@ -74,10 +74,8 @@ class Hourly:
     # Copying
 
     def run(self, registry: Registry) -> None:
-        """Copy what has changed, unless it was done within this hour. What could not be copied is tried again soon.
-
-        A trial needs no copies: it shows everything at once.
-        """
+        """Copy what has changed, unless this was done within this hour. What could not be copied is tried again soon."""
+        # A trial needs no copies: it shows everything at once.
         now = int(self._store.now())
         if registry.publication.trial or not self._store.claim(schema.COPIED, -(-(now + _LEAST) // _HOUR) * _HOUR):
             return
@@ -91,7 +89,8 @@ class Hourly:
                 self._store.release(schema.COPIED)
 
     def _copy(self, metric: str, hour: int) -> bool:
-        """Copy what has changed of a metric, and was not copied in this hour; return False while a commit is added in pieces."""
+        """Copy what has changed of a metric and was not copied in this hour; return False if it is to be tried again."""
+        # While a commit is added in pieces, a copy could have only some of its sums.
         settled = self._store.settled(metric)
         if settled is None:
             return False
@@ -102,7 +101,7 @@ class Hourly:
         for partition, noted in zip(self._store.partitions, notes, strict=True):
             strata = partition.strata(metric)
             sealed = self._sealed(strata)
-            # The hour of a commit is by the clock of its worker, which may be slow.
+            # The hour of a commit is by the clock of its worker, which may be slow: so one hour more counts as a change.
             due = [
                 stratum
                 for stratum, at in strata.items()

@@ -55,9 +55,9 @@ _PATIENCE = 16  # a period is checked again after this part of the time that it 
 
 
 class _Looks(NamedTuple):
-    """The times of the first and the next look at an open period."""
+    """When an open period is looked at."""
 
-    first: float
+    first: float  # by the monotonic clock
     next: float
 
 
@@ -89,73 +89,67 @@ class Publisher:
         self,
         now: float,  # Unix time in seconds
     ) -> list[Stratum]:
-        """Publish what is due.
-
-        Returns
-        -------
-        list of Stratum
-            The releases made or extended, by cell.
-        """
+        """Publish what is due; return the cells of which releases were made or extended."""
         drained = self.drained(now)
-        made: list[Stratum] = []
+        releases: list[Stratum] = []
         for version in self._versions:
             with self._faults.alone("publisher", version.declared.name):
-                made += self._published(version, now, drained)
-        return made
+                releases += self._published(version, now, drained)
+        return releases
 
     @property
     def waiting(self) -> Collection[Stratum]:
         """Closed periods that wait for more reports."""
-        return [whole for wholes in self._waiting.values() for whole in wholes]
+        return [stratum for strata in self._waiting.values() for stratum in strata]
 
     def _published(self, version: Version, now: float, drained: float) -> list[Stratum]:
-        """Publish what is due of a version, period by period; closed ones with too few reports join later ones."""
-        made: list[Stratum] = []
+        """Publish what is due of a version. Closed periods with too few reports wait, and join later ones."""
+        releases: list[Stratum] = []
         commits = self._store.settled(version.metric.id)
         if commits is None:  # a part of a commit must not be published
-            return made
+            return releases
         metric, definition = version.metric, version.declared.definition
         least = 1 if self._trial else metric.min_reports
         summary = release.summary(self._store, definition)
         last = summary.closed
         leaves: dict[str, Stored] = {}  # of closed periods that wait
         waiting: list[Stratum] = []
-        for each in self._periods(version, last, commits):
-            whole, step = each.whole, None
-            note = (each.known or Release(first=whole.period)).added(now)
-            if metric.closes(whole.period).timestamp() + _ON_THE_WAY < drained:
-                if not self._sealed(each, summary.open):
-                    return made
-                # Kept responses are copies of one answer: over several periods the same few devices would pass for more.
-                leaves = each.leaves({} if metric.kept else leaves)
+        for current in self._periods(version, last, commits):
+            stratum, step = current.stratum, None
+            note = (current.known or Release(first=stratum.period)).added(now)
+            if metric.closes(stratum.period).timestamp() + _ON_THE_WAY < drained:
+                if not self._sealed(current, summary.open):
+                    return releases
+                # Permanent responses are copies of one answer: over several periods the same few devices would pass for more.
+                leaves = current.leaves({} if metric.kept else leaves)
                 first = note.first if metric.kept else _after(last, metric.period)
-                step = each.last(leaves, replace(note, first=first, closed=True), least)
-                waiting.append(whole)
+                step = current.last(leaves, replace(note, first=first, closed=True), least)
+                waiting.append(stratum)
                 if step:
-                    leaves, waiting, last = {}, [], whole.period
+                    leaves, waiting, last = {}, [], stratum.period
             elif self._trial:
-                step = each.all_of_it(note)
-            elif not metric.segments and self._due(whole):
-                step = each.early(note)
-            if step and self._write(each, step):
-                log.info("published %s of %s, number %d", whole.metric, whole.period, note.number)
-                made += step.cells
+                step = current.all_of_it(note)
+            elif not metric.segments and self._due(stratum):
+                step = current.early(note)
+            if step and self._write(current, step):
+                log.info("published %s of %s, number %d", stratum.metric, stratum.period, note.number)
+                releases += step.cells
         self._waiting[definition] = waiting
-        return made
+        return releases
 
     def _periods(self, version: Version, last: str, commits: int) -> list[Period]:
         """Return the periods of a version after the last closed one."""
-        strata = strata_by_period(self._store, version.declared.definition)
-        wholes = [whole for whole in strata if whole.period > last]
-        known = release.noted(self._store, wholes)
-        return [Period(self._store, version, whole, strata[whole], known.get(whole), commits) for whole in wholes]
+        counted = strata_by_period(self._store, version.declared.definition)
+        later = [stratum for stratum in counted if stratum.period > last]
+        known = release.noted(self._store, later)
+        return [Period(self._store, version, stratum, counted[stratum], known.get(stratum), commits) for stratum in later]
 
-    def _sealed(self, each: Period, first_open: str) -> bool:
-        """Seal a closed period, unless it is sealed or is never joined with others; return whether it may be read."""
-        metric, last = each.version.metric, each.whole.period
+    def _sealed(self, current: Period, first_open: str) -> bool:
+        """Seal a closed period, unless it is sealed or its metric joins no periods; return whether it may be read."""
+        metric, last = current.version.metric, current.stratum.period
         if metric.kept or last < first_open:
             return True
-        return self._store.seal(each.version.declared.definition, _after(last, metric.period))
+        return self._store.seal(current.version.declared.definition, _after(last, metric.period))
 
     def unpublished(self) -> list[tuple[Declared, int]]:
         """Count the reports of each version of each metric that are in no release yet; for administrators only."""
@@ -169,41 +163,48 @@ class Publisher:
             return now
         return now - state.lag if state.known and state.lag is not None else 0.0
 
-    def _due(self, whole: Stratum) -> bool:
-        """Return whether to check an open period. A quarter more reports takes about a quarter of its time so far."""
+    def _due(self, stratum: Stratum) -> bool:
+        """Return whether to check an open period now."""
+        # A step needs a quarter more reports, which take about a quarter of the period's time so far. A sixteenth is soon enough.
         now = time.monotonic()
-        first, at = self._looked.get(whole, (now, 0.0))
+        first, at = self._looked.get(stratum, (now, 0.0))
         if not self._early or now < at:
             return False
-        self._looked[whole] = _Looks(first, now + (now - first) / _PATIENCE)
+        self._looked[stratum] = _Looks(first, now + (now - first) / _PATIENCE)
         return True
 
-    def _write(self, each: Period, step: Step) -> bool:
+    def _write(self, current: Period, step: Step) -> bool:
         """Publish all cells at one moment, with an entry in the audit log, unless another worker was faster."""
-        if not each.settled():
+        if not current.settled():
             return False
-        whole, known, first = each.whole, each.known, step.cells[each.whole].note
-        shelf = self._store.releases
-        kept = [self._store.snapshots.key(name(whole)), self._audit.key, self._store.published.key]
-        state = [name(whole), known.note() if known else ""]
-        staged = [cell.content for cell in step.cells.values()]
+        stratum, known, first = current.stratum, current.known, step.cells[current.stratum].note
+        first_keys = [self._store.snapshots.key(name(stratum)), self._audit.key, self._store.published.key]
+        state = [name(stratum), known.note() if known else ""]
+        staged = [released.content for released in step.cells.values()]
         fields: list[str | int] = []
-        for (stratum, cell), content in zip(step.cells.items(), staged, strict=True):
-            fields += [len(content), name(stratum), cell.note.note()]
+        for (cell, released), content in zip(step.cells.items(), staged, strict=True):
+            fields += [len(content), name(cell), released.note.note()]
         if step.snapshot:
             staged.append(written(step.snapshot.cells))
             fields.append(len(staged[-1]))
         more = first.n - (known.n if known else 0)
-        summed = [name(whole[:3]), more, whole.period, int(first.closed), first.published]
-        told: dict[str, str | int] = {"metric": whole.metric, "version": whole.version, "period": whole.period, "segment": ""}
+        summed = [name(stratum[:3]), more, stratum.period, int(first.closed), first.published]
+        details: dict[str, str | int] = {
+            "metric": stratum.metric,
+            "version": stratum.version,
+            "period": stratum.period,
+            "segment": "",
+        }
         with self._store.staging.strings(staged) as places:
-            pairs = zip(places, (shelf.key(name(stratum)) for stratum in step.cells), strict=False)
-            index = schema.RELEASES.of(self._store.app, whole.metric)
-            keys = [index, *kept, *chain.from_iterable(pairs), *places[len(step.cells) :]]
+            # Large tallies were stored in pieces. The script moves them to their places, unless the release is not in the `state`
+            # that was read: then another worker was faster.
+            pairs = zip(places, (self._store.releases.key(name(cell)) for cell in step.cells), strict=False)
+            index = schema.RELEASES.of(self._store.app, stratum.metric)
+            keys = [index, *first_keys, *chain.from_iterable(pairs), *places[len(step.cells) :]]
             entry = self._audit.append(
                 "release.published",
                 self._actor,
-                told | {"number": first.number, "closed": int(first.closed)},
+                details | {"number": first.number, "closed": int(first.closed)},
                 along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *fields]),
             )
         return entry is not None

@@ -1,8 +1,8 @@
-"""Releases: what is published of a metric and period, as a whole and by cells.
+"""Releases: what is published of a metric and period, for all reports and by cells.
 
 A release is stored as a tally. The segment of its stratum is a cell, such as ``platform=linux``, and empty for all reports. For
 each metric an index has the records of its releases. For each definition a summary has a few numbers, updated with every release
-and deletion. Lists of metrics read only summaries.
+and deletion: all that a list of metrics reads.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Release:
         """Return the record after reports were added at a Unix time."""
         return replace(self, number=self.number + 1, published=int(now) - int(now) % _HOUR)
 
-    def covers(self, last: str, wanted: str) -> bool:
+    def covers(self, last: str, period: str) -> bool:
         """Return whether it covers a period; `last` is its last one."""
-        return self.first <= wanted <= last
+        return self.first <= period <= last
 
     def note(self) -> str:
         """Return the record as text for the index."""
@@ -61,14 +61,14 @@ _decoder = msgspec.json.Decoder(Release)
 
 def listed(store: Store, metric: str) -> dict[Stratum, Release]:
     """Return what was published of a metric, by cell and period."""
-    found = store.table(schema.RELEASES, metric).all()
-    return {stratum(written.decode()): Release.read(note) for written, note in found.items()}
+    records = store.table(schema.RELEASES, metric).all()
+    return {stratum(written.decode()): Release.read(note) for written, note in records.items()}
 
 
 def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
-    """Return the records of the releases of some strata, of those that exist."""
-    found = collections.values_at([(store.table(schema.RELEASES, each.metric), name(each)) for each in strata])
-    return {each: Release.read(note) for each, note in zip(strata, found, strict=True) if note}
+    """Return the records of the releases of some strata, without those that have none."""
+    notes = collections.values_at([(store.table(schema.RELEASES, each.metric), name(each)) for each in strata])
+    return {each: Release.read(note) for each, note in zip(strata, notes, strict=True) if note}
 
 
 def by_period(
@@ -76,24 +76,20 @@ def by_period(
     length: str,  # of a period
     least: float,  # reports that a release rests on; infinite if not all are of each estimate
 ) -> dict[str, float]:
-    """Return how many reports each period has in some releases of one cell, as far as it is published.
-
-    Notes
-    -----
-    A release that joins periods tells their sum only. All but the last had fewer than `least` reports together. So many are taken
-    to be theirs, in equal parts: in no other case could more devices have reported again. Where the first period is not told, the
-    release is taken to be of its last one.
-    """
-    found: dict[str, float] = {}
-    for whole, note in releases.items():
-        waited, each = list[str](), note.first or whole.period
-        while each < whole.period:
-            waited.append(each)
-            each = period.of(period.bounds(each, length)[1], length)
+    """Return how many reports each period has in some releases of one cell, as far as it is published."""
+    # Of a release that joins periods only the sum is known. All periods but the last had fewer than `least` reports together. So
+    # many are taken to be theirs, in equal parts: in no other case could more devices have reported again. If the first period
+    # is not known, the release is taken to be of its last one.
+    numbers: dict[str, float] = {}
+    for last, note in releases.items():
+        waited, current = list[str](), note.first or last.period
+        while current < last.period:
+            waited.append(current)
+            current = period.of(period.bounds(current, length)[1], length)
         joined = min(least - 1, note.n * len(waited) / (len(waited) + 1)) if waited else 0
-        found |= {each: joined / len(waited) for each in waited}
-        found[whole.period] = note.n - joined
-    return found
+        numbers |= {each: joined / len(waited) for each in waited}
+        numbers[last.period] = note.n - joined
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +108,17 @@ class Summary:
 def summary(store: Store, definition: Definition) -> Summary:
     """Read the summary of one definition."""
     names = [f"{name(definition)}|{each.name}" for each in fields(Summary)]
-    told = store.published.some(names)
-    return _summary({each.name: value for each, value in zip(fields(Summary), told, strict=True) if value is not None})
+    values = store.published.values(names)
+    return _summary({each.name: value for each, value in zip(fields(Summary), values, strict=True) if value is not None})
 
 
 def summaries(store: Store) -> dict[Definition, Summary]:
     """Read the summaries of all definitions."""
-    found: dict[Definition, dict[str, bytes]] = {}
+    by_definition: dict[Definition, dict[str, bytes]] = {}
     for written, value in store.published.all().items():
         metric, version, fingerprint, member = written.decode().split("|")
-        found.setdefault((metric, int(version), fingerprint), {})[member] = value
-    return {definition: _summary(members) for definition, members in found.items() if "last" in members}
+        by_definition.setdefault((metric, int(version), fingerprint), {})[member] = value
+    return {definition: _summary(members) for definition, members in by_definition.items() if "last" in members}
 
 
 def _summary(members: Mapping[str, bytes]) -> Summary:

@@ -15,20 +15,23 @@ if TYPE_CHECKING:
 
 def strata_by_period(store: Store | Hourly, definition: Definition) -> dict[Stratum, list[Stratum]]:
     """Return the strata of each period of a definition (metric, version, fingerprint), in order."""
-    found: dict[Stratum, list[Stratum]] = {}
+    by_period: dict[Stratum, list[Stratum]] = {}
     for stratum in sorted(store.strata(definition[0])):
         if stratum[:3] == definition:
-            found.setdefault(stratum._replace(segment=""), []).append(stratum)
-    return found
+            by_period.setdefault(stratum._replace(segment=""), []).append(stratum)
+    return by_period
 
 
-def unpublished(store: Store, declared: Declared, of: Hourly | None = None) -> int:
-    """Count the reports of a definition that are in no release yet; of hourly copies, if any are given.
-
-    Metrics with kept responses are published by single periods, which are not sealed. Reports that came too late are not counted.
-    """
-    source = of or store
+def unpublished(
+    store: Store,
+    declared: Declared,
+    copies: Hourly | None = None,  # hourly copies to count in place of the sums
+) -> int:
+    """Count the reports of a definition that are in no release yet, without those that came too late for any."""
+    source = copies or store
     counted, closed = strata_by_period(source, declared.definition), release.summary(store, declared.definition).closed
-    wholes = [whole for whole in counted if declared.metric.kept or whole.period > closed]
-    came = source.read(declared.layout, [stratum for whole in wholes for stratum in counted[whole]]).n
-    return max(0, came - store.releases.read(declared.layout, wholes).n)  # or the store lost some, or a release came meanwhile
+    # Metrics with permanent responses are published by single periods, which are not sealed: a closed one may get more reports.
+    periods = [period for period in counted if declared.metric.kept or period.period > closed]
+    came = source.read(declared.layout, [stratum for period in periods for stratum in counted[period]]).n
+    # The difference is below 0 if the store lost some, or a release came between the two reads.
+    return max(0, came - store.releases.read(declared.layout, periods).n)

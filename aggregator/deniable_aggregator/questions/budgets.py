@@ -87,7 +87,7 @@ class Budgets:
 
     def left(self, key: str, month: str) -> tuple[int, int]:
         """Return what is left for a month of the app's budget and of a key's part of it, in millionths of a nat."""
-        spent = self._spent.some(_accounts(key, month))
+        spent = self._spent.values(_accounts(key, month))
         app, own = (max(0, limit - int(each or 0)) for limit, each in zip(self._limits, spent, strict=True))
         return app, own
 

@@ -169,10 +169,10 @@ def load_map(
         lines[candidate] = line
         while len(row) > 1 and not row[-1].strip():  # some tools write a bit that two hashes share only once, and fill up the row
             row.pop()
-        found, own = _whole_numbers(path, line, row, 1), positions(candidate.encode(), params)
-        if found != own:
-            _check_range(path, line, found, params)
-            if set(found) != set(own):  # order and repetition do not change the bits
+        listed, own = _whole_numbers(path, line, row, 1), positions(candidate.encode(), params)
+        if listed != own:
+            _check_range(path, line, listed, params)
+            if set(listed) != set(own):  # order and repetition do not change the bits
                 foreign.append(candidate)
     if foreign:
         rule = (
@@ -236,8 +236,8 @@ def sum_reports(
     names = [name.strip() for name in header]
     choices = [name for name in (_REPORT_COLUMNS if column is None else (column,)) if names.count(name) == 1]
     if names.count("cohort") != 1 or len(choices) != 1:
-        wanted = " or ".join(_REPORT_COLUMNS) if column is None else column
-        raise _fault(path, line, f"the first line names the columns, once cohort and once {wanted}", f"{len(names)} columns")
+        choice = " or ".join(_REPORT_COLUMNS) if column is None else column
+        raise _fault(path, line, f"the first line names the columns, once cohort and once {choice}", f"{len(names)} columns")
     where = names.index("cohort"), names.index(choices[0])
     total = tally.empty(layout)
     payloads = (_payload(path, line, row, len(names), where, layout) for line, row in rows)
@@ -319,14 +319,14 @@ def _check_columns(path: str | PathLike[str], line: int, row: list[str], width: 
         raise _fault(path, line, f"a row has {rule}; check the params file", f"{len(row)} columns")
 
 
-def _check_range(path: str | PathLike[str], line: int, found: list[int], params: Params) -> None:
+def _check_range(path: str | PathLike[str], line: int, listed: list[int], params: Params) -> None:
     k, h, m = params.bits, params.hashes, params.cohorts
-    for column, position in enumerate(found, 2):
+    for column, position in enumerate(listed, 2):
         if not 1 <= position <= k * m:
             rule = f"a position is from 1 to km = {k * m}; check the params file"
             raise _fault(path, line, rule, f"{position} in column {column}")
         first = (column - 2) // h * k
-        if len(found) == h * m and not first < position <= first + k:
+        if len(listed) == h * m and not first < position <= first + k:
             block = f"cohort {(column - 2) // h}, positions {first + 1} to {first + k}"
             raise _fault(path, line, f"column {column} is of {block}; check k and h of the params file", position)
 

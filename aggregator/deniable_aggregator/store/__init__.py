@@ -19,9 +19,8 @@ from deniable_aggregator.store.sums import tallies
 from deniable_aggregator.store.sums.deltas import Weights
 from deniable_aggregator.store.sums.staging import Staging
 from deniable_aggregator.store.sums.tallies import Shelf, Stored
-from deniable_aggregator.store.uploads import partition
-from deniable_aggregator.store.uploads.partition import GROUP, Appended, Partition, Upload
-from deniable_aggregator.store.values.collections import Change, Lines, Names, Table
+from deniable_aggregator.store.uploads.partition import GROUP, Appended, Partition, Upload, names
+from deniable_aggregator.store.values.collections import Lines, Names, StoreCommand, Table
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -84,19 +83,16 @@ class Store:
 
     @property
     def place(self) -> Hashable:
-        """What is equal for apps that live on one server; None if nobody knows where it is."""
+        """The app's server, which can only be compared; None if it is not known."""
         return place(self._client, self.audit.key)
 
-    def divide(self, number: int | None = None) -> int:
-        """Fix the number of the app's partitions, unless it is fixed; return the number.
-
-        It is fixed for good before the first upload. With another number, an upload that is sent again would be counted twice.
-
-        Parameters
-        ----------
-        number
-            At most `partition.MOST`. By default it is the one known so far, or 1: a store that was emptied is told it again.
-        """
+    def divide(
+        self,
+        number: int | None = None,  # at most `uploads.partition.MOST`; None for the one known so far, or 1
+    ) -> int:
+        """Fix the number of the app's partitions, unless it is fixed; return the number."""
+        # It is fixed for good before the first upload: by another number, an upload that is sent again would come to another
+        # partition, and would be counted twice. A store that was emptied gets the number that this process knows.
         known = self._partitions
         self._fix(known[0].fix(number or len(known)))
         return len(self._partitions)
@@ -115,10 +111,12 @@ class Store:
             try:
                 self.divide()
             except redis.RedisError:
-                if not self._fixed:
+                if not self._fixed:  # otherwise what was fixed a minute ago is good enough, until the store answers again
                     raise
-        among = self._partitions
-        return among[0] if len(among) == 1 else among[int.from_bytes(sha256(key.encode()).digest()) % len(among)]
+        partitions = self._partitions
+        if len(partitions) == 1:
+            return partitions[0]
+        return partitions[int.from_bytes(sha256(key.encode()).digest()) % len(partitions)]
 
     def _fix(self, number: int) -> None:
         if number != len(self._partitions):
@@ -126,15 +124,16 @@ class Store:
         self._fixed = True
 
     def _due(self) -> bool:
-        """Return whether the number is to be read: it is not fixed, or a minute has passed, in which a store may be emptied."""
+        """Return whether the number of partitions is to be read: it is not known, or the store may have been emptied since."""
         if self.knows_partitions:
             return False
         self._checked = time.monotonic()
         return True
 
     def _opened(self, number: int) -> tuple[Partition, ...]:
-        names = partition.names(self.app, number)
-        return tuple(Partition(self._client, self.app, name, number, self._durability, self._room) for name in names)
+        return tuple(
+            Partition(self._client, self.app, name, number, self._durability, self._room) for name in names(self.app, number)
+        )
 
     def table(self, kind: Key, *parts: str) -> Table:
         """Open a table of the app."""
@@ -156,15 +155,15 @@ class Store:
         """Delete a single value of the app that was claimed."""
         self._client.delete(kind.of(self.app))
 
-    def putting(self, kind: Key, value: str | int) -> Change:
-        """Return the change that sets a single value of the app."""
-        return Change(kind.of(self.app), "SET", (value,))
+    def putting(self, kind: Key, value: str | int) -> StoreCommand:
+        """Return the command that sets a single value of the app."""
+        return StoreCommand(kind.of(self.app), "SET", (value,))
 
     def script(self, *names: str) -> Script:
         """Open a script, by the names of its parts."""
         return Script(self._client, *names)
 
-    # Ingest
+    # Uploads
 
     def append(self, upload: Upload) -> Appended:
         """Append a batch to the partition of its key: see `Partition.append`."""
@@ -181,15 +180,9 @@ class Store:
         return self.partition(key).recall(key, ttl)
 
     def ensure(self) -> None:
-        """Check regularly that the store keeps the promised durability.
-
-        Raises
-        ------
-        StoreError
-            If it does not, or cannot be read.
-        """
-        for each in self.partitions:
-            each.ensure()
+        """Check regularly that the store keeps the promised durability."""
+        for partition in self.partitions:
+            partition.ensure()
 
     def backlog(self) -> int:
         """Count the batches that are not counted yet."""
@@ -198,21 +191,22 @@ class Store:
     # Counted reports
 
     def strata(self, metric: str) -> dict[Stratum, int]:
-        """Return every stratum counted for a metric, with the Unix time of the hour of its last commit."""
-        found: dict[Stratum, int] = {}
-        for each in self.partitions:
-            for stratum, updated in each.strata(metric).items():
-                found[stratum] = max(updated, found.get(stratum, 0))
-        return found
+        """Return the strata counted for a metric, each with the hour of its last commit: see `Partition.strata`."""
+        strata: dict[Stratum, int] = {}
+        for partition in self.partitions:
+            for stratum, updated in partition.strata(metric).items():
+                strata[stratum] = max(updated, strata.get(stratum, 0))
+        return strata
 
-    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
-        """Read the tallies of some strata of one layout; empty if there is none. Each partition is read at one moment."""
-        parts = [each.tallies.each(layout, strata) for each in self.partitions]
-        return [reduce(Stored.plus, some) for some in zip(*parts, strict=True)]
+    def sums(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
+        """Read the tallies of some strata of one layout, empty where there is none."""
+        # Each partition is read at one moment, but not all at the same.
+        parts = [partition.tallies.sums(layout, strata) for partition in self.partitions]
+        return [reduce(Stored.plus, sums) for sums in zip(*parts, strict=True)]
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""
-        return tallies.total(layout, self.each(layout, strata))
+        return tallies.total(layout, self.sums(layout, strata))
 
     def read_weights(self, layout: Layout, strata: Sequence[Stratum]) -> NDArray[np.int64]:
         """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros if there are none."""
@@ -222,28 +216,22 @@ class Store:
         self,
         metric: str | None = None,  # metric whose tallies are read; None for all
     ) -> int | None:
-        """Return the number of commits in pieces so far, or None while one is being added.
-
-        Data read between two calls with the same result contain no part of a commit.
-        """
+        """Return the number of commits in pieces so far, or None while one is added: see `Staging.settled`."""
         commits = [each.staging.settled(metric) for each in self.partitions]
         return None if None in commits else sum(cast("list[int]", commits))
 
     def seal(
         self,
         definition: Definition,  # metric, version and fingerprint
-        before: str,  # The first period that is not sealed. A sealed period stays sealed.
+        before: str,  # the first period that is not sealed
     ) -> bool:
-        """Seal the periods of a definition before a given one. Later reports of a sealed period count in that one.
+        """Seal the periods of a definition before another one, in all partitions: see `Partition.seal`.
 
-        Returns
-        -------
-        bool
-            False while a commit of the metric is added in pieces. Then perhaps some partitions have sealed them.
+        If this returns False, perhaps some partitions have sealed them.
         """
         if not all(each.seal(definition, before) for each in self.partitions):
             return False
-        if len(self.partitions) > 1:  # beside the releases, too
+        if len(self.partitions) > 1:  # the summary of releases has the period, too: `publish.release` reads it there
             self._seal([self.published.key, schema.REDO.of(self.app)], [tallies.name(definition), before, ""])
         return True
 
@@ -253,17 +241,16 @@ class Store:
         return self.partitions[-1].erased
 
     def erase(self, name: str, value: str | int) -> None:
-        """Record in each partition that something is erased for good; in the last one last, which is the one that is read."""
-        for each in self.partitions:
-            each.erased.put({name: value})
+        """Record in each partition that something is erased for good."""
+        # The last one is the one that is read (`erased`): what is recorded there is recorded in all.
+        for partition in self.partitions:
+            partition.erased.put({name: value})
 
     def delete(self, keys: Sequence[str]) -> int:
         """Delete keys of the app; return how many there were."""
         return self._client.delete(*keys) if keys else 0
 
     def now(self) -> float:
-        """Return the Unix time, by this machine's clock or the store's, whichever is earlier.
-
-        So nothing is published or deleted too early because one clock is ahead.
-        """
+        """Return the Unix time, by this machine's clock or the store's, whichever is earlier."""
+        # So nothing is published or deleted too early because one clock is ahead.
         return min(time.time(), about.clock(primary(self._client, self.audit.key)))

@@ -13,15 +13,15 @@ CommandForbidden = redis.exceptions.NoPermissionError
 StoreFull = redis.OutOfMemoryError
 """It has no memory left."""
 AWAY = (redis.ConnectionError, redis.TimeoutError)
-"""It does not answer. Whether it did what it was told is not known."""
+"""It does not answer. Perhaps it did what was asked for."""
 
 
 class NoRoom(redis.RedisError):
-    """What is left of its memory is kept for what must always work. What was asked for was not done."""
+    """The rest of its memory is reserved for what must always work, so nothing was done."""
 
 
 class Redivided(redis.ConnectionError):
-    """It was emptied, and the app has another number of partitions since. What was asked for was not done."""
+    """It was emptied, and the app has another number of partitions since, so nothing was done."""
 
 
 class PromiseBroken(redis.ResponseError):

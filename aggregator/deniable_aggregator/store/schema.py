@@ -12,22 +12,21 @@ from fnmatch import fnmatchcase
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A kind of stored thing."""
+class StorageRule:
+    """Something that is stored: what it is, and for how long."""
 
     name: str  # Of a key of the store, with a star for what differs; `{app}` stands for the app. Elsewhere a name in words.
     what: str  # what it contains
-    # How long it is kept; `{tallies}`, `{releases}` and `{alarms}` stand for the days of `Retention`. Data of a metric are
+    # How long it is stored; `{tallies}`, `{releases}` and `{alarms}` stand for the days of `Retention`. Data of a metric are
     # deleted earlier if the metric is erased.
     until: str
 
 
-class Key(Kept):
-    """A kind of key.
+class Key(StorageRule):
+    """A kind of key of the store."""
 
-    Keys of an app share a hash tag, so that one script may use them on a Redis Cluster, too. If an app has several partitions,
-    those of each share one of their own, such as ``{shop#2}``.
-    """
+    # Keys of an app share a hash tag, so that one script may use them on a Redis Cluster, too. If an app has several partitions,
+    # those of each share one of their own, such as ``{shop#2}``.
 
     __slots__ = ()
 
@@ -39,7 +38,7 @@ class Key(Kept):
         return self.name.replace("{app}", "{%s}").replace("*", "%s") % parts
 
     def names(self, key: str, app: str = "*") -> bool:
-        """Return whether a key is of this kind, and of an app or one of its partitions if one is given."""
+        """Return whether a key is of this kind, and of an app or one of its partitions."""
         return fnmatchcase(_PARTITION.sub(r"\1}", key), self.name.replace("{app}", f"{{{app}}}"))
 
 
@@ -133,7 +132,7 @@ RATE_BYTES = Key(
     "how many bytes a source sent in this window, under 20 bits of an HMAC of its address with the key of the day",
     _WINDOW,
 )
-RATE_SOURCE = Key("{app}:rate:source:*", "how often it sent, likewise", _WINDOW)
+RATE_SOURCE = Key("{app}:rate:source:*", "how often it sent in this window, under the same bits", _WINDOW)
 RATE_STRANGER = Key("{deniable}:rate:source:*", "the same, of requests without a good key", _WINDOW)
 RATE_LOGIN = Key("{deniable}:rate:login:*", "the same, of attempts to sign in", _WINDOW)
 SESSION = Key("{app}:session:*", "which key signed in to the dashboard, under a hash of the session's number", "twelve hours")

@@ -1,4 +1,4 @@
-"""Scripts of the store, called with little overhead: an upload is one such call, which is most of its cost."""
+"""Scripts of the store, called with little overhead: most of what an upload costs is such a call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Call(NamedTuple):
     """What a script is called with."""
 
-    keys: Sequence[str]
+    keys: Sequence[str]  # all of one app
     args: Sequence[Any]
 
 
@@ -39,7 +39,8 @@ class _Idle:
 
     def here(self) -> list[Any]:
         """Return those of this process; a forked process has its own."""
-        return self._by_process.setdefault(os.getpid(), [])  # one step for all threads, as are taking and adding the last one
+        # No lock is needed: this is one step for all threads, and so are taking from and adding to the end of the list.
+        return self._by_process.setdefault(os.getpid(), [])
 
 
 _Command = tuple[Any, ...]
@@ -75,41 +76,32 @@ class Script:
         *,
         replicas: Replicas | None = None,  # those that must have what the server had when the last one ended
     ) -> list[Any]:
-        """Run the script several times, on one server in one round trip.
-
-        Returns
-        -------
-        list
-            For each call its answer, or the error. After some errors, another try by itself may succeed.
-        """
+        """Run the script several times, on one server in one round trip; return for each call its answer or error."""
         if isinstance(self._client, Cluster):
             raise ValueError("calls that run together are of one server")  # noqa: TRY004 - the calls are wrong, not the type
         pool, idle = _connections(self._client, "")
         commands = [("EVALSHA", self._sha, len(keys), *keys, *args) for keys, args in calls]
         try:
             return _give(pool, idle, _taken(pool, idle), commands, replicas)
-        except redis.RedisError as error:
+        except redis.RedisError as error:  # of all together; the caller tries some of them again, each by itself
             return [error] * len(calls)
 
 
-def ask(client: redis.Redis, key: str, *command: Any, replicas: Replicas | None = None) -> Any:
-    """Give a command about a key, and return the answer.
-
-    It uses a connection of the client's pool that is kept for the next command. Taking connections and putting them back, and
-    other work of the client around a command, costs twice as much as the command itself.
-
-    Parameters
-    ----------
-    client, key, command
-        The command, to the server that has the key.
-    replicas
-        Those that must have what the server had after the command, also if it changed nothing.
+def ask(
+    client: redis.Redis,
+    key: str,
+    *command: Any,
+    replicas: Replicas | None = None,  # those that must have what the server has after the command, even if it changed nothing
+) -> Any:
+    """Give a command to the server that has a key, and return the answer.
 
     Raises
     ------
     StoreError
         If the store cannot be used, or too few replicas have it. The command may have been done, even twice.
     """
+    # Connections of the pool are kept for the next command. To take them and put them back, and other work of the client around
+    # a command, costs twice as much as the command itself.
     try:
         pool, idle = _connections(client, key)
         return _good(_give(pool, idle, _taken(pool, idle), [command], replicas))[0]
@@ -180,10 +172,10 @@ def _ask_and_wait(replicas: Watched, connection: Any, commands: Sequence[_Comman
     answers, waited = every[: len(commands)], every[len(commands) :]
     if any(isinstance(answer, redis.ResponseError) for answer in waited):
         _good([*(answer for answer in answers if isinstance(answer, _LOST)), *waited])
-    have, *told = waited
-    if have >= needed and not fewer:
+    have, *state = waited
+    if have >= needed and not fewer:  # the usual case: all replicas are there, and have it
         return answers
-    needed = replicas.look(*told or _good(_ask(connection, [LOOK])))
+    needed = replicas.look(*state or _good(_ask(connection, [LOOK])))
     if have < needed:  # one came back meanwhile
         (have,) = _good(_ask(connection, [("WAIT", needed, _WAIT_AGAIN_MS)]))
     if have < needed:

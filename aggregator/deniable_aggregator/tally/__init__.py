@@ -79,7 +79,7 @@ class Tally:
         Raises
         ------
         ParameterError
-            As `check_decoder`.
+            If the mechanism has another layout.
         """
         self.check_decoder(mechanism)
         if not mechanism.part:

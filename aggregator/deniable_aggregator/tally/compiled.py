@@ -169,9 +169,9 @@ def _popcount_one_row(payloads: Bytes, size: Number, cells: Counts) -> None:
         lines = 0
         for begin in range(skip, len(payloads), stride):
             at = lines % INPUTS * SPAN
-            whole = min(line, len(payloads) - begin)
-            _copy(payloads, begin, target, at, whole)
-            _clear(target, at + whole, at + line)
+            present = min(line, len(payloads) - begin)
+            _copy(payloads, begin, target, at, present)
+            _clear(target, at + present, at + line)
             lines += 1
             if lines % INPUTS == 0:
                 _add16(state)

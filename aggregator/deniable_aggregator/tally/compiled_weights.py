@@ -33,9 +33,9 @@ def count(payloads: Bytes, row_size: Number, size: Number, cells: Counts) -> Non
         while at + _U(8) <= end:
             weight += _ones(_word(payloads, at))
             at += _U(8)
-        rest, shift = _U(0), _U(0)
+        word, shift = _U(0), _U(0)
         while at < end:
-            rest |= _U(payloads[at]) << shift
+            word |= _U(payloads[at]) << shift
             shift += _U(8)
             at += _U(1)
-        cells[weight + _ones(rest)] += 1
+        cells[weight + _ones(word)] += 1

@@ -116,8 +116,8 @@ def popcount(
 def call() -> Iterator[None]:
     """Call the compiled kernels one after another, with each type of array: whatever is not compiled or loaded yet then is."""
     payloads, cells = np.zeros(3, np.uint8), np.zeros(8, np.int64)
-    for size, some in ((1, cells), (2, cells), (3, cells), (3, cells[:2])):
-        _histogram_numba(payloads[:size], size, some)
+    for size, table in ((1, cells), (2, cells), (3, cells), (3, cells[:2])):
+        _histogram_numba(payloads[:size], size, table)
         yield
     _popcount_numba(payloads[:1], 0, 1, 8, cells.reshape(1, 8), cells[:1])
     yield
@@ -134,10 +134,10 @@ def _histogram_numba(payloads: NDArray[np.uint8], size: int, cells: NDArray[np.i
     from deniable_aggregator.tally import compiled  # noqa: PLC0415
 
     if size == 3:  # noqa: PLR2004  no machine has such a type
-        whole = len(payloads) // 12 * 12
+        aligned = len(payloads) // 12 * 12
         # A large table is half as large, and faster, with narrow counters. For few reports it is not worth it.
         counts = np.zeros(len(cells), np.uint32) if len(payloads) > len(cells) else cells
-        compiled.histogram3(_frozen(payloads[:whole]).view("u4"), _frozen(payloads[whole:]), counts)
+        compiled.histogram3(_frozen(payloads[:aligned]).view("u4"), _frozen(payloads[aligned:]), counts)
         if counts is not cells:
             cells += counts
     elif size == 1 and len(cells) <= _PAIRED and len(payloads) >= _WORTH_PAIRING:
@@ -167,8 +167,8 @@ def _popcount_numba(
         return
     tail = payloads[:0]
     if row_size:
-        whole = max(0, len(payloads) - compiled.AHEAD) // size * size
-        tail = np.concatenate([payloads[whole:], np.zeros(compiled.AHEAD, np.uint8)])
+        begin = max(0, len(payloads) - compiled.AHEAD) // size * size
+        tail = np.concatenate([payloads[begin:], np.zeros(compiled.AHEAD, np.uint8)])
     compiled.popcount(_frozen(payloads), _frozen(tail), row_size, size, cells, reports)
 
 

@@ -57,8 +57,8 @@ def _mark() -> Path:
         raise NoDirectoryError
     features = str(llvmlite.binding.get_host_cpu_features())
     sources = [Path(str(module.__file__)).stat() for module in (compiled, compiled_weights)]
-    told = [(each.st_mtime_ns, each.st_size) for each in sources]
-    what = repr((numba.__version__, np.__version__, sys.version, llvmlite.binding.get_host_cpu_name(), features, told))
+    stamps = [(each.st_mtime_ns, each.st_size) for each in sources]
+    what = repr((numba.__version__, np.__version__, sys.version, llvmlite.binding.get_host_cpu_name(), features, stamps))
     return Path(folder) / f"complete-{sha256(what.encode()).hexdigest()[:16]}"
 
 

@@ -1,1 +1,1 @@
-"""Access: keys, addresses, limits, sessions."""
+"""Access: keys and their roles, addresses, and limits."""

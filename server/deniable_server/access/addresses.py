@@ -41,15 +41,12 @@ class Sources:
         """Return whether an address has no number, or the key of this day was read."""
         return _place(address) is None or self._day == datetime.now(UTC).date().isoformat()
 
-    def number(self, address: str | None) -> str | None:
-        """Return the number of an address on this day, or None if there is no source.
-
-        Parameters
-        ----------
-        address
-            From the server or the trusted proxy. A Unix socket has no address. This machine's own addresses are no source: they
-            belong to its own tools, or to a proxy that `trusted_proxies` leaves out.
-        """
+    def number(
+        self,
+        address: str | None,  # from the server or the trusted proxy; a Unix socket has none
+    ) -> str | None:
+        """Return the number of an address on this day, or None if there is no source."""
+        # This machine's own addresses belong to its own tools, or to a proxy that `trusted_proxies` leaves out.
         place = _place(address)
         if place is None:
             return None

@@ -20,7 +20,7 @@ from deniable_server.access.roles import ROLES, draw
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_KEPT = ("ingest", "read")
+_STORED = ("ingest", "read")
 _OTHERS = 0o077
 
 
@@ -34,22 +34,16 @@ class KeyFile:
         self.path = directory / "keys.json"
 
     def keys(self, apps: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the keys of some apps by role. Missing ones are drawn and stored.
-
-        Raises
-        ------
-        ConfigurationError
-            If the file cannot be used, is malformed, or is open to other users.
-        """
+        """Return the keys of some apps by role. Missing ones are drawn and stored."""
         try:
-            kept = self._read()
-            new = {app: {role: draw(role) for role in _KEPT} for app in apps if app not in kept}
+            stored = self._read()
+            new = {app: {role: draw(role) for role in _STORED} for app in apps if app not in stored}
             if new:
-                kept |= new
-                self._write(kept)
+                stored |= new
+                self._write(stored)
         except OSError as error:
             raise ConfigurationError(f"keys cannot be kept in {self.path}: {error.strerror}") from None
-        return {app: kept[app] for app in apps}
+        return {app: stored[app] for app in apps}
 
     def _read(self) -> dict[str, dict[str, str]]:
         try:
@@ -63,16 +57,16 @@ class KeyFile:
                     f"{self.path} holds keys, and is open to other users; chmod 600 it, or remove it to have new ones drawn"
                 )
             try:
-                kept = json.load(file)
+                stored = json.load(file)
             except ValueError:
-                kept = None
-        if not isinstance(kept, dict) or not all(map(_whole, kept.values())):
+                stored = None
+        if not isinstance(stored, dict) or not all(map(_well_formed, stored.values())):
             raise ConfigurationError(
                 f"{self.path} is not as it was written: by app, an ingest and a read key; remove it to have new ones drawn"
             )
-        return kept
+        return stored
 
-    def _write(self, kept: dict[str, dict[str, str]]) -> None:
+    def _write(self, stored: dict[str, dict[str, str]]) -> None:
         folder = self.path.parent
         try:
             folder.mkdir(mode=0o700, parents=True)
@@ -83,20 +77,20 @@ class KeyFile:
         descriptor, name = tempfile.mkstemp(dir=folder, prefix=".keys-")  # only this user can read it
         try:
             with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is a descriptor
-                json.dump(kept, file, indent=2)
+                json.dump(stored, file, indent=2)
                 file.write("\n")
-            Path(name).replace(self.path)
+            Path(name).replace(self.path)  # at once, so that no reader sees half a file
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
 
 
-def _whole(keys: object) -> bool:
+def _well_formed(keys: object) -> bool:
     """Return whether an app's keys are well formed, so that a setting can contain them."""
     return (
         isinstance(keys, dict)
-        and set(keys) == set(_KEPT)
+        and set(keys) == set(_STORED)
         and all(
-            isinstance(keys[role], str) and re.fullmatch(rf"{ROLES[role]}_[\w-]{{20,}}", keys[role], re.ASCII) for role in _KEPT
+            isinstance(keys[role], str) and re.fullmatch(rf"{ROLES[role]}_[\w-]{{20,}}", keys[role], re.ASCII) for role in _STORED
         )
     )

@@ -31,13 +31,13 @@ class Ring:
     def __init__(
         self,
         stores: Iterable[Store],  # those of the server's apps
-        given: Iterable[Key] = (),  # keys from the environment, which need no store
+        fixed: Iterable[Key] = (),  # keys from the environment, which need no store
         clock: Callable[[], float] = time.monotonic,  # monotonic clock, in seconds
     ) -> None:
         self._stores = {store.app: KeyStore(store) for store in stores}
-        self._given: dict[str, tuple[Key, ...]] = {}
-        for key in given:
-            self._given[key.id] = (*self._given.get(key.id, ()), key)
+        self._fixed: dict[str, tuple[Key, ...]] = {}
+        for key in fixed:
+            self._fixed[key.id] = (*self._fixed.get(key.id, ()), key)
         self._clock = clock
         self._read: dict[str, _Read] = {}
         self._noted: dict[str, date] = {}
@@ -50,37 +50,28 @@ class Ring:
     ) -> Key | None:
         """Return the key of a request, if it has the permissions of one of the roles.
 
-        Raises
-        ------
-        StoreError
-            If the store is unavailable and it is unknown whether the key is valid.
+        Raise StoreError if the store is unavailable and nobody knows whether the key is valid.
         """
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
-        for key in self._with(id_of(digest), anew=anew):
+        for key in self._keys_of(id_of(digest), anew=anew):
             if compare_digest(key.digest, digest) and any(map(key.opens, roles)) and key.app in self._stores:
                 return key
         return None
 
     def fresh(self, text: str, role: str) -> Key | None:
-        """Return the key of a request, if all that is to be known and noted of it is known and noted without the store."""
+        """Return the key of a request if the store need not be asked: it was read lately, and its use today is noted."""
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
         id_ = id_of(digest)
         read = self._read.get(id_)
-        keys = self._given.get(id_) or (read.keys if read and self._clock() - read.at < FRESH_SECONDS else ())
+        keys = self._fixed.get(id_) or (read.keys if read and self._clock() - read.at < FRESH_SECONDS else ())
         for key in keys:
             if compare_digest(key.digest, digest) and key.opens(role) and key.app in self._stores and self._is_noted(key):
                 return key
         return None
 
     def holds(self, app: str, id_: str, role: str) -> bool:
-        """Return whether a key that was found before is still valid, for the sessions that it opened.
-
-        Raises
-        ------
-        StoreError
-            As for `find`.
-        """
-        return any(key.app == app and key.opens(role) for key in self._with(id_, anew=id_ not in self._read))
+        """Return whether the key that opened a session is still valid; raise StoreError as `find` does."""
+        return any(key.app == app and key.opens(role) for key in self._keys_of(id_, anew=id_ not in self._read))
 
     def note(self, key: Key) -> None:
         """Record that a key was used today: once a day for each process. An error here does not fail the request."""
@@ -97,11 +88,11 @@ class Ring:
     def _is_noted(self, key: Key) -> bool:
         return key.created is None or self._noted.get(key.id) == datetime.now(UTC).date()
 
-    def _with(self, id_: str, *, anew: bool) -> tuple[Key, ...]:
+    def _keys_of(self, id_: str, *, anew: bool) -> tuple[Key, ...]:
         """Return the keys with an id: those of the environment, and those of the store as they were at most two seconds ago."""
-        given = self._given.get(id_, ())
-        if given:
-            return given
+        fixed = self._fixed.get(id_, ())
+        if fixed:
+            return fixed
         now, read = self._clock(), self._read.get(id_)
         if read is None:
             return self._look_up(id_, self._stores.values()) if anew else ()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.values.collections import Change, Table
+    from deniable_aggregator.store.values.collections import StoreCommand, Table
 
 _START = 7
 _LONGEST_NAME = 100
@@ -64,7 +64,7 @@ class Key:
         """Return whether the key has the permissions of a role."""
         return self.role == role or (self.role, role) == ("admin", "read")
 
-    def told(self) -> dict[str, str | None]:
+    def public(self) -> dict[str, str | None]:
         """Return what may be shown of the key."""
         created, used = (day.isoformat() if day else None for day in (self.created, self.used))
         return {"id": self.id, "role": self.role, "start": self.start, "name": self.name, "created": created, "used": used}
@@ -93,18 +93,7 @@ class KeyStore:
         self._log = AuditLog(store)
 
     def create(self, role: str, name: str) -> tuple[str, Key]:
-        """Draw a key and store its hash.
-
-        Returns
-        -------
-        (str, Key)
-            The key, which is not stored anywhere, and its record.
-
-        Raises
-        ------
-        ParameterError
-            If the role does not exist, or the name is too long or not printable.
-        """
+        """Draw a key and store its hash; return the key, which is not stored anywhere, and its record."""
         if role not in ROLES:
             raise ParameterError(f"a key's role is {', '.join(ROLES)}", role)
         text = draw(role)
@@ -116,8 +105,8 @@ class KeyStore:
     def all(self) -> list[Key]:
         """Return all keys with the days on which they were last used, the oldest first."""
         used = self._used.all()
-        found = [self.read(text, used.get(id_)) for id_, text in self._keys.all().items()]
-        return sorted(filter(None, found), key=lambda key: (key.created or date.min, key.name, key.id))
+        keys = [self.read(text, used.get(id_)) for id_, text in self._keys.all().items()]
+        return sorted(filter(None, keys), key=lambda key: (key.created or date.min, key.name, key.id))
 
     def load(self) -> list[Key]:
         """Return all keys, in one call, without the days of use."""
@@ -146,11 +135,11 @@ class KeyStore:
         if not _ID.fullmatch(id_):
             return False
         forgotten = self._logged("key.revoked", actor, {"id": id_}, self._keys.dropping(id_))
-        self._used.drop(id_)
+        self._used.drop(id_)  # last: whatever fails, the key opens nothing
         return forgotten
 
-    def _logged(self, event: str, actor: str, details: dict[str, str | int], change: Change) -> bool:
-        """Change the keys and append to the audit log, or neither; return whether anything was changed."""
+    def _logged(self, event: str, actor: str, details: dict[str, str | int], change: StoreCommand) -> bool:
+        """StoreCommand the keys and append to the audit log, or neither; return whether anything was changed."""
         return self._log.append(event, actor, details, change=change) is not None
 
     def note(self, id_: str, day: date) -> None:

@@ -48,7 +48,7 @@ class Limits:
         self._sources = Sources(client)
         self._limiter = Limiter(client)
         self._used_up: dict[str, float] = {}
-        self._told = bool(settings.trusted_proxies)
+        self._warned = bool(settings.trusted_proxies)
 
     def of(
         self,
@@ -65,17 +65,12 @@ class Limits:
         return [_part(limit, partition) for limit in limits]
 
     def due(self, limits: list[Limit]) -> list[Limit]:
-        """Return the limits that a request is still to be counted for: none if it had to be counted to see whether it may go on.
-
-        Raises
-        ------
-        Problem
-            429, if a limit of the source is known to be used up, or one of the key still is.
-        """
+        """Return the limits that a request is still to be counted for; refuse it with 429 if one is known to be used up."""
         for limit in limits:
             if ms := self._ms(limit):
                 if not schema.RATE_KEY.names(limit.key):
                     raise self._refusal(limit, ms)
+                # All devices share the key, and its window may have ended in the store. So the store is asked, which counts.
                 self.take(limits)
                 return []
         return limits
@@ -85,7 +80,7 @@ class Limits:
         return not (self._source or self._stored) or self._sources.know(visit.environ.get("REMOTE_ADDR"))
 
     def any_used_up(self, limits: Sequence[Limit]) -> bool:
-        """Return whether one of some limits is known to be used up."""
+        """Return whether a limit is known to be used up."""
         return any(map(self._ms, limits))
 
     def storing(
@@ -103,25 +98,13 @@ class Limits:
         ]
 
     def stranger(self, visit: Visit) -> None:
-        """Count a request with an unknown key for its source.
-
-        Raises
-        ------
-        Problem
-            429, if the limit is used up.
-        """
+        """Count a request with an unknown key for its source; refuse it with 429 if the limit is used up."""
         limits = self._of_source(visit, schema.RATE_STRANGER)
         self._recall(limits)
         self.take(limits)
 
     def login(self, visit: Visit) -> None:
-        """Count an attempt to sign in for its source. All attempts from this machine are one source.
-
-        Raises
-        ------
-        Problem
-            429, if the limit is used up.
-        """
+        """Count an attempt to sign in for its source; all attempts from this machine are one. Refuse too many with 429."""
         if self._login:
             number = self._number(visit) or "local"
             limits = [Limit(schema.RATE_LOGIN.of(number), *self._login)]
@@ -129,13 +112,7 @@ class Limits:
             self.take(limits)
 
     def take(self, limits: Sequence[Limit]) -> None:
-        """Count a request that does nothing else in the store.
-
-        Raises
-        ------
-        Problem
-            429, if a limit is used up.
-        """
+        """Count a request that does nothing else in the store; refuse it with 429 if a limit is used up."""
         if limits and (excess := self._limiter.take(limits)):
             raise self.problem(limits, excess)
 
@@ -143,7 +120,7 @@ class Limits:
         """Return the error for a limit that is used up, and remember it."""
         limit = limits[excess.place]
         if len(self._used_up) >= _MOST_USED_UP:
-            self._used_up.clear()
+            self._used_up.clear()  # this costs questions to the store, and lets nobody through
         self._used_up[limit.key] = time.monotonic() + excess.ms / 1000
         return self._refusal(limit, excess.ms)
 
@@ -175,8 +152,8 @@ class Limits:
     def _of_source(self, visit: Visit, kind: Key, *app: str) -> list[Limit]:
         if self._source is None:
             return []
-        if not self._told and "HTTP_X_FORWARDED_FOR" in visit.environ:
-            self._told = True
+        if not self._warned and "HTTP_X_FORWARDED_FOR" in visit.environ:
+            self._warned = True
             log.warning("a request names a proxy, but DENIABLE_TRUSTED_PROXIES is 0: all that it forwards is one source")
         number = self._number(visit)
         return [Limit(kind.of(*app, number), *self._source)] if number else []

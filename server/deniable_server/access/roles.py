@@ -16,7 +16,7 @@ def draw(role: str) -> str:
 
 
 def why_unknown(text: str, role: str) -> str:
-    """Tell why a key may not be known where a role is asked for. A key of another role shows itself by how it begins."""
+    """Say why a key may be unknown where a role is needed. How a key begins shows if it is of another role."""
     for other, start in ROLES.items():
         if text.startswith(f"{start}_") and other != role and (other, role) != ("admin", "read"):
             return f"this takes a key that begins with {ROLES[role]}_; the one given begins with {start}_, as {other} keys do"

@@ -36,17 +36,12 @@ _NAME = "deniable.trail"
 _REFUSED, _LIMITED, _FAILED = 400, 429, 500
 
 
-def kept(
+def log_query(
     answer: Response,  # the answer that would be sent
 ) -> Response:
-    """Log a query that was answered or refused, before the answer is sent; an `after_request` function.
-
-    Returns
-    -------
-    Response
-        The same; or the error for an unusable store, if the query cannot be logged.
-    """
+    """Log a query that was answered or refused, after the request; return its answer, or an error if it cannot be logged."""
     here, status = visit(), answer.status_code
+    # Who has no known key, or is above a limit, could fill the log.
     if here.actor is None or status == _LIMITED or status >= _FAILED:
         return answer
     app = service().apps[here.app]
@@ -56,7 +51,7 @@ def kept(
         event = "query.refused"
         details["problem"] = logs.current().get("code", f"http_{status}")
     try:
-        _publisher()()
+        _publisher()()  # so that the registry stands in the log before its first query
         app.audit.append(event, here.actor, details)
     except StoreError as error:
         return current_app.make_response(current_app.handle_user_exception(error))
@@ -65,31 +60,31 @@ def kept(
 
 def _details(app: App, here: Visit) -> dict[str, str | int]:
     """Return the parameters of a query that have valid values."""
-    told: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
-    told.update({name: here.asked[name] for name in ("question", "among", "epsilon", "spent") if name in here.asked})
-    told.update(here.details)
+    details: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
+    details.update({name: here.question[name] for name in ("question", "among", "epsilon", "spent") if name in here.question})
+    details.update(here.details)
     declared = app.find((request.view_args or {}).get("id_", ""))
     if declared is None:
-        return told
-    told["metric"] = declared.metric.id
+        return details
+    details["metric"] = declared.metric.id
     if "@" in (request.view_args or {})["id_"]:
-        told["version"] = declared.metric.version
-    asked = here.asked or request.args
-    if _is_period(asked.get("period", ""), declared):
-        told["period"] = asked["period"]
-    if cell := _cell(app, asked.get("segment", ""), declared):
-        told["segment"] = cell
+        details["version"] = declared.metric.version
+    parameters = here.question or request.args
+    if _is_period(parameters.get("period", ""), declared):
+        details["period"] = parameters["period"]
+    if cell := _cell(app, parameters.get("segment", ""), declared):
+        details["segment"] = cell
     for side in ("a", "b"):  # of a comparison
-        named = asked.get(side, "")
-        if side_told := named if _is_period(named, declared) else _cell(app, named, declared):
-            told[side] = side_told
+        named = parameters.get(side, "")
+        if side_text := named if _is_period(named, declared) else _cell(app, named, declared):
+            details[side] = side_text
     with suppress(KeyError, ValueError):
-        told["level"] = str(float(asked["level"]))
-    if asked.get("only") == "detected":
-        told["only"] = "detected"
-    if asked.get("bands") == "strict":
-        told["bands"] = "strict"
-    return told
+        details["level"] = str(float(parameters["level"]))
+    if parameters.get("only") == "detected":
+        details["only"] = "detected"
+    if parameters.get("bands") == "strict":
+        details["bands"] = "strict"
+    return details
 
 
 def _cell(app: App, text: str, declared: Declared) -> str:
@@ -141,17 +136,17 @@ def _publisher() -> Callable[[], None]:
 
 def _publish(app: App) -> None:
     audit, digests = app.audit, [app.registry.digest]
-    told: dict[str, str | int] = {"digest": app.registry.digest, "metrics": len(app.versions)}
+    details: dict[str, str | int] = {"digest": app.registry.digest, "metrics": len(app.versions)}
     if app.registry.revision:  # a registry that is not served to devices may have none
-        told["revision"] = app.registry.revision
+        details["revision"] = app.registry.revision
     if app.envelope:
-        told["signed"] = app.envelope.digest
+        details["signed"] = app.envelope.digest
         digests.append(app.envelope.digest)
     mark = " ".join(digests)
     last = audit.append(
         "registry.served",
         "server",
-        told,
+        details,
         change=app.store.putting(schema.AUDIT_SERVED, mark),
         # A server without the signed one, such as one for queries, tells nothing new.
         unless=lambda: (app.store.get(schema.AUDIT_SERVED) or b"").startswith(mark.encode()),

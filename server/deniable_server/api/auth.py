@@ -28,13 +28,7 @@ def app_by_read_key() -> App:
 
 
 def app_by_admin_key() -> App:
-    """Return the app of the request's admin key.
-
-    Raises
-    ------
-    Refused
-        403 for another key of an app; 401 for an unknown key.
-    """
+    """Return the app of the request's admin key; refuse another key of the app with 403."""
     app, key = _counted("admin")
     if not key.opens("admin"):
         if key.role == "ingest":
@@ -54,28 +48,16 @@ def admin_only() -> Problem:
 
 
 def bearer(here: Visit, whose: str) -> str:
-    """Return the key in a request, without a check.
-
-    Raises
-    ------
-    Refused
-        401, if there is none.
-    """
+    """Return the key in a request without checking it; refuse a request without one."""
     return upload_rules.bearer(here.environ.get("HTTP_AUTHORIZATION", ""), whose)
 
 
 def identify(
     known: Service,
     here: Visit,  # the request
-    role: str,  # What the key is for. For `admin`, a key of another role is returned, too: it is answered differently.
+    role: str,  # What the key is for. For `admin` a known key of another role is returned, so that it can be answered with 403.
 ) -> Key:
-    """Return the key of a request, and note in the visit whose it is.
-
-    Raises
-    ------
-    Refused
-        401, if there is none, or it is not known; 429 for too many that are not known.
-    """
+    """Return the key of a request, and note in the visit whose it is; refuse an unknown key with 401, too many with 429."""
     here.role = role
     text = bearer(here, f"the app's {role} key")
     roles = ROLES if role == "admin" else (role,)

@@ -52,7 +52,7 @@ def readyz() -> tuple[Response, int]:
 
 
 def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
-    """Return why some servers of the store take no uploads, or no queries, which are written down, too."""
+    """Return why servers of the store take no uploads, or no queries, each of which writes to the audit log."""
     refusing: dict[Hashable, str] = {server: about.reason(error) for server, error in about.refusals(client, apps).items()}
     if service().settings.serves == "query":
         return refusing
@@ -69,7 +69,7 @@ def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
 
 
 def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> bool:
-    """Tell the state of an app's parts; return whether its reports can be taken."""
+    """Write the state of an app's parts into the answer; return whether its reports can be taken."""
     backlog, worker, limit = f"backlog:{app.name}", f"worker:{app.name}", service().settings.max_backlog
     try:
         if app.store.place in refusing:

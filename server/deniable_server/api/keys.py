@@ -27,7 +27,7 @@ log = logging.getLogger("deniable.keys")
 def keys() -> Response:
     """List the app's keys in the store, without their secrets."""
     app = app_by_admin_key()
-    return jsonify(app=app.name, keys=[key.told() for key in _store(app).all()])
+    return jsonify(app=app.name, keys=[key.public() for key in _store(app).all()])
 
 
 @blueprint.delete("/api/v1/keys/<id_>")

@@ -57,7 +57,7 @@ class Operation:
     body: str | None = None  # name of the schema of the request's body
     codes: Codes | None = None  # codes of its own by status, besides `ANYWHERE`
     media: tuple[str, ...] = ("application/json",)  # Media types of successful answers. A schema is of the first.
-    asks: bool = False  # whether the members of a query are parameters, too
+    asks: bool = False  # whether the members of a query are also parameters of the address
 
 
 def _parameter(where: str, name: str, schema: dict[str, Any], description: str, *, required: bool = False) -> dict[str, Any]:
@@ -318,9 +318,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {"summary": operation.summary, "responses": {}}
     if operation.key:
         described["security"] = [{operation.key: []}]
-    asked = schemas.parameters() if operation.asks else []
-    if operation.parameters or asked:
-        described["parameters"] = [*operation.parameters, *asked]
+    members = schemas.parameters() if operation.asks else []
+    if operation.parameters or members:
+        described["parameters"] = [*operation.parameters, *members]
     if operation.body:
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas.ref(operation.body)}}}
     responses = described["responses"]

@@ -182,11 +182,11 @@ def parameters() -> list[dict[str, Any]]:
     """Return the parameters of an address that asks a query: lists joined by commas, and objects as JSON."""
     described = components()
     members, page = described["Query"]["properties"], described["Page"]["properties"]
-    found = []
+    described_parameters = []
     for name, schema in (*members.items(), *page.items()):
         about: dict[str, Any] = {"in": "query", "name": name, "required": name in described["Query"]["required"]}
         if name in ("filters", "compare"):
-            found.append(about | {"content": {"application/json": {"schema": schema}}})
+            described_parameters.append(about | {"content": {"application/json": {"schema": schema}}})
         elif name != "pagination":
-            found.append(about | {"schema": schema, "style": "form", "explode": False})
-    return found
+            described_parameters.append(about | {"schema": schema, "style": "form", "explode": False})
+    return described_parameters

@@ -54,18 +54,18 @@ def keys(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _app(given: str | None, settings: Settings) -> str:
+def _app(name: str | None, settings: Settings) -> str:
     """Return the app to use. It must be served, because servers refuse keys of other apps."""
     if not settings.registry:
-        if given:
-            return given
+        if name:
+            return name
         raise ConfigurationError("a key is for one app: give --app, its name in the registry")
     served = sorted(settings.registries())
-    if given is None and len(served) == 1:
+    if name is None and len(served) == 1:
         return served[0]
-    if given not in served:
-        raise ConfigurationError(f"--app is one of those in DENIABLE_REGISTRY: {', '.join(served)}; got {given!r}")
-    return given
+    if name not in served:
+        raise ConfigurationError(f"--app is one of those in DENIABLE_REGISTRY: {', '.join(served)}; got {name!r}")
+    return name
 
 
 def _create(store: KeyStore, role: str, name: str) -> int:
@@ -78,7 +78,7 @@ def _create(store: KeyStore, role: str, name: str) -> int:
 def _list(store: KeyStore, *, as_json: bool) -> int:
     listed = store.all()
     if as_json:
-        print(json.dumps([key.told() for key in listed], indent=2))
+        print(json.dumps([key.public() for key in listed], indent=2))
         return 0
     if not listed:
         words = (
@@ -86,8 +86,8 @@ def _list(store: KeyStore, *, as_json: bool) -> int:
         )
         print(words, file=sys.stderr)
         return 0
-    told = [(key.id, key.role, key.start, _day(key.created), _day(key.used), key.name) for key in listed]
-    print_table([("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "NAME"), *told])
+    rows = [(key.id, key.role, key.start, _day(key.created), _day(key.used), key.name) for key in listed]
+    print_table([("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "NAME"), *rows])
     return 0
 
 

@@ -20,12 +20,9 @@ _MODULES = (
 
 
 def require(*more: str) -> None:
-    """Find every module of a server without importing it, and some more.
+    """Raise ModuleNotFoundError for the first module of a server, or of those named, that is missing.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        For the first that is missing; the command line names the extra that brings it.
+    The command line then names the extra that brings it. Nothing is imported here.
     """
     for name in (*_MODULES, *more):
         if find_spec(name) is None:

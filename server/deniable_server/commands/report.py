@@ -67,7 +67,7 @@ def _privacy(arguments: argparse.Namespace) -> int:
             published = [read_published(store, each) for each in facts.metrics]
             spent = Budgets(store, facts.registry.analysts).spent()
     proved = [attempt(each.metric, each.mechanism) for each in facts.metrics] if arguments.prove else None
-    text = compose(facts, made=datetime.now(UTC), software=deniable.__version__, published=published, spent=spent, proved=proved)
+    text = compose(facts, now=datetime.now(UTC), software=deniable.__version__, published=published, spent=spent, proved=proved)
     text = page(text) if html else text
     if arguments.output is None:
         print(text, end="")

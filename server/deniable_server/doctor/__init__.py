@@ -30,13 +30,7 @@ def examine(
     registries: Mapping[str, Registry],  # its registries, by app
     client: Client,  # its store
 ) -> Iterator[Finding]:
-    """Run all checks.
-
-    Raises
-    ------
-    StoreError
-        If no server of the store answers. Findings about this machine are yielded before.
-    """
+    """Run all checks; raise StoreError if no server of the store answers, after the findings about this machine."""
     envelopes = settings.envelopes(registries)
     yield host.variables()
     yield host.memory_files()
@@ -44,14 +38,14 @@ def examine(
     with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
         about.ping(client)
     for name, check in store.checks(settings, list(registries), client).items():
-        yield _asked(name, "", check)
-    away: set[Hashable] = set()  # servers, which are asked once
+        yield _checked(name, "", check)
+    away: set[Hashable] = set()  # servers that did not answer: none is waited for twice
     for app, registry in registries.items():
         home = Store(client, app).place
         if home not in away:
             try:
                 yield from [
-                    _asked(name, app, check)
+                    _checked(name, app, check)
                     for name, check in pipeline.checks(settings, registry, client, envelopes.get(app)).items()
                 ]
                 continue
@@ -65,10 +59,10 @@ def examine(
         )
 
 
-def _asked(name: str, app: str, check: Callable[[], Finding]) -> Finding:
-    """Run a check. Missing permissions of the store's user are a finding, too."""
+def _checked(name: str, app: str, check: Callable[[], Finding]) -> Finding:
+    """Run a check. A missing permission of the store's user is a finding."""
     try:
-        found = check()
+        return check()
     except CommandForbidden:
         meaning = "whether this is well cannot be told from here"
         remedy = "run this as a user of the store that may do what the server does (deploy/users.acl), or as its administrator"
@@ -76,4 +70,3 @@ def _asked(name: str, app: str, check: Callable[[], Finding]) -> Finding:
     except CommandRefused as error:
         meaning = "the store refuses what the service does all the time"
         return Finding(name, "fault", f"the store answers {type(error).__name__}", meaning, "look into the store's own log", app)
-    return found

@@ -19,11 +19,11 @@ _LEAST_FREE = 1 << 20
 
 def variables() -> Finding:
     """Check for variables that nothing reads."""
-    found = strays()
-    if not found:
+    unread = strays()
+    if not unread:
         return Finding("environment", "ok", "every DENIABLE_ variable is one that is read")
     meaning = "what was meant by it is not in effect"
-    return Finding("environment", "warning", "; ".join(map(str, found)), meaning, "mend its name, or unset it")
+    return Finding("environment", "warning", "; ".join(map(str, unread)), meaning, "mend its name, or unset it")
 
 
 def memory_files(place: Path = _SHM) -> Finding:
@@ -45,8 +45,10 @@ def memory_files(place: Path = _SHM) -> Finding:
 def gunicorn() -> Finding:
     """Check that gunicorn has a version whose threaded worker can be extended."""
     installed = version("gunicorn")
-    wanted = next(each for text in requires("deniable") or () if (each := Requirement(text)).name == "gunicorn")
-    if wanted.specifier.contains(installed):
+    requirement = next(need for text in requires("deniable") or () if (need := Requirement(text)).name == "gunicorn")
+    if requirement.specifier.contains(installed):
         return Finding("gunicorn", "ok", installed)
     meaning = "our worker class extends gunicorn's, and may not fit this one: slow clients may then stop the service"
-    return Finding("gunicorn", "fault", f"{installed}, not {wanted.specifier}", meaning, "pip install 'deniable[ingest]' again")
+    return Finding(
+        "gunicorn", "fault", f"{installed}, not {requirement.specifier}", meaning, "pip install 'deniable[ingest]' again"
+    )

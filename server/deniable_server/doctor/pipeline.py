@@ -35,7 +35,7 @@ def checks(
 ) -> dict[str, Callable[[], Finding]]:
     """Return the checks of an app, by name."""
     store = Store(client, registry.app)
-    found: dict[str, Callable[[], Finding]] = {
+    named: dict[str, Callable[[], Finding]] = {
         "server": lambda: server(store),
         "workers": lambda: workers(registry.app, health.read(store)),
         "backlog": lambda: backlog(registry.app, health.read(store), settings.max_backlog),
@@ -45,11 +45,11 @@ def checks(
         "signed registry": lambda: signed_registry(registry.app, envelope),
     }
     if settings.serves != "ingest":  # a server for uploads only cannot read releases
-        found["releases"] = lambda: releases(registry, store)
-        found["experiments"] = lambda: experiments(registry, store)
-        found["chores"] = lambda: chores(registry.app, faults.present(store))
-        found["archive"] = lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE))
-    return found
+        named["releases"] = lambda: releases(registry, store)
+        named["experiments"] = lambda: experiments(registry, store)
+        named["chores"] = lambda: chores(registry.app, faults.present(store))
+        named["archive"] = lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE))
+    return named
 
 
 def server(store: Store) -> Finding:
@@ -147,18 +147,18 @@ def experiments(registry: Registry, store: Store) -> Finding:
             if sizes:
                 tested.append((f"{metric.id} by {segment}", sizes))
     # Of many metrics one may differ by chance.
-    apart = [f"{name}: {sizes.says}" for name, sizes in tested if sizes.differ and sizes.p_value * len(tested) < DIFFER]
-    if not apart:
+    differing = [f"{name}: {sizes.says}" for name, sizes in tested if sizes.differ and sizes.p_value * len(tested) < DIFFER]
+    if not differing:
         seen = f"{len(tested)} metrics have arms as declared" if tested else "none is published"
         return Finding("experiments", "ok", seen, app=store.app)
     meaning = "a comparison of arms of other sizes than declared may mislead"
     remedy = "look whether the app draws arms as `split` says, and whether one arm fails or sends less"
-    return Finding("experiments", "warning", " ".join(sorted(apart)), meaning, remedy, store.app)
+    return Finding("experiments", "warning", " ".join(sorted(differing)), meaning, remedy, store.app)
 
 
 def releases(registry: Registry, store: Store) -> Finding:
     """Check for releases of metrics that are defined differently now, in the same version."""
-    found: dict[str, set[str]] = {}
+    listed: dict[str, set[str]] = {}
     live = 0
     for metric in registry.definitions:
         tag = Declared.of(metric).fingerprint
@@ -168,10 +168,10 @@ def releases(registry: Registry, store: Store) -> Finding:
             if stratum.fingerprint == tag:
                 live += 1
             else:
-                found.setdefault(f"{metric.id} version {metric.version}", set()).add(stratum.fingerprint)
-    if not found:
+                listed.setdefault(f"{metric.id} version {metric.version}", set()).add(stratum.fingerprint)
+    if not listed:
         return Finding("releases", "ok", f"{live:,}, all as the registry defines them or of another version", app=registry.app)
-    seen = "; ".join(f"{name} was also published as {', '.join(sorted(tags))}" for name, tags in sorted(found.items()))
+    seen = "; ".join(f"{name} was also published as {', '.join(sorted(tags))}" for name, tags in sorted(listed.items()))
     meaning = (
         "its definition was changed without a new version: what was published before is not shown, and devices with the old "
         "registry are refused (definition_mismatch)"
@@ -182,7 +182,9 @@ def releases(registry: Registry, store: Store) -> Finding:
 
 def chores(app: str, present: Mapping[str, str]) -> Finding:
     """Check for chores of workers that fail."""
-    failing = [f"{name} fails ({error})" for name, error in present.items() if name != health.ARCHIVE]  # told by `archive`
+    failing = [
+        f"{name} fails ({error})" for name, error in present.items() if name != health.ARCHIVE
+    ]  # the check `archive` has it
     if not failing:
         return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
     seen = "; ".join(failing)
@@ -204,8 +206,8 @@ def archive(store: Store, fault: str | None) -> Finding:
     last = LastRecount.of(store)
     if last is None:
         return Finding("archive", "ok", f"{seen}; no recount of all yet", app=app)
-    found = f"of {last.strata:,} strata {last.failing:,} have files that cannot be counted, {last.differing:,} differ"
-    seen += f"; the last recount of all was on {datetime.fromtimestamp(last.at, UTC):%Y-%m-%d %H:%M} UTC: {found}"
+    recount = f"of {last.strata:,} strata {last.failing:,} have files that cannot be counted, {last.differing:,} differ"
+    seen += f"; the last recount of all was on {datetime.fromtimestamp(last.at, UTC):%Y-%m-%d %H:%M} UTC: {recount}"
     if not last.failing + last.differing:
         return Finding("archive", "ok", seen, app=app)
     meaning = "the archive does not have all reports that were counted; tallies and releases are not affected"

@@ -64,23 +64,23 @@ def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str,
     """Return the checks of the store, by name."""
     away: set[Client] = set()  # they are asked once, and `writes` names them
 
-    def each(check: Callable[[Client], Finding]) -> Callable[[], Finding]:
+    def of_all(check: Callable[[Client], Finding]) -> Callable[[], Finding]:
         return lambda: _worst(client, check, away)
 
     clustered = isinstance(client, Cluster)
     return {
-        "version": each(lambda server: version(about.state(server, "server"))),
-        "role": each(
+        "version": of_all(lambda server: version(about.state(server, "server"))),
+        "role": of_all(
             lambda server: role(about.state(server, "replication") | about.state(server, "cluster"), clustered=clustered)
         ),
         "writes": lambda: writes(client, apps),
-        "eviction": each(lambda server: eviction(durability.read(server))),
-        "durability": each(lambda server: _promise(settings.promise, server)),
-        "disk": each(lambda server: disk(about.state(server, "persistence"))),
-        "memory": each(lambda server: memory(about.state(server, "memory"))),
-        "access": each(access),
+        "eviction": of_all(lambda server: eviction(durability.read(server))),
+        "durability": of_all(lambda server: _promise(settings.promise, server)),
+        "disk": of_all(lambda server: disk(about.state(server, "persistence"))),
+        "memory": of_all(lambda server: memory(about.state(server, "memory"))),
+        "access": of_all(access),
         "rights": lambda: rights(client, settings, [app for app in apps if Store(client, app).place not in away]),
-        "clock": each(clock),
+        "clock": of_all(clock),
     }
 
 
@@ -97,7 +97,7 @@ def _worst(client: Client, check: Callable[[Client], Finding], away: set[Client]
             away.add(server)
             if len(away) == len(servers):
                 raise
-    worst, server = max(checked, key=lambda each: _WORSE.index(each[0].status))
+    worst, server = max(checked, key=lambda pair: _WORSE.index(pair[0].status))
     if len(servers) == 1 or worst.status == "ok":
         return worst
     return replace(worst, seen=f"at {about.name(server)}: {worst.seen}")
@@ -169,16 +169,16 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
 
 
 def _promise(promised: Durability, server: Client) -> Finding:
-    found = promise(promised, durability.read(server))
-    if promised.replicas and found.status != "fault":
+    finding = promise(promised, durability.read(server))
+    if promised.replicas and finding.status != "fault":
         return replicas(about.state(server, "replication"), promised.replicas)
-    return found
+    return finding
 
 
 def replicas(info: dict[str, Any], promised: Replicas) -> Finding:
     """Check how many replicas a primary has, from ``INFO replication``, beside how many it should have."""
-    told = [info[f"slave{number}"] for number in range(int(info.get("connected_slaves", 0)))]
-    online = sum(each.get("state") == "online" for each in told)
+    states = [info[f"slave{number}"] for number in range(int(info.get("connected_slaves", 0)))]
+    online = sum(each.get("state") == "online" for each in states)
     seen = f"{_COUNTED.get(online, online)} replica{'s' if online != 1 else ''} of {promised.number}"
     if online > promised.number:
         meaning = "one that uploads do not wait for may be elected: what was answered would be lost"
@@ -228,8 +228,8 @@ def memory(info: dict[str, Any]) -> Finding:
 
 def access(client: Client) -> Finding:
     """Check who else has access."""
-    given = about.connection(client)
-    password, place = given.get("password"), given.get("host")
+    options = about.connection(client)
+    password, place = options.get("password"), options.get("host")
     remedy = "give each process a user of its own (deploy/users.acl, docs/access.md), and bind the store to where they are"
     if not password:
         if not _near(place):
@@ -239,7 +239,7 @@ def access(client: Client) -> Finding:
             meaning = "it also listens on addresses that others reach, and keeps nobody out there"
             return Finding("access", "warning", "no password, and protected-mode no", meaning, remedy)
     who = "a password" if password else "no password"
-    return Finding("access", "ok", f"{who}, at {place or given.get('path', 'its socket')}")
+    return Finding("access", "ok", f"{who}, at {place or options.get('path', 'its socket')}")
 
 
 def _near(place: str | None) -> bool:
@@ -254,21 +254,21 @@ def _near(place: str | None) -> bool:
 
 def _listens_widely(client: Client) -> bool:
     try:
-        told = about.settings(client, "bind", "protected-mode", "port", "tls-port")
+        settings = about.settings(client, "bind", "protected-mode", "port", "tls-port")
     except CommandRefused:
         return False
-    listens = {told.get("port", "0"), told.get("tls-port", "0")} != {"0"}
-    places = [place.removeprefix("-") for place in told.get("bind", "").split()]
-    return listens and told.get("protected-mode") == "no" and not (places and all(map(_near, places)))
+    listens = {settings.get("port", "0"), settings.get("tls-port", "0")} != {"0"}
+    places = [place.removeprefix("-") for place in settings.get("bind", "").split()]
+    return listens and settings.get("protected-mode") == "no" and not (places and all(map(_near, places)))
 
 
 def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
     """Check that the store's user may do what the server does, and no more. Every command tried changes nothing."""
     waits = {"wait for replicas": ("WAIT", 0, 1), "see its replicas": LOOK} if settings.durability == "replicated" else {}
-    wanted = (
+    needed = (
         waits | _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
     )
-    missing = [what for what, command in wanted.items() if not all(_may(client, command, app) for app in apps)]
+    missing = [what for what, command in needed.items() if not all(_may(client, command, app) for app in apps)]
     if missing:
         meaning = "the server fails where it has to: uploads or pages are answered 503"
         remedy = "give it the user of deploy/users.acl that is made for what it serves"
@@ -286,8 +286,8 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
 
 def _may(client: Client, command: tuple[Any, ...], app: str) -> bool:
     """Return whether a command is allowed, even if it fails otherwise."""
-    told = [_key(part, app) if isinstance(part, schema.Key) else part for part in command]
-    return about.may(primary(client, _key(schema.REPORTS, app)), *told)  # all keys of an app are on one server
+    words = [_key(part, app) if isinstance(part, schema.Key) else part for part in command]
+    return about.may(primary(client, _key(schema.REPORTS, app)), *words)  # all keys of an app are on one server
 
 
 def _key(kind: schema.Key, app: str) -> str:
@@ -297,14 +297,15 @@ def _key(kind: schema.Key, app: str) -> str:
 
 def clock(client: Client, now: Callable[[], float] = time.time) -> Finding:
     """Check how far this machine's clock and the store's are apart."""
+    # The store read its clock at some moment between these two, so only what lies outside of them is a difference.
     before = now()
     theirs = about.clock(client)
     after = now()
-    apart = max(0.0, before - theirs, theirs - after)
-    if apart < _OFF:
-        return Finding("clock", "ok", f"within {max(0.1, after - before + apart):.1f} s of the store's")
-    seen = f"{apart:,.0f} s {'ahead of' if before > theirs else 'behind'} the store's"
+    difference = max(0.0, before - theirs, theirs - after)
+    if difference < _OFF:
+        return Finding("clock", "ok", f"within {max(0.1, after - before + difference):.1f} s of the store's")
+    seen = f"{difference:,.0f} s {'ahead of' if before > theirs else 'behind'} the store's"
     meaning = "one of them is wrong: reports at the edge of a period may be refused, and what is due goes out late"
-    if apart >= _TOO_FAR:
+    if difference >= _TOO_FAR:
         meaning = f"{meaning}; uploads may be forgotten early, and counted again when they are repeated"
-    return Finding("clock", "fault" if apart >= _TOO_FAR else "warning", seen, meaning, "have both machines keep time (NTP)")
+    return Finding("clock", "fault" if difference >= _TOO_FAR else "warning", seen, meaning, "have both machines keep time (NTP)")

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def answered(
-    about: object,  # all that the answer depends on, beside this code; its `repr` tells it
+    about: object,  # all that the answer depends on beside the version of the code, in a form whose `repr` is equal if it is
     write: Callable[[], Response],  # makes the answer, if the client lacks it
 ) -> Response:
-    """Answer a question, or say that the client has the answer: 304. An answer to POST cannot be asked for so."""
+    """Answer a question, or 304 if the client has the answer. A POST is always answered."""
     if request.method == "POST":
         return _with_vary(write())
     tag = quote_etag(sha256(repr((deniable.__version__, about)).encode()).hexdigest()[:32])
     known = request.if_none_match.contains_weak(tag.strip('"'))
     answer = _with_vary(Response(status=304) if known else write())
     answer.headers["ETag"] = tag
-    answer.headers["Cache-Control"] = "private, no-cache"
+    answer.headers["Cache-Control"] = "private, no-cache"  # stored by the client only, which asks each time if it is the latest
     return answer
 
 

@@ -93,14 +93,14 @@ def register(
 
 def _refuse_repeated() -> None:
     """Refuse a parameter with two values, because one would be ignored."""
-    repeated = sorted(name for name, given in request.args.lists() if len(given) > 1)
+    repeated = sorted(name for name, values in request.args.lists() if len(values) > 1)
     if repeated:
         raise Problem(400, "repeated_parameter", f"a parameter is given once; more than once came {', '.join(repeated)}")
 
 
 def _fill(answer: Response) -> None:
     """Add the missing headers."""
-    given = {name.lower() for name, _ in answer.headers}
+    present = {name.lower() for name, _ in answer.headers}
     for name, value in _HEADERS.items():
-        if name.lower() not in given:
+        if name.lower() not in present:
             answer.headers.add(name, value)

@@ -18,40 +18,28 @@ Item = TypeVar("Item")
 _MOST_PAGES = 1_000_000
 
 
-class Part(NamedTuple, Generic[Item]):
-    """A part of a list."""
+class PageSlice(NamedTuple, Generic[Item]):
+    """One page of a list."""
 
-    shown: Sequence[Item]  # what is in it
+    items: Sequence[Item]  # of this page
     page: int  # its number, from 1
-    pages: int  # how many parts there are
+    pages: int  # of the list
 
 
-def part(items: Sequence[Item], most: int) -> Part[Item]:
-    """Return the part of a list that is asked for, of at most so many items.
-
-    Raises
-    ------
-    Problem
-        If there is no such page.
-    """
-    page, pages = asked(), max(1, ceil(len(items) / most))
+def part(items: Sequence[Item], most: int) -> PageSlice[Item]:
+    """Return the page of a list that the request names, of at most so many items."""
+    page, pages = number(), max(1, ceil(len(items) / most))
     check(page, pages)
-    return Part(items[most * (page - 1) : most * page], page, pages)
+    return PageSlice(items[most * (page - 1) : most * page], page, pages)
 
 
-def asked() -> int:
-    """Return the number of the page that is asked for. What is no number is that of no page."""
+def number() -> int:
+    """Return the number of the page that the request names. A text that is no number gives one that no list has."""
     text = request.args.get("page", "1")
     return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else _MOST_PAGES
 
 
 def check(page: int, pages: int) -> None:
-    """Refuse a page that is not there.
-
-    Raises
-    ------
-    Problem
-        If there are fewer.
-    """
+    """Refuse the number of a page that the list does not have."""
     if page > pages:
         raise Problem(404, "unknown_page", f"there {f'are {pages} pages' if pages > 1 else 'is one page'}")

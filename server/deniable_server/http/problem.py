@@ -38,7 +38,7 @@ class Problem(Refused):
 
 
 def refused(refusal: Refusal) -> Problem:
-    """Say why a question is not answered."""
+    """Return the HTTP error for a question that is refused."""
     if isinstance(refusal, WithheldCell):
         return Problem(403, refusal.code, refusal.detail, instead=refusal.instead)
     return Problem(400, refusal.code, refusal.detail)
@@ -93,7 +93,7 @@ def register(app: Flask) -> None:
         code, detail = _CODES.get(status, (f"http_{status}", HTTPStatus(status).phrase))
         answer = written(Problem(status, code, detail))
         for name, value in error.get_headers():
-            if name == "Allow":
+            if name == "Allow":  # with 405; its other headers describe werkzeug's page, which is not sent
                 answer.headers[name] = value
         return answer
 

@@ -29,7 +29,7 @@ def instance() -> str | None:
     return f"urn:uuid:{number}" if number else None
 
 
-def told(method: str, status: int) -> None:
+def log_answer(method: str, status: int) -> None:
     """Log that the current request is answered."""
     if log.isEnabledFor(logging.INFO):
         log.info("answered", extra={"method": method if method in METHODS else None, "status": status})
@@ -47,7 +47,7 @@ def register(app: Flask) -> None:
     @app.after_request
     def tell(answer: Response) -> Response:
         answer.headers[HEADER] = visit().number
-        told(request.method, answer.status_code)
+        log_answer(request.method, answer.status_code)
         return answer
 
     @app.teardown_request

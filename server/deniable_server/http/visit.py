@@ -41,7 +41,7 @@ class Visit:
     holder: str = ""  # id of the key with which the visitor of a page signed in
     problem: str = ""  # its code
     decided: Callable[[], Any] | None = None  # what is left to do, if the store was asked before Flask; it answers or raises
-    asked: dict[str, Any] = field(default_factory=dict)  # parameters of a query that are not in its address
+    question: dict[str, Any] = field(default_factory=dict)  # parameters of a query that are not in its address
     details: dict[str, Any] = field(default_factory=dict)  # of a query, as the audit log has them
     upload: Upload = field(default_factory=Upload)
 

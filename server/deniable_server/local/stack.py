@@ -98,8 +98,10 @@ class Stack:
 
     def _launch(self, name: str, command: list[str], settings: Settings, descriptor: int | None = None) -> None:
         # Only the settings count, not this process's environment; except for variables of the worker.
-        told = {variables.ARCHIVE, *(each.variable for each in variables.WORKER)}
-        environment = {key: value for key, value in os.environ.items() if key in told or not key.startswith(variables.PREFIX)}
+        inherited = {variables.ARCHIVE, *(each.variable for each in variables.WORKER)}
+        environment = {
+            key: value for key, value in os.environ.items() if key in inherited or not key.startswith(variables.PREFIX)
+        }
         with ExitStack() as files:
             log_ = files.enter_context(self._log_file.open("ab")) if self._log_file else None
             process = subprocess.Popen(
@@ -126,13 +128,7 @@ class Stack:
         raise ConfigurationError(f"the server did not answer on {self.bind} within {_START_SECONDS:g} s")
 
     def check(self) -> None:
-        """Raise if a process has ended by itself.
-
-        Raises
-        ------
-        ConfigurationError
-            With the last lines of its log.
-        """
+        """Raise ConfigurationError, with the last lines of its log, if a process has ended by itself."""
         if self._store:
             self._store.check()  # without it the others would only wait
         for name, process in self._processes.items():
@@ -150,7 +146,7 @@ class Stack:
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        while not stopped:
+        while not stopped:  # a signal only sets the flag, so that nothing is stopped halfway through a check
             self.check()
             time.sleep(0.5)
 

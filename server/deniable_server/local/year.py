@@ -1,7 +1,7 @@
 """The demo's second act: a year of flights, day by day, with segments, months to compare, and an experiment.
 
 No server takes reports of days that are long over. So each flight's device answers here, and the sums are put into the store as
-a worker puts them. From there on all is as ever: they are published, and asked for over the API.
+a worker puts them. From there on all is as ever: they are published, and questions for over the API.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Flight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A difference that was found, beside the true one."""
+class Difference:
+    """An estimated difference, beside the true one."""
 
     what: str  # in words
     # true, estimated, low, high: differences of two shares, with the interval
@@ -68,9 +68,9 @@ class Outcome:
     # days, reports: how many there were
     days: int
     reports: int
-    shifts: list[Found]  # shifts of the last days of the year
-    months: Found  # two months compared
-    experiment: Found  # the arms of the experiment compared
+    shifts: list[Difference]  # shifts of the last days of the year
+    months: Difference  # two months compared
+    experiment: Difference  # the arms of the experiment compared
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Year:
         """Write the part of a metrics.toml that asks about the year."""
 
         def metric(name: str, more: str, about: str) -> str:
-            told = f'epsilon = {epsilon}\n{more}\ndescription = "{about}"\nowner = "the demo"\n'
-            return f'[metrics."{name}"]\ntype = "boolean"\n{told}'
+            members = f'epsilon = {epsilon}\n{more}\ndescription = "{about}"\nowner = "the demo"\n'
+            return f'[metrics."{name}"]\ntype = "boolean"\n{members}'
 
         values = {name: sorted({getattr(flight, name) for flight in self.flights}) for name in ("airport", "carrier")}
         return "\n".join(
@@ -107,22 +107,22 @@ class Year:
     def put(self, store: Store, registry: Registry) -> Iterator[int]:
         """Let all devices answer, and put the sums into the store; yield the number of reports after each day."""
         partition = store.partition("")
-        asked = [Declared.of(registry.metrics[name]) for name in (DAILY, MONTHLY, TRIED)]
+        questions = [Declared.of(registry.metrics[name]) for name in (DAILY, MONTHLY, TRIED)]
         by_day: dict[date, list[Flight]] = defaultdict(list)
         for flight in self.moved:
             by_day[flight.day].append(flight)
         for day, flights in sorted(by_day.items()):
             deltas: dict[Any, Any] = {}
-            for question in asked:
+            for question in questions:
                 of = period.of(datetime(day.year, day.month, day.day, tzinfo=UTC), question.metric.period)
                 payloads: dict[str, list[bytes]] = defaultdict(list)
                 for flight in flights:
                     payloads[flight.segment(question.metric)].append(question.mechanism.randomize(int(flight.late)))
-                for segment, each in payloads.items():
+                for segment, reports in payloads.items():
                     stratum = Stratum(question.metric.id, question.metric.version, question.fingerprint, of, segment)
-                    deltas[stratum] = tally.count(question.mechanism.layout, b"".join(each)).cells
+                    deltas[stratum] = tally.count(question.mechanism.layout, b"".join(reports)).cells
             partition.commit(_WORKER, [], deltas, int(time.time()))
-            yield len(flights) * len(asked)
+            yield len(flights) * len(questions)
 
     def outcome(
         self,
@@ -135,7 +135,7 @@ class Year:
             len(days), 3 * len(self.flights), list(self._shifts(get)), self._months(get, level), self._arms(get, level)
         )
 
-    def _shifts(self, get: Callable[[str], Any]) -> Iterator[Found]:
+    def _shifts(self, get: Callable[[str], Any]) -> Iterator[Difference]:
         series = get(f"{DAILY}/series")
         (line,) = (line for line in series["lines"] if line["value"] is True)
         by_day = _shares((flight.day, flight.late) for flight in self.moved)
@@ -144,29 +144,29 @@ class Year:
             days = [day for day in by_day if first <= day <= last]
             before = [[day - timedelta(weeks=weeks) for weeks in range(1, 9)] for day in days]
             usual = [
-                sum(by_day[each] for each in some if each in by_day) / sum(each in by_day for each in some) for some in before
+                sum(by_day[day] for day in earlier if day in by_day) / sum(day in by_day for day in earlier) for earlier in before
             ]
             true = sum(by_day[day] - mean for day, mean in zip(days, usual, strict=True)) / len(days)
             span = str(first) if first == last else f"{first} to {last}"
-            yield Found(f"shift: {shift['direction']} on {span}", true, shift["size"], *shift["interval"])
+            yield Difference(f"shift: {shift['direction']} on {span}", true, shift["size"], *shift["interval"])
 
-    def _months(self, get: Callable[[str], Any], level: float) -> Found:
+    def _months(self, get: Callable[[str], Any], level: float) -> Difference:
         """Compare the two whole months in which the true shares are furthest apart."""
         months = _shares((f"{flight.day:%Y-%m}", flight.late) for flight in self.moved)
-        whole = sorted(months)[1:-1]
-        a, b = min(whole, key=months.__getitem__), max(whole, key=months.__getitem__)
-        return _found(f"{b} against {a}", months[b] - months[a], get(f"{MONTHLY}/compare?a={a}&b={b}&level={level}"))
+        complete = sorted(months)[1:-1]
+        a, b = min(complete, key=months.__getitem__), max(complete, key=months.__getitem__)
+        return _difference(f"{b} against {a}", months[b] - months[a], get(f"{MONTHLY}/compare?a={a}&b={b}&level={level}"))
 
-    def _arms(self, get: Callable[[str], Any], level: float) -> Found:
+    def _arms(self, get: Callable[[str], Any], level: float) -> Difference:
         arms = _shares((flight.boarding, flight.late) for flight in self.moved)
         a, b = ARMS
         answer = get(f"{TRIED}/compare?a=boarding={a}&b=boarding={b}&level={level}")
-        return _found(f"experiment: {b} against {a}", arms[b] - arms[a], answer)
+        return _difference(f"experiment: {b} against {a}", arms[b] - arms[a], answer)
 
 
-def _found(what: str, true: float, answer: dict[str, Any]) -> Found:
+def _difference(what: str, true: float, answer: dict[str, Any]) -> Difference:
     (late,) = (each for each in answer["differences"] if each["value"] is True)
-    return Found(what, true, late["difference"], *late["interval"])
+    return Difference(what, true, late["difference"], *late["interval"])
 
 
 def _shares(answers: Iterable[tuple[Any, bool]]) -> dict[Any, float]:

@@ -31,7 +31,7 @@ from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.roles import why_unknown
 from deniable_server.api.answers import live
 from deniable_server.api.answers.parameters import find_metric, level_asked, only_parameters, published_of
-from deniable_server.api.audit_trail import kept
+from deniable_server.api.audit_trail import log_query
 from deniable_server.http import paging
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
 from deniable_server.http.visit import visit
@@ -84,7 +84,7 @@ def _at_home() -> Response | None:
     return written(Problem(421, "unknown_host", detail))
 
 
-blueprint.after_request(kept)  # this runs first, so that its answer gets these headers, too
+blueprint.after_request(log_query)  # this runs first, so that its answer gets these headers, too
 
 
 # Pages
@@ -102,7 +102,7 @@ def index() -> Response:
     return _page(
         "index.html",
         app=app,
-        cards=[shown.card(app, each) for each in latest(app, part.shown, known)],
+        cards=[shown.card(app, each) for each in latest(app, part.items, known)],
         metrics=len(app.highest),
         types=shown.types(app),
         sought=sought,
@@ -193,19 +193,19 @@ def _file(app: App, id_: str, what: str, text: str) -> Response:
 @blueprint.get("/live")
 def overview() -> Response:
     """Show an admin what is counted of each metric, published or not; `_MOST_CARDS` of them on each ``page``."""
-    live.asked()
+    live.note_question()
     app = visitor.owned_app()
     only_parameters("page")
     told = counted.overview(app)
     part = paging.part(told.metrics, _MOST_CARDS)
-    waits = [app.awaited(app.versions[each.id, each.version]) for each in part.shown]
-    return _page("live.html", app=app, live=told, awaited=waits, metrics=part.shown, page=part.page, pages=part.pages)
+    waits = [app.awaited(app.versions[each.id, each.version]) for each in part.items]
+    return _page("live.html", app=app, live=told, awaited=waits, metrics=part.items, page=part.page, pages=part.pages)
 
 
 @blueprint.get("/m/<id_>/live")
 def live_metric(id_: str) -> Response:
     """Show an admin one metric, from everything that is counted or from one ``period``; in an ``order`` and a ``view``."""
-    live.asked()
+    live.note_question()
     app = visitor.owned_app()
     only_parameters("period", "order", "view", "page")
     period = request.args.get("period") or None
@@ -241,7 +241,7 @@ def _estimates(
     view = request.args.get("view", "")
     if view not in views:
         view = views[0]
-    page = paging.asked()
+    page = paging.number()
     drawn = shown.picture(measured, order, view, page)
     paging.check(page, drawn["pages"])
     chosen = {"period": period, "segment": segment} | {name: request.args.get(name) for name in ("level", "order", "view")}

@@ -65,8 +65,8 @@ def about() -> Response:
     if name not in apps:
         raise Problem(404, "unknown_app", "no app of this name is counted here")
     today = datetime.now(UTC).date()
-    asked = [each for each in apps[name].highest.values() if not each.metric.expired(today)]
-    part = paging.part(asked, _MOST_QUESTIONS)
+    questions = [each for each in apps[name].highest.values() if not each.metric.expired(today)]
+    part = paging.part(questions, _MOST_QUESTIONS)
     page = render_template(
         "about.html",
         home=url_for(".about", app=request.args.get("app")),
@@ -74,8 +74,8 @@ def about() -> Response:
         names=list(apps),
         trial=apps[name].trial,
         asked=request.args.get("app"),
-        number=len(asked),
-        questions=[_question(each) for each in part.shown],
+        number=len(questions),
+        questions=[_question(each) for each in part.items],
         page=part.page,
         pages=part.pages,
         remembered={},
@@ -92,7 +92,7 @@ def _question(declared: Declared) -> Question:
     part = "" if float(metric.sample) == 1 else f" Only {100 * float(metric.sample):.3g}% of answers are reported."
     if metric.delay is not None:
         part += f" A report waits on the device for a random time of up to {metric.delay}."
-    kept = float(metric.epsilon_permanent or 0)
+    permanent = float(metric.epsilon_permanent or 0)
     return Question(
         id=metric.id,
         description=metric.description,
@@ -103,7 +103,7 @@ def _question(declared: Declared) -> Question:
         says=mechanism.says,
         odds=words.odds(mechanism.epsilon),
         belief=words.percent(1 / (1 + exp(-mechanism.epsilon))),
-        odds_kept=words.odds(kept) if kept else "",
+        odds_kept=words.odds(permanent) if permanent else "",
     )
 
 
@@ -115,7 +115,7 @@ def _listed(metric: Metric) -> list[str]:
 
 
 def _answers(metric: Metric, listed: int) -> str:
-    """Say in words what an answer is."""
+    """Return in words what an answer is."""
     left = len(metric.values) - listed
     more = f" {words.count(left)} more are not listed here." if left else ""
     if metric.axis:

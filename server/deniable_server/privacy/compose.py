@@ -32,10 +32,10 @@ _AT_THE_START = re.compile(r"^([-+=#]|\d+[.)](?=\s|$))")
 def compose(
     facts: Facts,  # of the registry
     *,
-    made: datetime,  # when, in UTC
+    now: datetime,  # when, in UTC
     software: str,  # version of the software
     published: Sequence[Published] | None = None,  # of each metric; None if no store was read
-    spent: Mapping[str, Mapping[str, int]] | None = None,  # by analysts, as `Budgets.spent` returns it; None likewise
+    spent: Mapping[str, Mapping[str, int]] | None = None,  # by analysts, as `Budgets.spent` returns it; None if no store was read
     proved: Sequence[Proved] | None = None,  # of each metric; None if no proof was requested
 ) -> str:
     """Compose a report: one page for the reviewer, then the annex."""
@@ -49,7 +49,7 @@ def compose(
             metrics=facts.metrics,
             budget=facts.plan.budget,
             file=Path(registry.file).name,
-            made=made,
+            made=now,
             software=software,
             published=published,
             spent=spent,
@@ -64,13 +64,13 @@ def compose(
 def escape(value: object) -> str:
     """Escape a value as one line of plain text in Markdown: no block, link, picture or HTML."""
     text = words.plain(str(value)).replace("&", "&amp;")
-    text = _SPECIAL.sub(lambda found: _NAMED.get(found[1], f"\\{found[1]}"), text)
-    return _AT_THE_START.sub(lambda found: f"{found[1][:-1]}\\{found[1][-1]}", text)
+    text = _SPECIAL.sub(lambda match: _NAMED.get(match[1], f"\\{match[1]}"), text)
+    return _AT_THE_START.sub(lambda match: f"{match[1][:-1]}\\{match[1][-1]}", text)
 
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("deniable_server.privacy"),
         autoescape=True,
         finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(value)),  # noqa: S704 - escaped
@@ -79,6 +79,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {name: getattr(words, name) for name in words.__all__}
-    made.filters["posterior"] = posterior
-    return made
+    environment.filters |= {name: getattr(words, name) for name in words.__all__}
+    environment.filters["posterior"] = posterior
+    return environment

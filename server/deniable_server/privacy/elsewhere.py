@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from deniable_aggregator.store.schema import Kept
+from deniable_aggregator.store.schema import StorageRule
 
 SERVERS = (
-    Kept(
+    StorageRule(
         "the store's append-only file",
         (
             "all that is written to the store, so that it survives a crash; batches already counted, too, with the "
@@ -13,7 +13,7 @@ SERVERS = (
         ),
         "rewritten at least every hour, while a worker runs",
     ),
-    Kept(
+    StorageRule(
         "files of the archive",
         (
             "only with DENIABLE_ARCHIVE: the randomised reports of bits layouts, by metric, period and segment; for some two "
@@ -22,17 +22,17 @@ SERVERS = (
         ),
         "as their exact sums, up to 25 hours longer; a folder of a store that was lost until the operator deletes it",
     ),
-    Kept(
+    StorageRule(
         "files of the audit log",
         "entries that were moved out of the store",
         "as the operator says ('deniable audit-log rotate --retain DAYS'); for ever without it",
     ),
-    Kept(
+    StorageRule(
         "logs of the processes",
         "no address, key, header or content at any level; at level info one line for each request, with its time",
         "as the operator's system keeps them",
     ),
-    Kept(
+    StorageRule(
         "backups",
         "whatever the operator copies of the above",
         "as the operator keeps them; a week, with what is shipped (deploy/backup.sh)",
@@ -41,16 +41,18 @@ SERVERS = (
 """On servers, outside the store."""
 
 DEVICE = (
-    Kept("permanent responses", "a noisy answer for each answer to a metric with kept responses, under a digest", "for good"),
-    Kept("ledger", "what was spent, by window and in all", "for good; single spends for 400 days at least"),
-    Kept("row", "the cohort, hash function or set of buckets that the device uses for a metric", "for good"),
-    Kept("rounding point", "where the device rounds a number whose mean is estimated from kept responses", "for good"),
-    Kept(
+    StorageRule(
+        "permanent responses", "a noisy answer for each answer to a metric with kept responses, under a digest", "for good"
+    ),
+    StorageRule("ledger", "what was spent, by window and in all", "for good; single spends for 400 days at least"),
+    StorageRule("row", "the cohort, hash function or set of buckets that the device uses for a metric", "for good"),
+    StorageRule("rounding point", "where the device rounds a number whose mean is estimated from kept responses", "for good"),
+    StorageRule(
         "journal",
         "the last 1,000 reports sent, as they were sent, for the person to look at",
         "until newer ones replace them",
     ),
-    Kept("spool", "batches that could not be sent yet", "48 hours, or 5 MB, whatever comes first"),
-    Kept("registry", "the last one that the server handed out, with its signature", "until a newer one comes"),
+    StorageRule("spool", "batches that could not be sent yet", "48 hours, or 5 MB, whatever comes first"),
+    StorageRule("registry", "the last one that the server handed out, with its signature", "until a newer one comes"),
 )
 """On the device, in a directory that only its owner may read. One file has everything but the spool and the registry."""

@@ -29,7 +29,7 @@ class Doubt:
     """A warning of the registry's checker."""
 
     rule: str  # in words
-    found: tuple[str, ...]  # the metrics it is about, each with its value
+    metrics: tuple[str, ...]  # those it is about, each with its value
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class Facts:
     @property
     def worst(self) -> list[MetricFacts]:
         """The metrics, ordered by what their reports of one answer reveal in a year, most first."""
-        return sorted(self.metrics, key=lambda each: (each.lasting.epsilon, each.one.epsilon), reverse=True)
+        return sorted(self.metrics, key=lambda metric: (metric.lasting.epsilon, metric.one.epsilon), reverse=True)
 
     @property
     def plan(self) -> Plan:
         """The plan of all metrics over the longest of `SPANS`."""
-        found = self.statements[-1].plan
-        assert found is not None  # noqa: S101 - these statements are made from plans
-        return found
+        planned = self.statements[-1].plan
+        assert planned is not None  # noqa: S101 - these statements are made from plans
+        return planned
 
 
 def gather(
@@ -92,21 +92,13 @@ def gather(
     delta: float = 1e-6,  # the delta of totals
     devices: int = 4,  # devices of a person or a household, at least 2
 ) -> Facts:
-    """Read a registry file, and compute all figures.
-
-    Raises
-    ------
-    RegistryError
-        With all errors of the file, or of a file of candidates.
-    ParameterError
-        If a metric's mechanism does not exist, or a number is out of range.
-    """
+    """Read a registry file, and compute all figures."""
     loaded = newest(path)
-    found: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for warning in lint(loaded.file).warnings:
         place = "" if warning.metric == "-" else warning.metric
         value = "" if warning.value is None else str(warning.value)
-        found.setdefault(warning.rule, []).append(f"{place} ({value})" if place and value else place or value)
+        places.setdefault(warning.rule, []).append(f"{place} ({value})" if place and value else place or value)
     statements = []
     for days in SPANS:
         planned = plan(loaded, days=days)
@@ -116,7 +108,7 @@ def gather(
         digest=loaded.digest,
         metrics=tuple(_metric(loaded, metric) for metric in loaded.metrics.values()),
         statements=tuple(statements),
-        doubts=tuple(Doubt(rule, tuple(filter(None, where))) for rule, where in found.items()),
+        doubts=tuple(Doubt(rule, tuple(filter(None, where))) for rule, where in places.items()),
     )
 
 

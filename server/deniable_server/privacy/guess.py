@@ -57,19 +57,19 @@ def guesses(declared: Declared) -> tuple[Guess, ...]:
     """Bound the guesses from no report, from one, and from all reports of one answer of a device in a year."""
     metric, mechanism = declared.metric, declared.mechanism
     size = None if metric.open or metric.axis else metric.domain_size
-    found = [Guess(0, epsilon=0.0, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
+    prior = [Guess(0, epsilon=0.0, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
     if metric.kept:
-        return (*found, _fresh(mechanism, 1, size), _kept(declared.permanent, size))
+        return (*prior, _fresh(mechanism, 1, size), _permanent(declared.permanent, size))
     year = metric.per_period * periods(metric.period, _YEAR)
     counts = sorted({*(reports for reports in _REPORTS if reports <= year), year})
-    return (*found, *(_fresh(mechanism, reports, size) for reports in counts))
+    return (*prior, *(_fresh(mechanism, reports, size) for reports in counts))
 
 
 def _fresh(mechanism: Mechanism, reports: int, size: int | None) -> Guess:
     return _bounded([Spend.of(mechanism, reports)], reports, reports * mechanism.epsilon, size)
 
 
-def _kept(mechanism: Permanent | None, size: int | None) -> Guess:
+def _permanent(mechanism: Permanent | None, size: int | None) -> Guess:
     if mechanism is None or mechanism.permanent_ratio is None:
         return Guess(None, epsilon=inf, even=1.0, alike=1.0, sure=1.0)  # a kept response may be the answer itself
     bound = _bounded([Spend(cost(mechanism.permanent_ratio))], None, mechanism.epsilon_permanent, size)
@@ -80,11 +80,11 @@ def _kept(mechanism: Permanent | None, size: int | None) -> Guess:
 
 def _bounded(spends: list[Spend], reports: int | None, epsilon: float, size: int | None) -> Guess:
     losses = together(spends)
-    apart, total = losses.delta(0.0), sum(spend.count * spend.epsilon for spend in spends)
+    distance, total = losses.delta(0.0), sum(spend.count * spend.epsilon for spend in spends)
     return Guess(
         reports,
         epsilon=epsilon,
-        even=min((1 + apart) / 2, posterior(0.5, total)),
-        alike=None if size is None else min(1 / size + (1 - 1 / size) * apart, posterior(1 / size, total)),
+        even=min((1 + distance) / 2, posterior(0.5, total)),
+        alike=None if size is None else min(1 / size + (1 - 1 / size) * distance, posterior(1 / size, total)),
         sure=min(SURE + (1 - SURE) * losses.delta(log(SURE / (1 - SURE))), posterior(SURE, total)),
     )

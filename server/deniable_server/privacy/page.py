@@ -55,8 +55,8 @@ def _adapted(tokens: Sequence[Token]) -> Iterator[Token]:
             yield Token("div_close", "div", -1)
 
 
-def _opened(table: Token, caption: Token, rest: Sequence[Token]) -> Iterator[Token]:
-    columns = next(place for place, token in enumerate(rest) if token.type == "tr_close") // 3 - 1
+def _opened(table: Token, caption: Token, tokens: Sequence[Token]) -> Iterator[Token]:
+    columns = next(place for place, token in enumerate(tokens) if token.type == "tr_close") // 3 - 1
     label = "".join(child.content for child in caption.children or ())
     attributes: dict[str, str | int | float] = {"class": "table", "role": "region", "aria-label": label, "tabindex": "0"}
     yield Token("div_open", "div", 1, attrs=attributes)
@@ -77,5 +77,5 @@ def _cell(tokens: Sequence[Token], place: int, *, head: bool) -> None:
 
 
 def _slug(title: str) -> str:
-    """Return the anchor of a heading as GitHub writes it, so that links to it work there, too."""
+    """Return the anchor of a heading as GitHub writes it, so that links to it also work there."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

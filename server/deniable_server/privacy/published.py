@@ -29,25 +29,19 @@ class Published:
 
 
 def read_published(store: Store, facts: MetricFacts) -> Published:
-    """Read what was published of a metric.
-
-    Raises
-    ------
-    StoreError
-        If the store cannot be used.
-    """
+    """Read what was published of a metric."""
     metric, layout = facts.metric, facts.mechanism.layout
     definition = Declared.of(metric).definition
     listed = release.listed(store, metric.id)
     current = {stratum: each for stratum, each in listed.items() if stratum[:3] == definition}
-    whole = {stratum: each for stratum, each in current.items() if not stratum.segment}
+    totals = {stratum: each for stratum, each in current.items() if not stratum.segment}
     return Published(
         metric=metric.id,
-        periods=tuple(sorted(stratum.period for stratum in whole)),
-        closed=sum(each.closed for each in whole.values()),
-        releases=sum(each.number for each in whole.values()),
-        cells=len(current) - len(whole),
-        reports=store.releases.read(layout, list(whole)).n,
-        latest=datetime.fromtimestamp(max(each.published for each in whole.values()), UTC) if whole else None,
+        periods=tuple(sorted(stratum.period for stratum in totals)),
+        closed=sum(each.closed for each in totals.values()),
+        releases=sum(each.number for each in totals.values()),
+        cells=len(current) - len(totals),
+        reports=store.releases.read(layout, list(totals)).n,
+        latest=datetime.fromtimestamp(max(each.published for each in totals.values()), UTC) if totals else None,
         former=len(listed) - len(current),
     )

@@ -58,8 +58,8 @@ def chance(delta: float) -> str:
 
 def plain(text: str) -> str:
     """Return a foreign text as one line, without control characters and those that change the direction of text."""
-    kept = "".join(" " if letter.isspace() else letter for letter in text if letter.isspace() or _allowed(letter))
-    return " ".join(kept.split())
+    allowed = "".join(" " if letter.isspace() else letter for letter in text if letter.isspace() or _allowed(letter))
+    return " ".join(allowed.split())
 
 
 def _allowed(letter: str) -> bool:

@@ -140,15 +140,11 @@ def register(
     settings: Settings,  # have the key
     apps: Mapping[str, App],  # the apps, by name
 ) -> Callable[[Visit, str, int], None] | None:
-    """Count requests, and serve the counts to holders of the metrics key. Without a key in the settings, do neither.
+    """Count requests, and serve the counts to holders of the metrics key; return what counts a request that Flask does not see.
 
-    `deniable_server.http.trace` is registered first: it begins the visit.
-
-    Returns
-    -------
-    callable or None
-        Counts a request that Flask does not see.
+    Without a metrics key in the settings nothing is counted, and None is returned.
     """
+    # `deniable_server.http.trace` is registered before: it begins the visit that is read here.
     digest = sha256(settings.metrics_key.encode()).digest()
     everything = CollectorRegistry()
 
@@ -158,7 +154,7 @@ def register(
             raise Problem(404, "not_found", "this server was given no metrics key, and shows no metrics")
         visit().role = "metrics"
         if not compare_digest(digest, sha256(bearer(visit(), "the server's metrics key").encode()).digest()):
-            service().limits.stranger(visit())
+            service().limits.stranger(visit())  # against guessing
             raise Problem(401, "unknown_key", "this is not the metrics key of this server")
         encode, kind = choose_encoder(request.headers.get("Accept", ""))
         return Response(encode(everything), content_type=kind)

@@ -80,7 +80,7 @@ class Gauges(Collector):
             if self._looks:
                 from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - servers for uploads may lack scipy
 
-                since = [each.since for found in watcher.alarms(app.store, definitions).values() for each in found]
+                since = [alarm.since for standing in watcher.alarms(app.store, definitions).values() for alarm in standing]
                 alarms.add_metric(labels, len(since))
                 raised.add_metric(labels, max(since, default=0))
         return [backlog, pending, lag, dead, workers, held, *([alarms, raised] if self._looks else [])]

@@ -47,11 +47,11 @@ def directory(
         if _abandoned(old):
             shutil.rmtree(old, ignore_errors=True)
     while True:
-        made = Path(mkdtemp(prefix=_PREFIX, dir=home))
+        folder = Path(mkdtemp(prefix=_PREFIX, dir=home))
         # Held until this process and its children have ended. If another start intervened, it took the directory for abandoned.
-        held = _lock(made / "server")
+        held = _lock(folder / "server")
         if held is not None and os.fstat(held).st_nlink:
-            return made
+            return folder
 
 
 def _lock(path: Path) -> int | None:
@@ -68,8 +68,8 @@ def _lock(path: Path) -> int | None:
 def _abandoned(folder: Path) -> bool:
     """Return whether a directory is ours, and the server that made it has ended."""
     try:
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             return False
         opened = os.open(folder / "server", os.O_RDWR)
     except OSError:  # removed, or not locked yet

@@ -53,7 +53,7 @@ class Direct:
             return
         with self._lock:
             self._ready.append(conn)
-            if self._busy:
+            if self._busy:  # the thread takes what is ready when it has answered the group at hand
                 return
             self._busy = True
         self._thread.submit(self._answer_all)
@@ -62,32 +62,32 @@ class Direct:
         while True:
             with self._lock:
                 conns, self._ready = self._ready[:_MOST], self._ready[_MOST:]
-                self._busy = bool(conns)
+                self._busy = bool(conns)  # under the lock: nobody adds a connection that this loop no longer sees
             if not conns:
                 return
             self._answer(conns)
 
     def _answer(self, conns: Sequence[Any]) -> None:
-        """Answer what is plain and good. Give the rest to threads that may wait. No connection is forgotten, whatever fails."""
-        rest = list(conns)
+        """Answer plain and good uploads, and give the others to threads that may wait. Close what is left after a failure."""
+        waiting = list(conns)
         try:
-            self._answer_some(rest)
+            self._answer_group(waiting)
         except Exception as error:  # noqa: BLE001 - the next uploads need this thread
             self._worker.log.error("uploads were not answered: %s", type(error).__name__)  # noqa: TRY400 - it may quote a client
-        if rest:
-            self._worker.method_queue.defer(self._worker.settle_all, [(conn, close(conn)) for conn in rest])
+        if waiting:
+            self._worker.method_queue.defer(self._worker.settle_all, [(conn, close(conn)) for conn in waiting])
 
-    def _answer_some(self, rest: list[Any]) -> None:
-        """Answer connections, and take from the list each that somebody else continues with."""
+    def _answer_group(self, waiting: list[Any]) -> None:
+        """Answer connections, and remove from the list each that was answered or that another thread goes on with."""
         worker = self._worker
         plain: list[tuple[Any, PlainRequest]] = []
-        for conn in list(rest):
+        for conn in list(waiting):
             request = plain_request.read(bytes(conn.arrival.held), conn.client, conn.server, self._limits)
             if request:
                 plain.append((conn, request))
             else:
                 worker.submit(worker.tpool, worker.answer, conn)
-                rest.remove(conn)
+                waiting.remove(conn)
         try:
             answers = self._door.answer([request.environ for _, request in plain])
         except Exception as error:  # noqa: BLE001 - every client gets an answer
@@ -95,7 +95,7 @@ class Direct:
             worker.log.error("uploads are answered one by one after %s", type(error).__name__)  # noqa: TRY400 - it may quote a client
             for conn, _ in plain:
                 worker.submit(worker.tpool, worker.answer, conn)
-                rest.remove(conn)
+                waiting.remove(conn)
             return
         done: list[tuple[Any, bool]] = []
         for (conn, request), answer in zip(plain, answers, strict=True):
@@ -109,7 +109,7 @@ class Direct:
                     done.append((conn, self._ended(conn, keep=keep)))
                 else:
                     worker.submit(worker.tpool, self._finish, conn, message[sent:], keep)
-            rest.remove(conn)
+            waiting.remove(conn)
         if done:
             worker.method_queue.defer(worker.settle_all, done)
 

@@ -61,28 +61,29 @@ class PlainRequest(NamedTuple):
     """A complete upload."""
 
     # Whether it came by https is not in it: uploads do not ask.
-    environ: dict[str, Any]  # as of WSGI
+    environ: dict[str, Any]  # the WSGI environment
     keep: bool  # whether the client wants to use the connection again
 
 
 def read(
     held: bytes,  # all that arrived: exactly one request
     peer: tuple[str, int] | str | bytes,  # the client's address; a text or bytes if it is a Unix socket
-    server: tuple[str, int] | str,  # the server's, likewise
+    server: tuple[str, int] | str,  # the server's address; a text if it is a Unix socket
     limits: Limits,
 ) -> PlainRequest | None:
-    """Read an upload. None if gunicorn must read it."""
+    """Read an upload; None if gunicorn must read it."""
     end = held.find(_END)
     if end < 0 or not held.startswith(BEGINNING) or not _LINES.fullmatch(held, len(BEGINNING), end + 2):
         return None
     lines = held[len(BEGINNING) : end].decode("ascii").split("\r\n")
+    # A header that comes twice, in whatever case, makes fewer names than lines: gunicorn decides what it means.
     headers = {name.lower(): value.strip(" \t") for name, _, value in (line.partition(":") for line in lines)}
     if not len(headers) == len(lines) <= limits.headers or max(map(len, lines)) + 2 > limits.header or isinstance(peer, bytes):
         return None
     body, length, host = held[end + len(_END) :], headers.pop("content-length", ""), headers.get("host", "")
     connection = headers.get("connection", "keep-alive").lower()
-    whole = length == str(len(body)) and len(body) <= limits.body
-    if not whole or not _ODD.isdisjoint(headers) or connection not in ("keep-alive", "close") or not _HOST.fullmatch(host):
+    complete = length == str(len(body)) and len(body) <= limits.body
+    if not complete or not _ODD.isdisjoint(headers) or connection not in ("keep-alive", "close") or not _HOST.fullmatch(host):
         return None
     # A Unix socket has no name, so the request's is used, as gunicorn does.
     name, port = (host.partition(":")[0], host.partition(":")[2] or 80) if isinstance(server, str) else server[:2]

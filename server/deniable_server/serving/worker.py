@@ -99,8 +99,8 @@ class _Arrival:
 
     deadline: float  # monotonic time by which it must be complete; the earlier, the older
     held: bytearray = field(default_factory=bytearray)  # the bytes so far
-    whole: bool = False  # whether it is complete, so that nothing is left on the connection
-    encouraged: bool = False  # whether the client was told to send the body
+    complete: bool = False  # so that nothing is left on the connection
+    encouraged: bool = False  # whether 100 Continue was sent
     lingering: int | None = None  # bytes that arrived after the answer and were discarded; None before the answer
 
 
@@ -158,7 +158,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         except Exception as error:  # noqa: BLE001 - every client gets an answer
             self.submit(self.tpool, self._refuse, conn, error)
             return
-        if ready and self.direct and arrival.whole and arrival.held.startswith(plain_request.BEGINNING):
+        if ready and self.direct and arrival.complete and arrival.held.startswith(plain_request.BEGINNING):
             self.direct.add(conn)
         elif ready:
             self.submit(self.tpool if _target(arrival) in _QUICK else self.pages, self.answer, conn)
@@ -219,7 +219,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         if self.handle(conn):
             conn.arrival = None
             return True
-        return close(conn) if arrival.whole else _part(conn, arrival)
+        return close(conn) if arrival.complete else _part(conn, arrival)
 
     def _refuse(self, conn: Any, error: Exception) -> Any:
         """Answer a request that cannot be read."""
@@ -267,15 +267,15 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         headers = bytes(arrival.held[:end])
         lengths = _LENGTH.findall(headers)
         if _UNKNOWN_LENGTH.search(headers) or len(lengths) > 1:
-            return True
+            return True  # whichever length is believed, another program may believe the other: it is refused, body unread
         digits = lengths[0] if lengths else b"0"
         if len(digits) > _MOST_DIGITS:
             raise _TooLong
         length = int(digits)
         if length > self.most():
             return True
-        arrival.whole = len(arrival.held) >= end + length
-        return arrival.whole
+        arrival.complete = len(arrival.held) >= end + length
+        return arrival.complete
 
     def most(self) -> int:
         """Size of the largest body that the app accepts, in bytes."""
@@ -291,26 +291,26 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         return service.settings if service else None
 
     def _encourage(self, conn: Any, arrival: _Arrival) -> None:
-        """Tell a client to send its body, if it asked first."""
+        """Answer 100 Continue, once, to a client that waits for it before it sends the body."""
         if not arrival.encouraged and _EXPECTS.search(arrival.held):
             arrival.encouraged = True
             with suppress(OSError):
                 conn.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
-        # If the body was not read, the connection ends.
-        return bool(keepalive) and conn.arrival.whole and super()._keepalive_after(conn, keepalive)
+        # What is left of a body that was not read would be taken for the next request.
+        return bool(keepalive) and conn.arrival.complete and super()._keepalive_after(conn, keepalive)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
         """Refuse malformed HTTP. gunicorn would log the address and the bytes that it does not understand."""
         del req, addr
         refusal = _REFUSALS.get(type(exc), _MALFORMED if isinstance(exc, errors.ParseException) else _FAILED)
         number = uuid4()
-        told = {"request": str(number), "status": refusal.status.value, "code": refusal.code}
+        fields = {"request": str(number), "status": refusal.status.value, "code": refusal.code}
         if refusal is _FAILED:
-            self.log.error("%s before the request was understood", type(exc).__name__, extra=told)
+            self.log.error("%s before the request was understood", type(exc).__name__, extra=fields)
         else:
-            self.log.debug("a request was refused", extra=told)
+            self.log.debug("a request was refused", extra=fields)
         body = json.dumps(
             {
                 "type": f"urn:deniable:problem:{refusal.code}",

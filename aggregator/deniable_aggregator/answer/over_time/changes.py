@@ -90,7 +90,7 @@ class ClosedPeriods:
             level,
             cycle=period.CYCLES[metric.period],
             least=float(metric.least_shift or 0),
-            apart=1 / float(p - q),
+            distance=1 / float(p - q),
         )
         for change in changes:
             begins, seen = (self.periods[at].selection for at in (change.begins, change.seen))

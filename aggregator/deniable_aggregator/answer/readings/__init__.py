@@ -36,7 +36,7 @@ def read(selections: Sequence[Selection]) -> list[Reading]:
         return []
     # Of several selections with one release in common, its tally is read once.
     layouts = {stratum: each.declared.layout for each in selections for stratum in each.releases}
-    tallies = dict(zip(layouts, selections[0].app.store.releases.some(list(layouts.values()), list(layouts)), strict=True))
+    tallies = dict(zip(layouts, selections[0].app.store.releases.tallies(list(layouts.values()), list(layouts)), strict=True))
 
     def counted(selection: Selection) -> Tally:
         own = [tallies[stratum] for stratum in selection.releases]

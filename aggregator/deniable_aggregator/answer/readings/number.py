@@ -48,7 +48,7 @@ class NumberReading(Reading):
         metric = self.declared.metric
         if metric.binned:
             return self._of_parts()
-        estimate = mean(self.declared.mechanism, self.counted, repeats=self.repeats, kept=metric.kept)
+        estimate = mean(self.declared.mechanism, self.counted, repeats=self.repeats, permanent=metric.kept)
         return Centre(
             estimate.place, estimate.stderr, estimate.spread, estimate.interval, partial(estimate.interval, target="respondents")
         )
@@ -56,8 +56,8 @@ class NumberReading(Reading):
     def _of_parts(self) -> Centre:
         """Estimate the mean from the shares of equal parts of the axis, each at its middle: it errs by half a part at most."""
         mechanism, permanent, nan = self.declared.mechanism, self.declared.metric.kept, _UNKNOWN
-        shares = decode.estimate(mechanism, self.counted, repeats=self.repeats, kept=permanent)
-        position = order(mechanism, shares, repeats=self.repeats, kept=permanent)
+        shares = decode.estimate(mechanism, self.counted, repeats=self.repeats, permanent=permanent)
+        position = order(mechanism, shares, repeats=self.repeats, permanent=permanent)
         if position is None:
             return Centre(nan, nan, nan, lambda _: (nan, nan), lambda _: (nan, nan))
         size = mechanism.domain_size
@@ -77,7 +77,7 @@ class NumberReading(Reading):
         places = [metric.axis.share(value) for value in metric.step_values] if metric.axis else []
 
         def fit() -> Distribution | None:
-            return distribution(declared.mechanism, self.counted, repeats=self.repeats, kept=metric.kept, values=places)
+            return distribution(declared.mechanism, self.counted, repeats=self.repeats, permanent=metric.kept, values=places)
 
         # A step is in no fingerprint.
         return once(("distribution", declared.fingerprint, self.repeats, metric.step), self.counted, fit)

@@ -65,7 +65,7 @@ class ShareReading(Reading):
     def _decoded(self) -> tuple[Sequence[int], Estimate]:
         metric, mechanism, counted, repeats = self.declared.metric, self.declared.mechanism, self.counted, self.repeats
         if not metric.open:
-            return range(metric.domain_size), decode.estimate(mechanism, counted, repeats=repeats, kept=metric.kept)
+            return range(metric.domain_size), decode.estimate(mechanism, counted, repeats=repeats, permanent=metric.kept)
         # A search, and many candidates, are slow, so they are remembered.
         return once((self.declared.fingerprint, self.declared.candidates, repeats), counted, self._search)
 
@@ -75,7 +75,7 @@ class ShareReading(Reading):
             discovery = discover(mechanism, counted, text=metric.type == "string")
             return discovery.values, panel.Panel(counted.n, discovery, repeats) if repeats else discovery
         candidates = self.declared.candidates
-        return candidates, decode.estimate(mechanism, counted, candidates, repeats=repeats, kept=metric.kept)
+        return candidates, decode.estimate(mechanism, counted, candidates, repeats=repeats, permanent=metric.kept)
 
     @property
     def possible(self) -> NDArray[np.float64]:
@@ -143,7 +143,7 @@ class ShareReading(Reading):
             return None
         shape = [len(listed) for _, listed in factors]
         try:
-            table = from_product(mechanism, self.counted, shape, repeats=self.repeats, kept=metric.kept)
+            table = from_product(mechanism, self.counted, shape, repeats=self.repeats, permanent=metric.kept)
             test = table.independence()
         except ParameterError:  # the mechanism declared has no such table, or it is too large
             return None
@@ -157,7 +157,7 @@ class ShareReading(Reading):
         if not metric.kind.ordered or len(metric.values) > _MOST_ORDERED:
             return None
         try:
-            positions = order(mechanism, shares, repeats=self.repeats, kept=metric.kept)
+            positions = order(mechanism, shares, repeats=self.repeats, permanent=metric.kept)
         except ParameterError:  # the mechanism declared has no covariance
             return None
         if positions is None:

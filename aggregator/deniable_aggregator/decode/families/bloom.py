@@ -12,7 +12,7 @@ from deniable_aggregator.decode import hash_lookup, likelihood
 from deniable_aggregator.decode.bloom_estimate import Fitted
 from deniable_aggregator.decode.families.family import Counted
 from deniable_aggregator.decode.families.law import BitLaw, Law, OwnBits
-from deniable_aggregator.decode.families.pairs import independent
+from deniable_aggregator.decode.families.pairs import independent_bits
 from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.tally import kernels
 
@@ -37,17 +37,17 @@ class Filters(Counted[Bloom]):
         """The error of a regression depends on all answers."""
         return self.mechanism.basic
 
-    def estimate(self, tally: Tally, values: Sequence[int] | None, repeats: float, *, kept: bool) -> Estimate:
+    def estimate(self, tally: Tally, values: Sequence[int] | None, repeats: float, *, permanent: bool) -> Estimate:
         """Let the regression know of permanent responses, where there is one."""
-        if kept and not self.mechanism.basic:
-            return self._fitted(tally, values, repeats, kept=True)
-        return super().estimate(tally, values, repeats, kept=kept)
+        if permanent and not self.mechanism.basic:
+            return self._fitted(tally, values, repeats, permanent=True)
+        return super().estimate(tally, values, repeats, permanent=permanent)
 
-    def apart(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
         """Count directly if each value has a bit of its own; otherwise estimate by regression on the bits."""
-        return super().apart(tally, values) if self.mechanism.basic else self._fitted(tally, values)
+        return super().independent_estimate(tally, values) if self.mechanism.basic else self._fitted(tally, values)
 
-    def _fitted(self, tally: Tally, values: Sequence[int] | None, repeats: float = 0.0, *, kept: bool = False) -> Estimate:
+    def _fitted(self, tally: Tally, values: Sequence[int] | None, repeats: float = 0.0, *, permanent: bool = False) -> Estimate:
         """Estimate by regression; `repeats` are reports of one permanent response."""
         mechanism = self.mechanism
         chosen = range(mechanism.domain_size) if values is None else values
@@ -59,7 +59,7 @@ class Filters(Counted[Bloom]):
         design = bloom_design(mechanism, chosen)
         p, q, flip = float(mechanism.other), float(mechanism.one), float(mechanism.flip_permanent)
         fit = bloom_regression.fit(design, tally.counts, tally.reports, p, q, density=density, repeats=repeats, flip=flip)
-        return Fitted(tally.n, fit, repeats, kept)
+        return Fitted(tally.n, fit, repeats, permanent)
 
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         """Return the columns, if each value has a bit of its own."""
@@ -67,7 +67,7 @@ class Filters(Counted[Bloom]):
 
     def pairs(self, p: float, q: float) -> PairSupport:
         """Compute for independent bits."""
-        return independent(p, q)
+        return independent_bits(p, q)
 
     def likelihood(self, table: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.float32]:
         """Compare the bits with the filter of each value."""
@@ -105,9 +105,9 @@ def bloom_design(mechanism: Bloom, values: Sequence[int]) -> csr_array:
 
     rows, columns = (places.astype(np.int32) for places in _filters(mechanism, values))  # half the memory of wider ones
     ones = np.ones(len(rows))
-    made = coo_array((ones, (rows, columns)), shape=(mechanism.cohorts * mechanism.bits, len(values))).tocsr()
-    made.data[:] = 1  # two hashes of one value may name the same bit
-    return made
+    design = coo_array((ones, (rows, columns)), shape=(mechanism.cohorts * mechanism.bits, len(values))).tocsr()
+    design.data[:] = 1  # two hashes of one value may name the same bit
+    return design
 
 
 def _filters(mechanism: Bloom, values: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

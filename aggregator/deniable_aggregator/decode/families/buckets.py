@@ -10,7 +10,7 @@ from deniable.mechanisms.dbitflip import DBitFlip
 from deniable_aggregator.decode import bucket_estimate
 from deniable_aggregator.decode.families.family import Counted, topped
 from deniable_aggregator.decode.families.law import BitLaw, Law
-from deniable_aggregator.decode.families.pairs import independent
+from deniable_aggregator.decode.families.pairs import independent_bits
 from deniable_aggregator.tally import kernels
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class Buckets(Counted[DBitFlip]):
     """A report covers the values of its set."""
 
-    def apart(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
         """Count the reports that support each value, and those that cover it."""
         if self.mechanism.layout.rows == 1:  # every report covers all values
-            return super().apart(tally, values)
+            return super().independent_estimate(tally, values)
         return bucket_estimate.of(self.mechanism, tally, values)
 
     def supports(self, tally: Tally) -> NDArray[np.int64]:
@@ -40,7 +40,7 @@ class Buckets(Counted[DBitFlip]):
 
     def pairs(self, p: float, q: float) -> PairSupport:
         """Compute for independent bits."""
-        return independent(p, q)
+        return independent_bits(p, q)
 
     def likelihood(self, table: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.float32]:
         """Compute how much more likely each report is under each value than under a value outside of its set."""
@@ -62,8 +62,8 @@ class Buckets(Counted[DBitFlip]):
         """Return what covers them on average."""
         if self.mechanism.layout.rows == 1:
             return super().nobody(values, n)
-        told = round(n * self.mechanism.buckets / self.mechanism.domain_size)
-        return bucket_estimate.Partial(self.mechanism, n, np.zeros(values, np.int64), np.full(values, told))
+        covering = round(n * self.mechanism.buckets / self.mechanism.domain_size)
+        return bucket_estimate.Partial(self.mechanism, n, np.zeros(values, np.int64), np.full(values, covering))
 
 
 class _BucketLaw(BitLaw):

@@ -10,7 +10,7 @@ from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator import tally as tallies
 from deniable_aggregator.decode.families.family import Counted, topped
 from deniable_aggregator.decode.families.law import Law, ListedCells, OwnBits
-from deniable_aggregator.decode.families.pairs import independent, sets
+from deniable_aggregator.decode.families.pairs import independent_bits, sets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Marked(Named):
 
     def pairs(self, p: float, q: float) -> PairSupport:
         """Compute for independent bits."""
-        return independent(p, q)
+        return independent_bits(p, q)
 
     def likelihood(self, table: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.float32]:
         """Read the bit of each value."""
@@ -65,14 +65,10 @@ class Sets(Named):
 
 
 class _SetLaw(Law):
-    """The values are passed in order.
-
-    Of the reports with r picks left among m values, Bin(., r / m) name this one. Those whose own value it is are drawn
-    hypergeometrically.
-    """
+    """Draws sets of one size, value by value."""
 
     def draw(self, held: Integers, rng: np.random.Generator) -> Tally:
-        """Draw who names each value."""
+        """Draw how many reports name each value."""
         d, size, n = self.mechanism.domain_size, self.mechanism.size, int(held.sum())
         naming = rng.binomial(held, float(self.mechanism.p))  # reports that name their own value
         leaving = [held - naming, naming]
@@ -80,6 +76,8 @@ class _SetLaw(Law):
         ahead = np.zeros((2, size + 1), np.int64)
         ahead[0, size], ahead[1, size - 1] = leaving[0].sum(), leaving[1].sum()
         behind, picks, counts = np.zeros(size + 1, np.int64), np.arange(size + 1), naming.copy()
+        # Of the reports with r picks left among m values, Bin(., r / m) name this one. Those whose own value it is are drawn
+        # hypergeometrically.
         for value in range(d):
             at = np.flatnonzero(ahead.any(axis=0) | (behind > 0))
             near = slice(at[0], at[-1] + 1)  # picks left are spread over a few numbers

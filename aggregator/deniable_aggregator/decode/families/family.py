@@ -45,13 +45,13 @@ class Family(Generic[AnyMechanism]):
         """Whether the error of a share is known before there are reports."""
         return True
 
-    def estimate(self, tally: Tally, values: Sequence[int] | None, repeats: float, *, kept: bool) -> Estimate:
+    def estimate(self, tally: Tally, values: Sequence[int] | None, repeats: float, *, permanent: bool) -> Estimate:
         """Estimate shares; see `deniable_aggregator.decode.estimate`, which checks the arguments."""
-        apart = self.apart(tally, values)
-        permanent = self.mechanism.in_two_steps if kept else None
-        return Panel(tally.n, apart, repeats, permanent) if tally.n and (repeats or permanent) else apart
+        independent = self.independent_estimate(tally, values)
+        response = self.mechanism.in_two_steps if permanent else None
+        return Panel(tally.n, independent, repeats, response) if tally.n and (repeats or response) else independent
 
-    def apart(self, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG002
+    def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG002
         """Estimate shares as if each report were of another device."""
         raise ParameterError("shares of values are estimated from reports of a frequency oracle", self.mechanism.name)
 
@@ -71,7 +71,7 @@ class Family(Generic[AnyMechanism]):
     def likelihood(
         self,
         table: NDArray[np.uint8],  # (reports, payload_size), the payloads
-        values: NDArray[Any],  # those wanted
+        values: NDArray[Any],  # (values,), those that reports are compared with
     ) -> NDArray[np.float32]:
         """Compute how likely each report is under each value: (reports, values), each row with 1 as its largest."""
 
@@ -113,7 +113,7 @@ class Shares(Family[Oracle]):
 class Counted(Shares[Oracle]):
     """Of an oracle whose support is counted: each value has one probability of it if it is held, and one if not."""
 
-    def apart(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
         """Estimate from the support of all values."""
         return self.of(tally, values, self.supports(tally))
 
@@ -125,12 +125,12 @@ class Counted(Shares[Oracle]):
         touched: NDArray[np.int64] | None = None,
     ) -> Supported:
         """Make the estimate of some values from the support of all."""
-        whole = Supported(self.mechanism, tally.n, support, touched)
+        complete = Supported(self.mechanism, tally.n, support, touched)
         if values is None:
-            return whole
+            return complete
         chosen = list(values)
-        some = None if touched is None else touched[chosen]
-        return Supported(self.mechanism, tally.n, support[chosen], some, shares=whole.plausible[chosen])
+        selected_touched = None if touched is None else touched[chosen]
+        return Supported(self.mechanism, tally.n, support[chosen], selected_touched, shares=complete.plausible[chosen])
 
 
 def topped(rows: NDArray[Any]) -> NDArray[np.float32]:

@@ -44,7 +44,7 @@ class OneMatrix(Counted[Hadamard]):
         """Compute for rows of which two are independent, and the product of two is a third."""
         size = self.mechanism.domain_size
         vectors = digits(np.arange(1, size + 1), 2, size.bit_length())
-        return PairSupport(p, q, held=p * q, aligned=p * q, apart=q * q, lines=lines(np.diag([0, 1]), vectors))
+        return PairSupport(p, q, held=p * q, aligned=p * q, unrelated=q * q, lines=lines(np.diag([0, 1]), vectors))
 
     def law(self, values: Sequence[int] | None) -> Law:
         """List the columns of each value."""
@@ -55,7 +55,7 @@ class OneMatrix(Counted[Hadamard]):
 class Blocks(Counted[GeneralHadamard]):
     """Each value has a row of the matrix of its block. Reports that missed the set of its block oppose it."""
 
-    def apart(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
         """Count the reports that support each value, less those that oppose it."""
         blocks, rows = self.mechanism.slots(np.arange(self.mechanism.domain_size))
         table = tally.counts.reshape(self.mechanism.blocks, -1)

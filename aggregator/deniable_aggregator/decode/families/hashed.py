@@ -41,15 +41,15 @@ class Hashed(Counted[FrequencyOracle]):
         """A complete family counts exactly. A pool confuses values."""
         return not isinstance(self.mechanism.family, PoolFamily)
 
-    def apart(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:
         """Add up the places of each value. Of what a pool confuses, some is known, and the rest is part of the error."""
         if self.mixed:
-            return super().apart(tally, values)
+            return super().independent_estimate(tally, values)
         chosen = range(self.mechanism.domain_size) if values is None else values
         if not tally.n:
             return Supported(self.mechanism, 0, np.zeros(len(chosen), np.int64))
         assert isinstance(self.mechanism, Sketch)  # noqa: S101 - only sketches have pools
-        return pool.estimate(pool.Cells(self.mechanism, self.places(tally), tally.reports), chosen)
+        return pool.estimate(pool.PoolCells(self.mechanism, self.places(tally), tally.reports), chosen)
 
     def places(self, tally: Tally) -> NDArray[np.int64]:
         """Return the reports that support each place of each row."""
@@ -71,7 +71,7 @@ class Hashed(Counted[FrequencyOracle]):
             # A function that gives two values one cell gives this cell to their whole line.
             elements = np.arange(family.width)
             through = lines(np.outer(elements, elements) % family.width, affine(size, family.width, family.digits))
-            return PairSupport(p, q, held=p * q, aligned=p * q, apart=q * q, lines=through)
+            return PairSupport(p, q, held=p * q, aligned=p * q, unrelated=q * q, lines=through)
         if not isinstance(family, LineFamily):
             raise ParameterError("pairs of values are counted with a complete family of hash functions", self.mechanism.name)
         assert isinstance(self.mechanism, Sketch)  # noqa: S101 - only sketches have lines
@@ -84,7 +84,7 @@ class Hashed(Counted[FrequencyOracle]):
             q,
             held=one * p + (1 - one) * p * other,
             aligned=one * p + (1 - one) * other**2,
-            apart=one * other + 2 * one * p * other + (1 - 3 * one) * other**2,
+            unrelated=one * other + 2 * one * p * other + (1 - 3 * one) * other**2,
             lines=lines(products, affine(size, family.width, 2)),
         )
 
@@ -121,7 +121,7 @@ class HashedSigns(Hashed):
 class Levels(Shares[PrefixTree]):
     """Some rows are about each level."""
 
-    def apart(self, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG002
+    def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG002
         """Refuse: the reports are about prefixes."""
         raise ParameterError("what searches for values is decoded by deniable_aggregator.decode.discovery", self.mechanism.name)
 

@@ -62,13 +62,13 @@ class CellLaw(Law):
     def draw(self, held: Integers, rng: np.random.Generator) -> tally.Tally:
         """Let some reports name a cell that supports their value, and the others any cell."""
         size, every = self.own_cells, self.layout.rows * self.layout.width
-        kept = rng.binomial(held, min((self.high - self.low) * size / self.layout.rows, 1.0))
-        counts = spread(int(held.sum() - kept.sum()), every, rng)
-        for number in np.flatnonzero(kept).tolist():
-            if kept[number] < size:
-                np.add.at(counts, self.cells(number, rng.integers(0, size, kept[number])), 1)
+        supporting = rng.binomial(held, min((self.high - self.low) * size / self.layout.rows, 1.0))
+        counts = spread(int(held.sum() - supporting.sum()), every, rng)
+        for number in np.flatnonzero(supporting).tolist():
+            if supporting[number] < size:
+                np.add.at(counts, self.cells(number, rng.integers(0, size, supporting[number])), 1)
             else:
-                counts[self.cells(number, np.arange(size))] += spread(int(kept[number]), size, rng)
+                counts[self.cells(number, np.arange(size))] += spread(int(supporting[number]), size, rng)
         return tally.from_cells(self.layout, counts)
 
 

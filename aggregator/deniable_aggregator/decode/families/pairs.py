@@ -24,7 +24,7 @@ class PairSupport:
     q: float
     held: float  # probability that it supports both, if the sender holds one of them
     aligned: float  # the same, if the sender holds a third value on the line through both
-    apart: float  # the same, if the sender holds any other value
+    unrelated: float  # the same, if the sender holds any other value
     # (values, values). Row u has, for each other value, the number of the line through it and u. None if no line has a third
     # value.
     lines: NDArray[np.uint16] | None = None
@@ -32,17 +32,17 @@ class PairSupport:
     def covariance(self, f: NDArray[np.float64], n: float) -> NDArray[np.float64]:
         """Compute the covariance of all estimates from n reports, in a population with these shares."""
         s = self.q + f * (self.p - self.q)
-        both = self.apart + (self.held - self.apart) * (f[:, None] + f)
+        both = self.unrelated + (self.held - self.unrelated) * (f[:, None] + f)
         if self.lines is not None:
             third = np.array([np.bincount(line, f)[line] for line in self.lines]) - f
-            both += (self.aligned - self.apart) * third
+            both += (self.aligned - self.unrelated) * third
         both[np.diag_indices(len(f))] = s
         return np.asarray((both - np.outer(s, s)) / (n * (self.p - self.q) ** 2), np.float64)
 
 
-def independent(p: float, q: float) -> PairSupport:
+def independent_bits(p: float, q: float) -> PairSupport:
     """Compute for independent bits, one for each value."""
-    return PairSupport(p, q, held=p * q, aligned=q * q, apart=q * q)
+    return PairSupport(p, q, held=p * q, aligned=q * q, unrelated=q * q)
 
 
 def sets(p: float, q: float, count: int, others: int = 1, through: NDArray[np.uint16] | None = None) -> PairSupport:
@@ -53,9 +53,9 @@ def sets(p: float, q: float, count: int, others: int = 1, through: NDArray[np.ui
     """
     size = p + (count - 1) * q
     held = p * (size - 1) / (count - 1)
-    rest = count - 1 - others
-    apart = (q * (size - 1) - others * held) / rest if rest else 0.0
-    return PairSupport(p, q, held, held, apart, through)
+    unaligned = count - 1 - others
+    unrelated = (q * (size - 1) - others * held) / unaligned if unaligned else 0.0
+    return PairSupport(p, q, held, held, unrelated, through)
 
 
 def affine(domain_size: int, order: int, length: int) -> NDArray[np.intp]:
@@ -85,11 +85,11 @@ def lines(products: NDArray[np.intp], vectors: NDArray[np.intp]) -> NDArray[np.u
     """
     q, coordinates = len(products), vectors.T
     divided = products[(products == 1).argmax(axis=1)]
-    found = []
+    numbered = []
     for vector, one in zip(vectors, (vectors != 0).argmax(axis=1), strict=True):
         multiples = products[vector][:, coordinates[one]]
-        rest = (coordinates - multiples) % q if q % 2 else coordinates ^ multiples
-        first = np.take_along_axis(rest, (rest != 0).argmax(axis=0)[None], axis=0)
-        numbers = q ** np.arange(len(rest)) @ divided[first, rest]
-        found.append(np.unique(numbers, return_inverse=True)[1])
-    return np.array(found, np.uint16)
+        residues = (coordinates - multiples) % q if q % 2 else coordinates ^ multiples
+        first = np.take_along_axis(residues, (residues != 0).argmax(axis=0)[None], axis=0)
+        numbers = q ** np.arange(len(residues)) @ divided[first, residues]
+        numbered.append(np.unique(numbers, return_inverse=True)[1])
+    return np.array(numbered, np.uint16)

@@ -40,8 +40,8 @@ class Cells(Family[Window]):
         mechanism = self.mechanism
         payloads, places = self.distinct(table)
         cells = np.array([mechanism.layout.unpack(payload)[1] for payload in payloads])
-        wanted = np.array(values.tolist(), np.int64)
-        points, parts = np.divmod(wanted * (mechanism.points - 1), mechanism.domain_size - 1)
+        positions = np.array(values.tolist(), np.int64)
+        points, parts = np.divmod(positions * (mechanism.points - 1), mechanism.domain_size - 1)
         beyond = cells[:, None] - points  # cells past the first of the lower point's window
         lower, upper = ((shift <= beyond) & (beyond < shift + mechanism.length) for shift in (0, 1))
         part = parts / (mechanism.domain_size - 1)

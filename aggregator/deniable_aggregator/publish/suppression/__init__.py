@@ -56,16 +56,13 @@ MAX_ALL_EXCHANGES = 10_000
 log = logging.getLogger("deniable.publisher")
 
 
-def publishable(cubes: Sequence[Cube], least: int) -> frozenset[str]:
+def publishable(
+    # Raw numbers of reports, of each part that estimates rest on: one cube of all reports, or one of each option of a set. Two
+    # parts have no report in common, or what is estimated from them is not the same.
+    cubes: Sequence[Cube],
+    least: int,  # fewest reports that anything published may be about; 1 or less withholds only empty cells
+) -> frozenset[str]:
     """Choose the cells of a metric that may be published together. The same cubes always give the same cells.
-
-    Parameters
-    ----------
-    cubes
-        Raw numbers of reports, of each part that estimates rest on: one cube of all reports, or one of each option of a set. Any
-        two parts have no report in common, or what is estimated from them is not the same.
-    least
-        Fewest reports that anything published may be about; 1 or less withholds only empty cells.
 
     Notes
     -----
@@ -86,7 +83,7 @@ def publishable(cubes: Sequence[Cube], least: int) -> frozenset[str]:
 
 
 def _judged(cube: Cube, least: int, cells: frozenset[str] | None, *, many: bool) -> dict[Words, Verdict]:
-    """Judge each of some cells with enough reports; in too large a cube, only cells along one order of its segments."""
+    """Judge the cells that have enough reports; in too large a cube, only those along one order of its segments."""
     if not many and len(cube.leaves) <= MAX_LEAVES and cube.memberships <= MAX_MEMBERSHIPS:
         verdicts = _any_order(cube, least, cells)
         if verdicts is not None:
@@ -95,19 +92,19 @@ def _judged(cube: Cube, least: int, cells: frozenset[str] | None, *, many: bool)
 
 
 def _any_order(cube: Cube, least: int, cells: frozenset[str] | None) -> dict[Words, Verdict] | None:
-    """Judge each of some cells with enough reports; None in the very unlikely case that the prime lowers the rank."""
-    breakdown, found = cube.breakdown, cube.cells()
+    """Judge the cells that have enough reports; None in the very unlikely case that the prime lowers the rank."""
+    breakdown, candidates = cube.breakdown, cube.cells()
     if cells is not None:
-        found = {words: members for words, members in found.items() if breakdown.text(words) in cells}
-    totals = {words: int(cube.reports[members].sum()) for words, members in found.items()}
+        candidates = {words: members for words, members in candidates.items() if breakdown.text(words) in cells}
+    totals = {words: int(cube.reports[members].sum()) for words, members in candidates.items()}
     enough = sorted(
-        (words for words in found if totals[words] >= least),
+        (words for words in candidates if totals[words] >= least),
         key=lambda words: (*breakdown.depth(words), -totals[words], breakdown.text(words)),
     )
     order = np.argsort(-cube.reports, kind="stable")
     column = np.empty_like(order)
     column[order] = np.arange(len(order))
-    rows = {words: column[found[words]] for words in enough}
+    rows = {words: column[candidates[words]] for words in enough}
     reports = cube.reports[order]
     heavy = int((reports >= least).sum())
     span, rounds, exchanges = Span(len(reports), heavy), MAX_ALL_ROUNDS, MAX_ALL_EXCHANGES

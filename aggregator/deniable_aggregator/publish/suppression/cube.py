@@ -37,39 +37,21 @@ class Cube:
         breakdown: Breakdown,  # the metric's segments
         reports: Mapping[str, int],  # Raw number of reports of each stratum, by its segment text. Empty strata are left out.
     ) -> Cube:
-        """Return the cube of counted strata.
-
-        Raises
-        ------
-        ParameterError
-            If a text does not give a declared value of every segment, or two are the same leaf.
-        """
-        found = {breakdown.leaf(segment): int(n) for segment, n in reports.items() if n > 0}
-        if len(found) != sum(n > 0 for n in reports.values()):
-            raise ParameterError("each leaf of a cube is given once", len(found))
-        ordered = sorted(found, key=breakdown.text)
-        return cls(breakdown, tuple(ordered), np.array([found[words] for words in ordered], np.int64))
+        """Return the cube of counted strata; raise ParameterError if a text is no leaf, or two are the same leaf."""
+        numbers = {breakdown.leaf(segment): int(n) for segment, n in reports.items() if n > 0}
+        if len(numbers) != sum(n > 0 for n in reports.values()):
+            raise ParameterError("each leaf of a cube is given once", len(numbers))
+        ordered = sorted(numbers, key=breakdown.text)
+        return cls(breakdown, tuple(ordered), np.array([numbers[words] for words in ordered], np.int64))
 
     def members(self, cell: str) -> NDArray[np.intp]:
-        """Return the places of the leaves in a cell.
-
-        Raises
-        ------
-        ParameterError
-            If it is not a cell of the breakdown.
-        """
+        """Return the places of the leaves in a cell."""
         box = self.breakdown.box(cell)
         inside = np.fromiter((all(map(contains, box, leaf)) for leaf in self.leaves), bool, len(self.leaves))
         return np.flatnonzero(inside)
 
     def total(self, cell: str) -> int:
-        """Return the number of reports in a cell.
-
-        Raises
-        ------
-        ParameterError
-            If it is not a cell of the breakdown.
-        """
+        """Return the number of reports in a cell."""
         return int(self.reports[self.members(cell)].sum())
 
     @property
@@ -83,8 +65,8 @@ class Cube:
 
     def cells(self) -> dict[Words, NDArray[np.intp]]:
         """Return every cell that has reports, with the places of its leaves."""
-        found: dict[Words, list[int]] = {}
+        members: dict[Words, list[int]] = {}
         for place, leaf in enumerate(self.leaves):
             for words in self.breakdown.above(leaf):
-                found.setdefault(words, []).append(place)
-        return {words: np.array(places, np.intp) for words, places in found.items()}
+                members.setdefault(words, []).append(place)
+        return {words: np.array(places, np.intp) for words, places in members.items()}

@@ -91,8 +91,8 @@ class Difference:
             return Verdict.OPEN
 
     def _decide(self, rounds: int) -> Verdict:
-        found = self._pack(self._weights.copy(), 1)
-        while found is Verdict.OPEN and self.rounds < rounds:
+        verdict = self._pack(self._weights.copy(), 1)
+        while verdict is Verdict.OPEN and self.rounds < rounds:
             self.rounds += 1
             met = self._cover()
             if met is None:
@@ -100,11 +100,11 @@ class Difference:
             # Circuits of the leaves with the least cover, and combinations of the leaves with the most.
             known = len(self._circuits)
             room = np.where(self._weights < self._least, np.rint((1 - met) * _FINE), _BOUNDLESS).astype(np.int64)
-            found = self._pack(room, 0)
+            verdict = self._pack(room, 0)
             self._circuits[known:] = [circuit for circuit in self._circuits[known:] if met[circuit].sum() < 1 - _SLACK]
-            if found is Verdict.OPEN and len(self._circuits) == known:
+            if verdict is Verdict.OPEN and len(self._circuits) == known:
                 return self._try_sets()
-        return found
+        return verdict
 
     def _try_sets(self) -> Verdict:
         """Try sets of leaves until one reveals too few reports, none is left, or too many were tried."""
@@ -116,8 +116,8 @@ class Difference:
                 return Verdict.SAFE
             room = left.pop()
             self._exchange(room)
-            told = np.flatnonzero(self._rows[-1])
-            last = told[room[told].argmax()]
+            revealed = np.flatnonzero(self._rows[-1])
+            last = revealed[room[revealed].argmax()]
             if not room[last]:
                 return Verdict.UNSAFE
             weight = int(self._weights[room == 0].sum())
@@ -133,10 +133,10 @@ class Difference:
         bound = 0
         while True:
             self._exchange(room)
-            told = np.flatnonzero(self._rows[-1])
-            if self._weights[told].sum() < self._least:
+            revealed = np.flatnonzero(self._rows[-1])
+            if self._weights[revealed].sum() < self._least:
                 return Verdict.UNSAFE
-            last = told[room[told].argmax()]
+            last = revealed[room[revealed].argmax()]
             if not room[last]:
                 return Verdict.OPEN
             circuit = np.append(self._basis[np.flatnonzero(self._rows[:-1, last])], last)

@@ -20,11 +20,7 @@ def choose(
     least: int,  # fewest reports that anything published may be about
     cells: frozenset[str] | None = None,  # the cells that may be published; None: all
 ) -> dict[Words, bool]:
-    """Choose, of the cells with enough reports above a cube's leaves, those to publish; return True for these, False for others.
-
-    This goes up from the finest cells. If the rest of a cell is too small, the smallest cell within it that has a rest of its own
-    is withheld. The two rests together are large enough.
-    """
+    """Return, for each cell above a cube's leaves that has enough reports, whether to publish it."""
     totals: dict[Words, int] = {}
     above: dict[Words, Words | None] = {}
     for leaf, n in zip(cube.leaves, map(int, cube.reports), strict=True):
@@ -36,21 +32,22 @@ def choose(
     text = cube.breakdown.text
     published = {words: True for words in totals if totals[words] >= least and (cells is None or text(words) in cells)}
     within: dict[Words, list[Words]] = {words: [] for words in published}
-    rest = {words: totals[words] for words in published}
+    remainders = {words: totals[words] for words in published}
     for words in published:
         parent = above[words]
         while parent is not None and parent not in published:
             parent = above[parent]
         if parent is not None:
             within[parent].append(words)
-    # A cell comes after the cell that contains it.
+    # This goes up from the finest cells, since a cell comes after the cell that contains it. If the rest of a cell is too small,
+    # the smallest cell within it that has a rest of its own is withheld. The two rests together are large enough.
     for words in reversed(published):
         inside = within[words]
-        rest[words] -= sum(totals[part] for part in inside)
-        while 0 < rest[words] < least:
-            part = min(inside, key=lambda part: (not rest[part], totals[part], text(part)))
+        remainders[words] -= sum(totals[part] for part in inside)
+        while 0 < remainders[words] < least:
+            part = min(inside, key=lambda part: (not remainders[part], totals[part], text(part)))
             published[part] = False
             inside.remove(part)
             inside += within[part]
-            rest[words] += rest[part]
+            remainders[words] += remainders[part]
     return published

@@ -1,8 +1,8 @@
--- Spend for an answer and keep it, at one moment.
+-- Spend for an answer and store it, at one moment.
 -- KEYS: answers of the metric, what was spent.
 -- ARGV: the question, an answer that differs from any other caller's, its cost, then (account, its limit) for each account that
 -- pays.
--- Returns the answer that is kept, and 1 if it is this one, even if it is sent again; nil if an account has too little left.
+-- Returns the answer that is stored, and 1 if it is this one, even if it is sent again; nil if an account has too little left.
 local kept = redis.call('HGET', KEYS[1], ARGV[1])
 if kept then
   return {kept, kept == ARGV[2] and 1 or 0}

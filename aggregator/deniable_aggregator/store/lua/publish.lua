@@ -1,7 +1,7 @@
 -- Publish a release whose cells are staged, unless another worker was faster, it is closed, or staged data are missing.
 -- KEYS: index of the metric's releases, the snapshot, the audit log, the summaries, then for each cell its staged data and its
 -- tally, then the staged next snapshot, if there is one.
--- ARGV: the field of the whole in the index, its expected record ('' for none), the expected end of the audit log, the entry to
+-- ARGV: the field of all reports in the index, its expected record ('' for none), the expected end of the audit log, the entry to
 -- append to it; for the summary the definition, the number of new reports, the period, 1 if it is closed and the hour; then
 -- (length, field, record) for each cell, then the length of the next snapshot, if there is one.
 -- Returns 1 if it was published, 0 if not, the last entries if the log ends differently.

@@ -1,4 +1,4 @@
-"""What a server of the store tells of itself: its state, settings and clock, its address, and what its user may do."""
+"""What is known about the servers of the store: state, settings, clock and address, and whether they accept writes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,7 @@ _WORDS = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
 
 def ping(client: redis.Redis) -> None:
-    """See that one of its servers answers.
-
-    Raises
-    ------
-    StoreError
-        If none does, or one answers with an error.
-    """
+    """Check that one of the servers answers; raise the last one's error if none does."""
     servers = primaries(client)
     for server in servers:
         try:
@@ -48,39 +42,39 @@ def ping(client: redis.Redis) -> None:
 
 
 def state(client: redis.Redis, section: str) -> dict[str, Any]:
-    """Read a section of its state, as ``INFO`` tells it."""
+    """Read a section of a server's state, by ``INFO``."""
     return dict(client.info(section))
 
 
 def settings(client: redis.Redis, *names: str) -> dict[str, str]:
-    """Read some of its settings, as ``CONFIG GET`` tells them."""
-    told = cast("dict[Any, Any]", client.config_get(*names))
-    return {_text(name): _text(value) for name, value in told.items()}
+    """Read some settings of a server, by ``CONFIG GET``."""
+    answer = cast("dict[Any, Any]", client.config_get(*names))
+    return {_text(name): _text(value) for name, value in answer.items()}
 
 
 def clock(client: redis.Redis) -> float:
-    """Return the Unix time by its clock."""
+    """Return the Unix time by the clock of a server."""
     seconds, micros = client.time()
     return seconds + micros / 1_000_000
 
 
 def connection(client: redis.Redis) -> dict[str, Any]:
-    """Tell how a client reaches it: ``host`` or ``path``, and with what ``password``."""
+    """Return how a client reaches a server: ``host`` and ``port`` or ``path``, and the ``password``."""
     pool = client.connection_pool
-    given = dict(pool.connection_kwargs)
+    options = dict(pool.connection_kwargs)
     if isinstance(pool, SentinelConnectionPool):
-        given["host"], given["port"] = pool.get_master_address()  # type: ignore[no-untyped-call]
-    return given
+        options["host"], options["port"] = pool.get_master_address()  # type: ignore[no-untyped-call]
+    return options
 
 
 def name(client: redis.Redis) -> str:
     """Return the address of a server, by which people know it."""
-    given = connection(client)
-    return given.get("path") or f"{given['host']}:{given['port']}"
+    options = connection(client)
+    return options.get("path") or f"{options['host']}:{options['port']}"
 
 
 def may(client: redis.Redis, *command: Any) -> bool:
-    """Tell whether its user may give a command, whatever else becomes of it."""
+    """Return whether the client's user may give a command, which may fail for another reason."""
     try:
         client.execute_command(*command)  # type: ignore[no-untyped-call]
     except CommandForbidden:
@@ -94,18 +88,8 @@ def refusals(
     client: redis.Redis,  # the store
     apps: Iterable[str] = (),  # Names of apps. Each server that has data of one of them is tried.
 ) -> dict[redis.Redis, redis.RedisError]:
-    """Try a write that changes nothing at each server. It checks its memory, disk and role first.
-
-    Returns
-    -------
-    dict
-        The errors of the servers that would refuse a write.
-
-    Raises
-    ------
-    StoreError
-        If nobody knows which server has an app.
-    """
+    """Return the errors of the servers that refuse writes."""
+    # Each gets a write that changes nothing: before it, the server checks its memory, disk and role.
     probed = {primary(client, key): key for key in (*(schema.RATE_KEY.of(app, "probe") for app in apps), _PROBED)}
     errors: dict[redis.Redis, redis.RedisError] = {}
     for server, key in probed.items():

@@ -1,8 +1,8 @@
-"""A Redis or Valkey cluster, behind the interface of one server.
+"""A Redis or Valkey cluster, used like one server.
 
-Each app's keys share a hash tag, so each app is on one primary, and every script uses one. `redis.RedisCluster` knows which
-primary has what, and follows a failover or a moved slot. Scripts go to the primary's own connections (`script`), because the
-cluster client around a command costs more than the command.
+The keys of an app, or of a partition, share a hash tag, so they are on one primary, and every script uses one. `RedisCluster` of
+redis-py knows which primary has what, and follows a failover or a moved slot. Scripts use the primary's own connections
+(`script`), because the work of `RedisCluster` around a command costs more than the command.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ _EVERY = 1.0  # seconds
 
 
 class Cluster:
-    """A client of a cluster. It connects when it is first used, and raises nothing but `StoreError`.
-
-    It has the commands of `redis.Redis`. Commands that change or read keys are sent to the primary that has them.
-    """
+    """A client of a cluster, with the commands of `redis.Redis`. It connects when it is first used."""
 
     def __init__(
         self,
@@ -49,7 +46,7 @@ class Cluster:
         """Return a command of the cluster."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return _telling(getattr(self._client(), name))
+        return _with_store_errors(getattr(self._client(), name))
 
     def primary(self, key: str) -> redis.Redis:
         """Return a client of the primary that has a key.
@@ -71,26 +68,18 @@ class Cluster:
         client = self._client()
         return [self._at(node) for node in client.get_primaries()]  # type: ignore[no-untyped-call]
 
-    def refresh(self, error: Exception | None = None) -> None:
-        """Ask the cluster again which primary has what, once a second at most.
-
-        Calls that fail while one thread asks wait for what it hears. Those that fail soon after go by that, too.
-
-        Parameters
-        ----------
-        error
-            Of the call that failed. If it says that a slot was moved, and where to, this is believed without asking.
-
-        Raises
-        ------
-        StoreError
-            If no node answers.
-        """
+    def refresh(
+        self,
+        error: Exception | None = None,  # of the call that failed
+    ) -> None:
+        """Ask the cluster again which primary has what, once a second at most."""
         nodes = self._client().nodes_manager
+        # After a failover many calls fail at once. One thread asks, and the others wait here for its answer. Those that fail
+        # within a second use the same answer; and if an error says where a slot is now, that is believed.
         with self._refreshing:
             if time.monotonic() >= self._refreshed + _EVERY:
                 try:
-                    _telling(nodes.initialize)()
+                    _with_store_errors(nodes.initialize)()
                 finally:
                     self._refreshed = time.monotonic()
             elif isinstance(error, MovedError) and error.slot_id in nodes.slots_cache:
@@ -99,7 +88,7 @@ class Cluster:
     def pipeline(self, transaction: bool = False) -> Any:  # noqa: FBT001, FBT002 - as in redis-py
         """Return a pipeline. Its commands may go to several primaries."""
         pipeline = self._client().pipeline(transaction=transaction)  # type: ignore[no-untyped-call]
-        pipeline.execute = _telling(pipeline.execute)
+        pipeline.execute = _with_store_errors(pipeline.execute)
         return pipeline
 
     def close(self) -> None:
@@ -111,13 +100,13 @@ class Cluster:
         reached = self._reached
         if reached is None:
             with self._lock:
-                reached = self._reached = self._reached or _telling(self._reach)()
+                reached = self._reached = self._reached or _with_store_errors(self._reach)()
         return reached
 
     def _at(self, node: ClusterNode) -> redis.Redis:
         pool = (node.redis_connection or self._client().get_redis_connection(node)).connection_pool
         known = self._primaries.get(node.name)
-        if known is None or known.connection_pool is not pool:
+        if known is None or known.connection_pool is not pool:  # redis-py has made another pool for the node
             known = self._primaries[node.name] = _Primary(self, pool)
         return known
 
@@ -128,7 +117,7 @@ class Cluster:
 
 
 class _Primary(redis.Redis):
-    """A client of one primary. When that fails, another server may have its keys, so the cluster is asked."""
+    """A client of one primary. If it fails, another server may have its keys, so the cluster is asked."""
 
     def __init__(self, cluster: Cluster, pool: ConnectionPool) -> None:
         super().__init__(connection_pool=pool)
@@ -143,14 +132,14 @@ class _Primary(redis.Redis):
             raise
 
 
-def _telling(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a call raise what the cluster client calls errors of the cluster as errors of a connection."""
+def _with_store_errors(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a call that raises errors of `RedisCluster` as errors of a connection, which are kinds of `StoreError`."""
 
     @wraps(call)
-    def telling(*args: Any, **options: Any) -> Any:
+    def wrapped(*args: Any, **options: Any) -> Any:
         try:
             return call(*args, **options)
         except RedisClusterException as error:
             raise redis.ConnectionError(f"the cluster cannot be used: {error}") from None
 
-    return telling
+    return wrapped

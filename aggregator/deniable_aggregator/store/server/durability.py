@@ -1,4 +1,4 @@
-"""Durability: what an answered upload has survived, and whether the store keeps this promise.
+"""Durability: what an answered upload survives, and whether the store's settings keep this promise.
 
 ``memory``
     The store may lose everything when it ends.
@@ -38,13 +38,7 @@ _SECONDS = 60.0  # for which a check is valid: a restarted store may have other 
 
 
 class Durability:
-    """A promise, and the settings of the store that must keep it.
-
-    Raises
-    ------
-    ConfigurationError
-        If there is no such name, or one of the numbers is below 1.
-    """
+    """A promise, and the settings of the store that must keep it."""
 
     def __init__(
         self,
@@ -58,42 +52,34 @@ class Durability:
         self.replicas = Replicas(replicas, timeout) if name == "replicated" else None
         """Those that must have an upload before it is answered."""
         self._good_until: dict[redis.Redis, float] = {}  # by server
-        self._said = False
-        self._kept = True
+        self._warned = False
+        self._holds = True
 
     def ensure(
         self,
         client: redis.Redis,  # the server
     ) -> None:
-        """Check a server of the store regularly.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be read, or was restarted with settings that do not keep the promise.
-        """
+        """Check a server of the store, at most once a minute; raise an error if it does not keep the promise."""
         if time.monotonic() < self._good_until.get(client, 0.0):
             return
         try:
             self.check(client)
         except ConfigurationError as error:
-            if self._kept:
+            if self._holds:  # this is logged once, and not at every upload
                 log.error("uploads are refused: %s", error)  # noqa: TRY400 - the message is complete
-            self._kept = False
+            self._holds = False
             raise PromiseBroken("the store does not keep the promised durability") from None
 
     def check(
         self,
         client: redis.Redis,  # the store
     ) -> None:
-        """Check the store, each server of it.
+        """Check each server of the store.
 
         Raises
         ------
         ConfigurationError
             If it does not keep the promise, or ``always`` is promised and cannot be checked.
-        StoreError
-            If it cannot be read.
         """
         for server in primaries(client):
             self._check(server)
@@ -104,14 +90,14 @@ class Durability:
         if wrong:
             raise ConfigurationError(wrong)
         unknown = unseen(seen)
-        if unknown and not self._said:
+        if unknown and not self._warned:
             log.warning("the store does not show %s: check yourself that it keeps durability %s", ", ".join(unknown), self.name)
-            self._said = True
-        self._kept = True
+            self._warned = True
+        self._holds = True
         self._good_until[server] = time.monotonic() + _SECONDS
 
     def broken(self, seen: Mapping[str, str]) -> str | None:
-        """Return why settings from `read` do not keep the promise; None if nothing shows that."""
+        """Return why the settings from `read` do not keep the promise; None if nothing shows that."""
         if self.name == "memory":
             return None
         if seen.get("appendonly", "yes") != "yes":
@@ -126,7 +112,7 @@ class Durability:
 
 
 def evicts(seen: Mapping[str, str]) -> str | None:
-    """Return why a store loses data when it is full, which every promise forbids; None if it refuses writes instead."""
+    """Return why a store loses data when it is full; None if it refuses writes, as it must at any level."""
     policy = seen.get("maxmemory-policy", "noeviction")
     if policy == "noeviction":
         return None
@@ -141,24 +127,18 @@ def unseen(seen: Mapping[str, str]) -> list[str]:
 def read(
     client: redis.Redis,  # a server of the store
 ) -> dict[str, str]:
-    """Read a server's settings: all of them by CONFIG, most of them by INFO, none if neither is allowed.
-
-    Raises
-    ------
-    StoreError
-        If it cannot be read.
-    """
+    """Read a server's settings: by CONFIG, or most of them by INFO; none if neither is allowed."""
     try:
         return about.settings(client, *_ASKED)
     except redis.ResponseError:  # not allowed, or renamed
         pass
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     try:
         info = client.info("memory") | client.info("persistence")
     except redis.ResponseError:
-        return found
+        return settings
     if "maxmemory_policy" in info:
-        found["maxmemory-policy"] = str(info["maxmemory_policy"])
+        settings["maxmemory-policy"] = str(info["maxmemory_policy"])
     if "aof_enabled" in info:
-        found["appendonly"] = "yes" if info["aof_enabled"] else "no"
-    return found
+        settings["appendonly"] = "yes" if info["aof_enabled"] else "no"
+    return settings

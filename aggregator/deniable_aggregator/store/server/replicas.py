@@ -1,7 +1,7 @@
 """Replicas: which of them must have an upload before it is answered.
 
-They are those that could become the primary. A replica that has not heard of its primary for long cannot, because the servers of
-a cluster do not elect it. So a replica that stays away is waited for, and after that time no more, until it comes back.
+These are the ones that could become the primary. The servers of a cluster do not elect a replica that has not heard of its
+primary for long. So uploads wait for a replica that is away until it cannot be elected any more, and again after it came back.
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ _HISTORY = re.compile(rb"^(?:master_replid|sync_full|sync_partial_ok):(.*?)\r?$"
 
 
 class Replicas:
-    """The replicas of each primary of a store.
-
-    Raises
-    ------
-    ConfigurationError
-        If one of the numbers is below 1.
-    """
+    """The replicas of each primary of a store."""
 
     def __init__(
         self,
@@ -52,15 +46,15 @@ class Replicas:
 
     def of(self, primary: ConnectionPool) -> Watched:
         """Return the replicas of the primary that a pool connects to."""
-        found = self._watched.get(primary)
-        if found is None:
+        watched = self._watched.get(primary)
+        if watched is None:
             with self._lock:
-                found = self._watched.setdefault(primary, Watched(self))
-        return found
+                watched = self._watched.setdefault(primary, Watched(self))
+        return watched
 
 
 class Watched:
-    """The replicas of one primary, as it was seen to have them."""
+    """The replicas of one primary, as its own state shows them."""
 
     def __init__(
         self,
@@ -68,23 +62,23 @@ class Watched:
     ) -> None:
         self._replicas = replicas
         self.needed = self.all = replicas.number
-        """How many must have an upload, and how many there are."""
+        """How many must have an upload, and how many there should be."""
         self.missed = False
-        """Whether some that must have uploads were away."""
+        """Whether some that must have uploads were away at the last look."""
         self._history: list[bytes] = []
+        # By number of replicas, since when no more than so many were there.
         self._since: dict[int, float] = {}
         self._lock = Lock()
 
     def look(
         self,
-        told: bytes,  # what the primary answers to `LOOK`
+        state: bytes,  # the primary's answer to `LOOK`
     ) -> int:
         """Return how many replicas must have an upload."""
-        online, history, now = told.count(_ONLINE), _HISTORY.findall(told), self._replicas.now()
+        online, history, now = state.count(_ONLINE), _HISTORY.findall(state), self._replicas.now()
         with self._lock:
             if history != self._history:  # one came back, if only for a moment, or this is another server
                 self._history, self._since = history, {}
-            # By number of replicas, since when there were no more than so many.
             self._since = {number: self._since.get(number, now) for number in range(max(online, 1), self.all)}
             gone = [number for number, since in self._since.items() if now - since >= self._replicas.timeout]
             self.needed = min(gone, default=self.all)

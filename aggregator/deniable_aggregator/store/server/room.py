@@ -1,4 +1,4 @@
-"""Room in the store: uploads, and then counting, may take only a part of its memory, so that all else works when it is used up.
+"""Room in the store: uploads and counting may take only a part of its memory, so that everything else always works.
 
 Everybody with the public key can send uploads until no room is left. If the store has a limit (`maxmemory`), uploads are refused
 before it is reached. Meanwhile waiting batches are counted. Sums of many small groups take more than the batches did, so counting
@@ -35,15 +35,15 @@ _OVERHEAD = 100  # bytes of an upload beside its entry, at most
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a server: bytes left, and how many seconds and bytes later it is read again."""
+    """What is known of the memory of a server."""
 
-    until: float = 0.0
-    left: float = 0.0
-    step: float = 0.0
+    until: float = 0.0  # when it is read again, by the monotonic clock
+    left: float = 0.0  # bytes that may be used
+    step: float = 0.0  # bytes after which it is read again
 
 
 class Room:
-    """What this process knows of the memory left, by server of the store."""
+    """The memory that this process may use, by server of the store."""
 
     def __init__(
         self,
@@ -57,13 +57,7 @@ class Room:
         client: redis.Redis,  # the server that takes it
         size: int,  # its bytes
     ) -> bool:
-        """Return whether there is room for something, and count it.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be read.
-        """
+        """Return whether there is room for some bytes, and count them as used."""
         now, known = time.monotonic(), self._known.get(client)
         if known is None or now >= known.until or known.step <= 0:
             known = self._known[client] = _read(client, now, self._share)
@@ -75,32 +69,20 @@ class Room:
 
 
 def _read(client: redis.Redis, now: float, share: float) -> _Known:
-    told = _memory(client)
-    most = int(told.get("maxmemory", 0))
-    return _Known(now + _SECONDS, left(told, share), _STEP * most if most else float("inf"))
+    memory = _memory(client)
+    most = int(memory.get("maxmemory", 0))
+    return _Known(now + _SECONDS, left(memory, share), _STEP * most if most else float("inf"))
 
 
 def is_full(client: redis.Redis) -> bool:
-    """Return whether a server refuses uploads because of memory.
-
-    Raises
-    ------
-    StoreError
-        If the store cannot be read.
-    """
+    """Return whether a server refuses uploads because of memory."""
     return left(_memory(client)) <= 0
 
 
 def most(client: redis.Redis) -> int:
-    """Return the limits of all servers of the store together, in bytes; 0 if one has none, or does not show it.
-
-    Raises
-    ------
-    StoreError
-        If the store cannot be read.
-    """
-    each = [int(_memory(server).get("maxmemory", 0)) for server in primaries(client)]
-    return sum(each) if all(each) else 0
+    """Return the limits of all servers of the store together, in bytes; 0 if one has none, or does not show it."""
+    limits = [int(_memory(server).get("maxmemory", 0)) for server in primaries(client)]
+    return sum(limits) if all(limits) else 0
 
 
 def _memory(client: redis.Redis) -> dict[str, Any]:

@@ -24,31 +24,31 @@ _PIECE = 1 << 15  # cells of a piece of a larger commit
 
 
 class Weights(NamedTuple):
-    """The weight tally of a stratum."""
+    """Stands for the weight tally of a stratum: how many of its reports set how many bits."""
 
-    stratum: Stratum  # the stratum of the reports
+    stratum: Stratum
 
 
 class Additions(NamedTuple):
-    """Cells to add, of which most are 0."""
+    """What to add to the cells of a tally, without those to which nothing is added."""
 
-    cells: NDArray[np.int64]  # numbers of those that are not, in order; shape (n,)
-    deltas: NDArray[np.int64]  # what to add to each of them; shape (n,)
+    cells: NDArray[np.int64]  # (n,): numbers of the cells, in order
+    deltas: NDArray[np.int64]  # (n,): what to add to each of them
 
 
 Deltas = dict[Stratum | Weights, NDArray[np.int64] | Additions]
-"""Cells to add, to the tallies and the weight tallies of strata: all of them, or those that are not 0."""
+"""What to add to tallies and weight tallies: of all cells, or of those to which something is added."""
 
 
 def fit(deltas: Deltas) -> bool:
     """Return whether a script may add deltas at once."""
-    # If every cell changed; the exact cost takes longer.
+    # First a bound, as if every cell had changed: the exact cost takes longer.
     most = _NAMED * sum(len(each.cells) if isinstance(each, Additions) else len(each) for each in deltas.values())
     return most <= AT_ONCE or sum(map(_cost, map(_additions, deltas.values()))) <= AT_ONCE
 
 
 def growth(deltas: Deltas) -> int:
-    """Return how many bytes deltas take in the store at most, as if there was nothing yet to add them to."""
+    """Return how many bytes deltas take in the store at most: if there is no tally yet to add them to."""
     return sum(space.STRATUM + space.text(8 * len(_additions(each).cells), grows=True) for each in deltas.values())
 
 
@@ -58,11 +58,11 @@ def pieces(deltas: Deltas, hour: int) -> list[Piece]:
 
 
 def changes(delta: NDArray[np.int64] | Additions) -> tuple[int | str, bytes]:
-    """Encode a delta for ``add.lua``: as additions, or, if many cells changed or by much, all from the first to the last."""
+    """Encode a delta for ``add.lua``: as single additions, or as all cells from the first to the last one that changed."""
     cells, deltas = _additions(delta)
-    some = None if _in_a_row(cells) else tallies.additions(cells, deltas)
-    if some is not None:
-        return "", some
+    encoded = None if _in_a_row(cells) else tallies.additions(cells, deltas)
+    if encoded is not None:
+        return "", encoded
     first = int(cells[0])
     run = np.zeros(int(cells[-1]) + 1 - first, ">i8")
     run[cells - first] = deltas
@@ -77,11 +77,12 @@ def _additions(delta: NDArray[np.int64] | Additions) -> Additions:
 
 
 def _pieces(of: Stratum | Weights, delta: Additions, hour: int) -> Iterator[Piece]:
-    """Cut a delta into pieces: first the last cell, which makes room for all of it, then the rest from the end backwards."""
+    """Cut a delta into pieces, each to be added by a script of its own."""
     stratum, word = (of.stratum, "weights") if isinstance(of, Weights) else (of, "tally")
     name, (cells, deltas) = tallies.name(stratum), delta
     if not len(cells):
         return
+    # The last cell comes first, with nothing to add: it makes room for the whole delta. Then come the others, from the end on.
     yield Piece(word, name, hour, "", cast("bytes", tallies.additions(cells[-1:], np.zeros(1, np.int64))))
     ends = np.searchsorted(cells, range(0, int(cells[-1]) + _PIECE + 1, _PIECE))
     for first, end in reversed(list(pairwise(ends.tolist()))):

@@ -1,4 +1,4 @@
-"""Holdings: everything about one metric in the store, found by its indexes.
+"""Holdings: everything that the store has of one metric, by its indexes.
 
 Each metric has tables whose fields name strata. Tallies, their copies and releases are listed by stratum; answers are listed by
 question and stratum. The keys of all data follow from these names.
@@ -27,13 +27,7 @@ INDEXES = (*COUNTED, *PUBLISHED)
 
 
 class Holdings:
-    """Everything about a metric in the store, read at about one moment.
-
-    Raises
-    ------
-    StoreError
-        If the store cannot be used.
-    """
+    """Everything that the store has of a metric, by indexes that are read at about one moment."""
 
     def __init__(
         self,
@@ -55,42 +49,42 @@ class Holdings:
         """Return the strata that indexes name."""
         return {stratum for kind in kinds for stratum in self._fields[kind].values()}
 
-    def fields(self, kind: Key, wanted: Callable[[Stratum], bool]) -> list[bytes]:
-        """Return the fields of an index whose stratum is wanted."""
-        return [field for field, stratum in self._fields[kind].items() if wanted(stratum)]
+    def fields(self, kind: Key, condition: Callable[[Stratum], bool]) -> list[bytes]:
+        """Return the fields of an index whose strata fulfil a condition."""
+        return [field for field, stratum in self._fields[kind].items() if condition(stratum)]
 
-    def counted(self, partition: Partition, wanted: Callable[[Stratum], bool]) -> list[str]:
-        """Return the keys of the exact sums of wanted strata in a partition; some may not exist."""
-        strata = self._wanted(wanted)
+    def counted(self, partition: Partition, condition: Callable[[Stratum], bool]) -> list[str]:
+        """Return the keys of a partition's exact sums of strata that fulfil a condition; some may not exist."""
+        strata = self._selected(condition)
         kinds = (schema.TALLY, schema.COPY, schema.WEIGHTS, schema.ARCHIVED)
         return [key for kind in kinds for key in _keys(kind, partition.name, strata)]
 
-    def snapshots(self, wanted: Callable[[Stratum], bool]) -> list[str]:
-        """Return the keys of the snapshots of wanted strata; some may not exist."""
-        return _keys(schema.SNAPSHOT, self._store.app, {stratum._replace(segment="") for stratum in self._wanted(wanted)})
+    def snapshots(self, condition: Callable[[Stratum], bool]) -> list[str]:
+        """Return the keys of the snapshots of strata that fulfil a condition; some may not exist."""
+        return _keys(schema.SNAPSHOT, self._store.app, {stratum._replace(segment="") for stratum in self._selected(condition)})
 
-    def published(self, wanted: Callable[[Stratum], bool]) -> list[str]:
-        """Return the keys of the releases of wanted strata; some may not exist."""
-        return _keys(schema.RELEASE, self._store.app, self._wanted(wanted))
+    def published(self, condition: Callable[[Stratum], bool]) -> list[str]:
+        """Return the keys of the releases of strata that fulfil a condition; some may not exist."""
+        return _keys(schema.RELEASE, self._store.app, self._selected(condition))
 
-    def number(self, wanted: Callable[[Stratum], bool]) -> int:
-        """Count the sums and releases of what is wanted."""
-        keys = self._all(wanted)
+    def number(self, condition: Callable[[Stratum], bool]) -> int:
+        """Count the sums and releases of strata that fulfil a condition."""
+        keys = self._all(condition)
         return self._store._client.exists(*keys) if keys else 0
 
-    def delete(self, wanted: Callable[[Stratum], bool]) -> None:
-        """Delete the sums and releases of what is wanted; the indexes still name them."""
+    def delete(self, condition: Callable[[Stratum], bool]) -> None:
+        """Delete the sums and releases of strata that fulfil a condition; the indexes still name them."""
         pipeline = self._store._client.pipeline(transaction=False)
-        for key in self._all(wanted):
+        for key in self._all(condition):
             pipeline.delete(key)
         pipeline.execute()
 
-    def _all(self, wanted: Callable[[Stratum], bool]) -> list[str]:
-        counted = [key for partition in self._store.partitions for key in self.counted(partition, wanted)]
-        return [*counted, *self.snapshots(wanted), *self.published(wanted)]
+    def _all(self, condition: Callable[[Stratum], bool]) -> list[str]:
+        counted = [key for partition in self._store.partitions for key in self.counted(partition, condition)]
+        return [*counted, *self.snapshots(condition), *self.published(condition)]
 
-    def _wanted(self, wanted: Callable[[Stratum], bool]) -> list[Stratum]:
-        return list(filter(wanted, self.strata(*INDEXES)))
+    def _selected(self, condition: Callable[[Stratum], bool]) -> list[Stratum]:
+        return list(filter(condition, self.strata(*INDEXES)))
 
 
 def _keys(kind: Key, name: str, strata: Iterable[Stratum]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Staging: data too large for one script is stored in pieces first, and then counted or published by a script.
+"""Staging: data that are too large for one script are stored in pieces first, and then counted or published by a script.
 
 Under `schema.STAGED` is a string, or a list of pieces. It expires unless a script uses it.
 
@@ -36,11 +36,10 @@ class Piece(NamedTuple):
     """A part of a commit."""
 
     word: str  # `tally`, `weights` or `file`
-    name: str  # name of the stratum
+    name: str  # of the stratum
     now: int  # Unix time of the commit's hour
-    # first, deltas: arguments of `add.lua`; or `file`, and the name of a file of the archive
-    first: int | str
-    deltas: bytes | str
+    first: int | str  # of `add.lua`; or `file`
+    deltas: bytes | str  # of `add.lua`; or the name of a file of the archive
 
 
 class Staging:
@@ -64,10 +63,9 @@ class Staging:
         self,
         values: Sequence[bytes],  # their contents
     ) -> Iterator[list[str]]:
-        """Stage some strings, none of them empty, while the context lasts; yield their keys.
-
-        If one has its full length, it is complete. If a part was lost meanwhile, for instance by a failover, it is shorter.
-        """
+        """Stage some strings, none of them empty, while the context lasts; yield their keys."""
+        # Each part is written at its place, and the last part last. A string that lost a part, for instance by a failover, is
+        # shorter, so scripts that use it compare its length.
         keys = [self._key(uuid4().hex) for _ in values]
         try:
             for key, value in zip(keys, values, strict=True):
@@ -85,20 +83,13 @@ class Staging:
 
     def commit(
         self,
-        # stream, group, consumer: the reader of the entries, and their stream
-        stream: str,
+        stream: str,  # of the entries
         group: str,
-        consumer: str,
+        consumer: str,  # the reader of the entries
         ids: Sequence[bytes],  # the entries, all counted in the pieces
-        pieces: Sequence[Piece],  # the pieces to add
+        pieces: Sequence[Piece],
     ) -> list[bytes]:
-        """Count entries by pieces, all or nothing.
-
-        Returns
-        -------
-        list of bytes
-            Entries that this consumer no longer owns. If there are any, nothing is counted.
-        """
+        """Count entries by pieces, all or nothing; return the entries that the consumer no longer owns: then it is nothing."""
         outcome: int | list[bytes] = 0
         metrics = sorted({digest(piece.name.partition("|")[0]) for piece in pieces})
         while outcome == 0:  # staged data are incomplete: the store was emptied, or an hour has passed
@@ -121,16 +112,16 @@ class Staging:
         self,
         metric: str | None = None,  # metric whose tallies are read; None for all
     ) -> int | None:
-        """Return the number of the last such commit, or None while it is being added.
+        """Return the number of the last commit in pieces, or None while one is added.
 
-        Data read between two calls with the same result contain no part of a commit.
+        Data that are read between two calls with the same result contain no part of a commit.
         """
         field = "decided" if metric is None else digest(metric)
         last, done = self._numbers(field, "done")
         return last if last <= done else None
 
     def apply(self) -> None:
-        """Add everything that was decided and not added yet, by any worker."""
+        """Add everything that any worker decided and that is not added yet."""
         while True:
             decided, done = self._numbers("decided", "done")
             if decided == done:
@@ -163,5 +154,5 @@ class Staging:
 
 
 def digest(metric: str) -> str:
-    """Return the digest of a name, which does not show the name after the metric is erased."""
+    """Return the digest of a metric's name, which may stay after the metric is erased: it does not show the name."""
     return sha1(metric.encode(), usedforsecurity=False).hexdigest()

@@ -31,14 +31,12 @@ _ADDITION = np.dtype([("cell", ">u4"), ("delta", ">i4")])
 
 
 class Stored(NamedTuple):
-    """A sum of tallies as the store keeps them: few bytes where few cells are not 0.
+    """A sum of tallies as they are stored: few bytes if few cells are not 0."""
 
-    One small upload can begin sums of thousands of segments, each of millions of cells. So who reads many makes elements for all
-    cells of one at a time.
-    """
-
+    # One small upload can begin sums of thousands of segments, each of millions of cells. Whoever reads many of them turns only
+    # one at a time into an array of all its cells.
     layout: Layout
-    parts: tuple[bytes, ...]
+    parts: tuple[bytes, ...]  # the tallies to add; none if the sum is 0
 
     @property
     def n(self) -> int:
@@ -47,7 +45,7 @@ class Stored(NamedTuple):
         return sum(int(deltas[places >= first].sum()) for places, deltas in map(_changes, self.parts))
 
     def tally(self) -> Tally:
-        """Return the sum, with an element for each cell."""
+        """Return the sum as an array of all cells."""
         return total(self.layout, [self])
 
     def plus(self, other: Stored) -> Stored:
@@ -70,11 +68,11 @@ class Shelf:
         """Return the key of a stratum's tally."""
         return self._kind.of(self._app, name)
 
-    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
-        """Read the tallies of some strata of one layout, all at one moment; empty if there is none."""
+    def sums(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
+        """Read the tallies of some strata of one layout, all at one moment, empty where there is none."""
         return self.of_keys([layout] * len(strata), [self.key(name(stratum)) for stratum in strata])
 
-    def some(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Tally]:
+    def tallies(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Tally]:
         """Read the tallies of some strata, each with its layout, all at one moment."""
         return [stored.tally() for stored in self.of_keys(layouts, [self.key(name(stratum)) for stratum in strata])]
 
@@ -85,19 +83,13 @@ class Shelf:
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""
-        return total(layout, self.each(layout, strata))
+        return total(layout, self.sums(layout, strata))
 
 
-def total(layout: Layout, some: Iterable[Stored]) -> Tally:
-    """Add sums of one layout.
-
-    Raises
-    ------
-    ParameterError
-        If one has more cells than the layout.
-    """
+def total(layout: Layout, sums: Iterable[Stored]) -> Tally:
+    """Add sums of one layout; raise ParameterError if one has more cells than the layout."""
     added = np.zeros(tallies.most_cells(layout), np.int64)
-    for value in (part for stored in some for part in stored.parts):
+    for value in (part for stored in sums for part in stored.parts):
         tallies.check_cells(layout, _length(value))
         if _is_list(value):
             np.add.at(added, *_changes(value))
@@ -110,9 +102,9 @@ def cells(value: bytes) -> NDArray[np.int64]:
     """Decode the cells of a stored tally: (number of cells,)."""
     if not _is_list(value):
         return np.frombuffer(value, ">i8").astype(np.int64)
-    found = np.zeros(_length(value), np.int64)
-    np.add.at(found, *_changes(value))
-    return found
+    total = np.zeros(_length(value), np.int64)
+    np.add.at(total, *_changes(value))
+    return total
 
 
 def _is_list(value: bytes) -> bool:
@@ -125,27 +117,27 @@ def _length(value: bytes) -> int:
 
 
 def _changes(value: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return cells of a stored tally and what is added to each; a cell may be there several times."""
+    """Return the numbers of cells of a stored tally, some perhaps several times, and what is added to each."""
     if _is_list(value):
-        found = np.frombuffer(value, _ADDITION, offset=_HEAD)
-        return found["cell"].astype(np.int64), found["delta"].astype(np.int64)
+        changes = np.frombuffer(value, _ADDITION, offset=_HEAD)
+        return changes["cell"].astype(np.int64), changes["delta"].astype(np.int64)
     dense = np.frombuffer(value, ">i8").astype(np.int64)
     return np.arange(len(dense)), dense
 
 
 def written(cells: NDArray[np.int64]) -> bytes:
-    """Encode cells as the store keeps them, in the shorter form."""
+    """Encode a tally for the store, in the shorter of the two forms."""
     changed = np.flatnonzero(cells)
-    if _HEAD + _ADDITION.itemsize * len(changed) < 8 * len(cells) and (some := additions(changed, cells[changed])) is not None:
-        return b"L" + len(cells).to_bytes(_HEAD - 1) + some
+    if _HEAD + _ADDITION.itemsize * len(changed) < 8 * len(cells) and (changes := additions(changed, cells[changed])) is not None:
+        return b"L" + len(cells).to_bytes(_HEAD - 1) + changes
     return cells.astype(">i8").tobytes()
 
 
 def additions(cells: NDArray[np.intp], deltas: NDArray[np.int64]) -> bytes | None:
-    """Encode additions, as ``add.lua`` takes them; None if a delta is too large for one."""
-    found = np.empty(len(cells), _ADDITION)
-    found["cell"], found["delta"] = cells, deltas
-    return found.tobytes() if np.array_equal(found["delta"], deltas) else None
+    """Encode additions for ``add.lua``; None if one is too large for its 32 bits."""
+    encoded = np.empty(len(cells), _ADDITION)
+    encoded["cell"], encoded["delta"] = cells, deltas
+    return encoded.tobytes() if np.array_equal(encoded["delta"], deltas) else None
 
 
 def name(of: Stratum | Definition) -> str:

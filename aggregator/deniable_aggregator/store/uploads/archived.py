@@ -1,6 +1,6 @@
-"""What the store notes of the archive: which files have the reports that were counted, and how the last recount went.
+"""What the store knows of the archive: which files have the reports that were counted, and how the last recount went.
 
-No other files count.
+A file that is not noted here does not count: its batches were not counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LastRecount(NamedTuple):
-    """How the last recount of all that an app has in the archive went. It names no metric, so none needs to be erased from it."""
+    """How the last recount of an app's whole archive went. It names no metric, so an erased one needs no change here."""
 
     at: int  # Unix time in seconds
     strata: int  # how many were counted again
@@ -32,14 +32,14 @@ class LastRecount(NamedTuple):
     failing: int  # how many of them have files that could not be counted
 
     def note(self, store: Store) -> None:
-        """Note it in place of the one before."""
+        """Store it in place of the one before."""
         store.table(schema.RECOUNTED).put(self._asdict())
 
     @classmethod
     def of(cls, store: Store) -> LastRecount | None:
         """Read it; None if there was none."""
-        told = store.table(schema.RECOUNTED).all()
-        return cls(*(int(told[field.encode()]) for field in cls._fields)) if told else None
+        fields = store.table(schema.RECOUNTED).all()
+        return cls(*(int(fields[field.encode()]) for field in cls._fields)) if fields else None
 
 
 class Archived:
@@ -56,8 +56,8 @@ class Archived:
 
     def number(self) -> str | None:
         """Return the number of the partition's folder; None if there never was an archive."""
-        told = cast("bytes | None", self._client.get(schema.ARCHIVE.of(self._name)))
-        return told.decode() if told else None
+        number = cast("bytes | None", self._client.get(schema.ARCHIVE.of(self._name)))
+        return number.decode() if number else None
 
     def begin(self) -> str:
         """Return the number of the partition's folder, which is drawn the first time."""
@@ -68,20 +68,20 @@ class Archived:
         return number
 
     def read(self, stratum: Stratum) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the names of a stratum's files, and the cells of its tally, at one moment."""
+        """Return the names of a stratum's files and the cells of its tally, read at one moment."""
         of = tallies.name(stratum)
         names, held = self._read([schema.ARCHIVED.of(self._name, of), schema.TALLY.of(self._name, of)], [])
         return sorted(each.decode() for each in names), tallies.cells(held)
 
     def names(self, strata: Sequence[Stratum]) -> dict[Stratum, set[str]]:
-        """Return the names of the files of some strata, without those that have none."""
+        """Return the names of the files of some strata, without strata that have none."""
         pipeline = self._client.pipeline(transaction=False)
         for stratum in strata:
             pipeline.smembers(schema.ARCHIVED.of(self._name, tallies.name(stratum)))
-        found = zip(strata, pipeline.execute() if strata else (), strict=True)
-        return {stratum: {each.decode() for each in names} for stratum, names in found if names}
+        members = zip(strata, pipeline.execute() if strata else (), strict=True)
+        return {stratum: {each.decode() for each in names} for stratum, names in members if names}
 
     def exchange(self, stratum: Stratum, former: Sequence[str], others: Iterable[str]) -> bool:
-        """Note other files with the same reports; return False if some of the former ones are not noted any more."""
+        """Note other files with the same reports; return False if one of the former files is not noted any more."""
         key = schema.ARCHIVED.of(self._name, tallies.name(stratum))
         return bool(self._exchange([key], [len(former), *former, *others]))

@@ -1,4 +1,4 @@
-"""A batch at rest: validated groups of reports in one binary stream entry, with all that counting needs."""
+"""A batch as it is stored: checked groups of reports in one binary stream entry, with all that counting needs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Group(NamedTuple):
     """Reports of one stratum and layout."""
 
-    stratum: Stratum  # the stratum of the reports
-    layout: Layout  # their shape
-    payloads: bytes  # the payloads, joined and in base64
+    stratum: Stratum
+    layout: Layout
+    payloads: bytes  # joined and in base64
 
     @property
     def reports(self) -> int:
@@ -36,7 +36,7 @@ _kind_decoder = msgspec.msgpack.Decoder(_Kind)
 
 
 def kind(stratum: Stratum, layout: Layout) -> bytes:
-    """Encode the first bytes of all groups of one stratum."""
+    """Encode a stratum and a layout: the first bytes of a group."""
     return msgspec.msgpack.encode((*stratum, layout.rows, layout.width, layout.kind))
 
 
@@ -51,13 +51,7 @@ def encode(groups: Iterable[Group]) -> bytes:
 
 
 def decode(entry: bytes) -> list[Group]:
-    """Decode a batch.
-
-    Raises
-    ------
-    PayloadError
-        ``entry``, if `encode` did not write it.
-    """
+    """Decode a batch; raise PayloadError if `encode` did not write it."""
     try:
         return [Group(*(_kinds.get(written) or _read(written)), payloads) for written, payloads in _decoder.decode(entry)]
     except (msgspec.DecodeError, ValueError, TypeError) as error:
@@ -70,5 +64,5 @@ def _read(written: bytes) -> tuple[Stratum, Layout]:
     *names, rows, width, form = _kind_decoder.decode(written)
     if len(_kinds) >= _MOST_KINDS:
         _kinds.clear()
-    made = Stratum(*names), Layout(rows, width, form)
-    return _kinds.setdefault(written, made)
+    decoded = Stratum(*names), Layout(rows, width, form)
+    return _kinds.setdefault(written, decoded)

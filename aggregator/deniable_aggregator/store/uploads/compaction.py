@@ -1,8 +1,8 @@
 """Compaction: batches that were counted leave the disk of the store.
 
-Redis appends every command to a file. A batch stays in it after its entry is deleted, until the file is rewritten. So does the
-time at which a worker received it. By itself Redis rewrites the file when it has doubled, which takes months with little traffic.
-So workers ask for it, and a counted batch is gone within an hour.
+Redis appends every command to a file. A batch, and the time at which a worker received it, stay in this file until it is
+rewritten. By itself Redis rewrites it when it has doubled, which takes months with little traffic. So workers ask for it, and a
+counted batch is gone within an hour.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Compaction:
 
     def __init__(
         self,
-        store: Store,  # a store in the Redis
+        store: Store,  # of an app whose servers are asked
     ) -> None:
         self._client = store._client
         self._seen: dict[redis.Redis, int] = {}  # by server
 
     def run(self) -> None:
-        """Ask each server for a rewrite unless it made one since the last check. So many workers cause no more than one."""
+        """Ask each server for a rewrite, unless it made one since the last check because another worker asked."""
         for server in primaries(self._client):
             try:
                 self._rewrite(server)
             except redis.ResponseError as error:
-                told = "batches stay in the store's append-only file until it rewrites it by itself (%s)"
-                log.warning(told, type(error).__name__)
+                message = "batches stay in the store's append-only file until it rewrites it by itself (%s)"
+                log.warning(message, type(error).__name__)
 
     def _rewrite(self, server: redis.Redis) -> None:
         info = server.info("persistence")

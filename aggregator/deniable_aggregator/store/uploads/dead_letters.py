@@ -1,7 +1,4 @@
-"""Dead letters: batches that could not be counted, put aside with the reason.
-
-Their number is limited, and the oldest are deleted first. They contain randomised reports; only their structure is ever shown.
-"""
+"""Dead letters: batches that could not be counted, with the reason. They contain randomised reports, which nobody is shown."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ class DeadLetter:
     id: str  # its place among the dead letters
     reason: str  # why it could not be counted
     size: int | None  # bytes of the batch; None without a batch
-    groups: tuple[Group, ...] = ()  # its groups, as far as they can be read
-    body: bytes = field(default=b"", repr=False)  # the batch itself
+    groups: tuple[Group, ...] = ()  # empty if they cannot be read
+    body: bytes = field(default=b"", repr=False)  # the batch
 
     @property
     def reports(self) -> int:
@@ -70,8 +67,8 @@ class DeadLetters:
     def get(self, id_: str) -> DeadLetter | None:
         """Return a dead letter, or None."""
         for partition, own in self._own([id_]):
-            found = cast("list[Any]", partition._client.xrange(partition.dead, own[id_], own[id_]))
-            return replace(_letter(found[0]), id=id_) if found else None
+            entries = cast("list[Any]", partition._client.xrange(partition.dead, own[id_], own[id_]))
+            return replace(_letter(entries[0]), id=id_) if entries else None
         return None
 
     def requeue(
@@ -79,24 +76,17 @@ class DeadLetters:
         id_: str,
         cap: int,  # most entries in the backlog of its partition
     ) -> str:
-        """Put a dead letter back into the stream, exactly once.
-
-        Returns
-        -------
-        str
-            ``"requeued"``; ``"missing"``, there is none with this id; ``"full"``, the backlog is at its cap; ``"empty"``, it has
-            no batch.
-        """
+        """Put a dead letter back into the stream, once; return ``requeued``, ``missing``, ``full`` or ``empty`` (no batch)."""
         for partition, own in self._own([id_]):
             return cast("bytes", self._requeue([partition.dead, partition.stream], [own[id_], cap])).decode()
         return "missing"
 
     def purge(self, ids: Sequence[str]) -> int:
-        """Delete some; return how many existed."""
+        """Delete some, by their ids; return how many there were."""
         return sum(partition._client.xdel(partition.dead, *own.values()) for partition, own in self._own(ids))
 
     def rewrite(self, bodies: Mapping[str, bytes]) -> int:
-        """Replace the batches of some, by id, or delete those with an empty new batch; return how many existed."""
+        """Replace the batches of some, by id, or delete those whose new batch is empty; return how many there were."""
         written = 0
         for partition, own in self._own(bodies):
             changes = [each for id_ in own for each in (own[id_], bodies[id_])]
@@ -109,19 +99,19 @@ class DeadLetters:
             partition._client.xtrim(partition.dead, minid=f"{1000 * before}-0", approximate=False)
 
     def _named(self, place: int, letter: DeadLetter) -> DeadLetter:
-        """Return a letter of a partition with the id that it has among those of all partitions."""
+        """Return a letter of a partition with its id among the letters of all partitions."""
         return letter if len(self._store.partitions) == 1 else replace(letter, id=f"{place}{_SEPARATOR}{letter.id}")
 
     def _own(self, ids: Iterable[str]) -> list[tuple[Partition, dict[str, str]]]:
-        """Return each partition with the ids that are of it, and what they are in it."""
+        """Return the partitions that have letters with some ids: for each its ids, and what they are within the partition."""
         parts = self._store.partitions
-        found: dict[int, dict[str, str]] = {}
+        by_place: dict[int, dict[str, str]] = {}
         for id_ in ids:
             before, separator, own = id_.rpartition(_SEPARATOR)
             place = int(before or 0)
             if bool(separator) == (len(parts) > 1) and place < len(parts):
-                found.setdefault(place, {})[id_] = own
-        return [(parts[place], own) for place, own in found.items()]
+                by_place.setdefault(place, {})[id_] = own
+        return [(parts[place], own) for place, own in by_place.items()]
 
 
 def _letter(entry: tuple[bytes, dict[bytes, bytes]]) -> DeadLetter:

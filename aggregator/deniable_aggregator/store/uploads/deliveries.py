@@ -33,12 +33,12 @@ _AT_ONCE = 128  # entries in one answer of the store, at most, so that a worker 
 class StreamEntry:
     """A batch read from the stream."""
 
-    id: bytes  # its stream id
-    body: bytes | None  # its bytes; None if it was deleted while it was pending
+    id: bytes
+    body: bytes | None  # the batch; None if it was deleted while it was pending
 
 
 class Deliveries:
-    """What a worker receives of some partitions."""
+    """The batches that a worker gets from some partitions."""
 
     def __init__(
         self,
@@ -52,10 +52,7 @@ class Deliveries:
         self._share = max(1, _AT_ONCE // len(self._lots[0]))  # of a stream in an answer about several
 
     def new(self, count: int, wait_ms: int | None) -> dict[str, list[StreamEntry]]:
-        """Deliver batches that no worker has had, by stream. If there are none, wait some milliseconds.
-
-        These are the first ones of some streams, at most 128 in all. `more` delivers the rest of a stream.
-        """
+        """Deliver the first batches of some streams that no worker has had, at most 128; wait some milliseconds for one."""
         share = min(count, self._share)
         if len(self._lots) == 1:
             return self._read(self._lots[0], ">", share, wait_ms)
@@ -66,34 +63,34 @@ class Deliveries:
         return self._read([stream for lot in self._lots for stream in lot], ">", 1, wait_ms) if wait_ms else {}
 
     def more(self, stream: str, entries: list[StreamEntry], count: int) -> list[StreamEntry]:
-        """Deliver further batches of a stream until there are `count`, or as many as a worker may hold."""
-        entries, size, asked = list(entries), 0, min(count, self._share)
+        """Deliver further batches of a stream that `new` began, until there are `count`, or as many as a worker may hold."""
+        entries, size, number = list(entries), 0, min(count, self._share)
         last = entries
-        while len(last) == asked:
+        while len(last) == number:
             size += sum(len(entry.body or b"") for entry in last)
-            asked = min(count - len(entries), _AT_ONCE - -(-size // _LARGEST))
-            if asked <= 0:
+            number = min(count - len(entries), _AT_ONCE - -(-size // _LARGEST))
+            if number <= 0:
                 break
-            last = self._read([stream], ">", asked).get(stream, [])
+            last = self._read([stream], ">", number).get(stream, [])
             entries += last
         return entries
 
     def again(self, count: int) -> dict[str, list[StreamEntry]]:
-        """Deliver again what the worker already has: an earlier answer may have been lost."""
+        """Deliver again what the store says that the worker has: an earlier answer may have been lost."""
         return next(filter(None, (self._read(lot, "0", min(count, self._share)) for lot in self._lots)), {})
 
     def others(self, stream: str) -> list[str]:
-        """Return the other workers that have entries."""
+        """Return the other workers that have entries of a stream."""
         holding = self._client.xpending(stream, GROUP)["consumers"]
         return [each["name"].decode() for each in holding if each["name"] != self._worker.encode()]
 
     def idle(self, stream: str, count: int, ms: int) -> list[tuple[bytes, int]]:
-        """Return batches that were idle for some milliseconds: the id of each, and its number of deliveries."""
-        found = self._client.xpending_range(stream, GROUP, "-", "+", min(count, _AT_ONCE), idle=ms)
-        return [(each["message_id"], each["times_delivered"]) for each in cast("list[dict[str, Any]]", found)]
+        """Return the batches that were idle for some milliseconds: id, and number of deliveries."""
+        entries = self._client.xpending_range(stream, GROUP, "-", "+", min(count, _AT_ONCE), idle=ms)
+        return [(each["message_id"], each["times_delivered"]) for each in cast("list[dict[str, Any]]", entries)]
 
     def claim(self, stream: str, ids: Sequence[bytes], ms: int) -> list[StreamEntry]:
-        """Take over batches, if they are still idle for so long."""
+        """Take over batches from other workers, if they are still idle for so long."""
         return _entries(cast("list[Any]", self._client.xclaim(stream, GROUP, self._worker, ms, list(ids))))
 
     def _read(self, streams: Sequence[str], after: str, count: int, wait_ms: int | None = None) -> dict[str, list[StreamEntry]]:
@@ -137,18 +134,15 @@ def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[St
     return [StreamEntry(id_, (fields or {}).get(b"d")) for id_, fields in read]
 
 
-def forget_dead(store: Store, idle: float = 3600.0) -> None:
-    """Delete consumers of dead workers: those that were killed did not leave.
-
-    Parameters
-    ----------
-    store
-        The app's store.
-    idle
-        Seconds without a sign of life after which a worker is dead. A consumer with entries is kept until these are taken over.
-    """
+def forget_dead(
+    store: Store,
+    idle: float = 3600.0,  # seconds without a sign of life after which a worker is dead
+) -> None:
+    """Delete the consumers of workers that were killed: these could not leave."""
+    # A consumer without entries is only a name, but each worker has its own, so kills would leave many. One with entries stays
+    # until another worker has taken them over.
     try:
-        if forgotten := sum(each.forget(idle) for each in store.partitions):
+        if forgotten := sum(partition.forget(idle) for partition in store.partitions):
             log.info("removed %d dead workers of %s", forgotten, store.app)
     except redis.ResponseError as error:
         log.warning("dead workers stay in the store's list (%s)", type(error).__name__)

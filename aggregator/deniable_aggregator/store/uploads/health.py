@@ -28,7 +28,7 @@ HOLD_UP = (ARCHIVE, COUNTING)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What waits, and which workers live."""
+    """What waits to be counted, and which workers live."""
 
     backlog: int  # batches accepted and not counted yet
     pending: int  # those of them that a worker has in hand
@@ -58,8 +58,10 @@ class Signs:
         workers: Sequence[str],  # Their names. For a name that was not in the last call, the time begins now.
         seconds: float,  # longer than `BEAT_SECONDS`
     ) -> list[str]:
-        """Return those workers that gave no sign of life for some seconds."""
+        """Return the workers that gave no sign of life for some seconds."""
         partition = self._partition
+        # A worker is silent if its sign of life has not changed for so long by this process's monotonic clock. The sign itself is
+        # a time of the store's clock, which may be set.
         beats = partition._client.zmscore(partition.workers, list(workers)) if workers else []
         now, before = time.monotonic(), self._seen
         self._seen = {}
@@ -83,7 +85,7 @@ def stop(partition: Partition, worker: str) -> None:
 
 
 def read(store: Store) -> Health:
-    """Read the state of an app, in one call for each partition and one for its faults, without reading any report."""
+    """Read the state of an app: one call for each partition and one for the faults, without reading any report."""
     parts = [_of(partition) for partition in store.partitions]
     kinds = store.faults.glance(HOLD_UP)
     lags = [part.lag for part in parts]

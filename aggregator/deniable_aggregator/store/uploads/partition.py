@@ -74,10 +74,10 @@ class Appended:
     """The outcome of an upload."""
 
     # "appended"; "duplicate", the key was seen before; "full", the backlog is at its cap; "no room", no memory is left for
-    # uploads; or "limited".
+    # uploads; "limited", a limit is used up.
     outcome: str
     previous: bytes = b""  # for a duplicate, the record of the first upload
-    excess: Excess | None = None  # if it was limited, the limit that is used up
+    excess: Excess | None = None  # if it was limited, the limit
 
 
 class Upload(NamedTuple):
@@ -94,7 +94,7 @@ class Upload(NamedTuple):
 
 
 def appended(answer: tuple[bytes, Any]) -> Appended | None:
-    """Read what the script answers; None if it must be asked again, with the store's secret."""
+    """Read the answer of the script; None if it is to be run again with the store's secret."""
     outcome, more = answer
     if outcome in (b"secret", b"new"):
         return None
@@ -144,7 +144,7 @@ class Partition:
 
     @property
     def place(self) -> Hashable:
-        """What is equal for partitions on one server; None if nobody knows where it is."""
+        """The partition's server, which can only be compared; None if it is not known."""
         return place(self._client, self.stream)
 
     def part(
@@ -152,11 +152,9 @@ class Partition:
         amount: int,  # allowed in the whole app
         cost: int = 1,  # of one upload
     ) -> int:
-        """Return its part of a limit.
-
-        It is an equal share, four standard deviations of what chance may send here in addition, and one upload, which may be
-        larger than the share.
-        """
+        """Return its part of a limit."""
+        # An equal share, four standard deviations of what chance may send here in addition, and one upload, which may be larger
+        # than the share.
         share = -(-amount // self.among)
         return share if self.among == 1 else min(amount, share + 4 * isqrt(share * cost) + cost)
 
@@ -164,7 +162,7 @@ class Partition:
         """Open a script, by the names of its parts."""
         return Script(self._client, *names)
 
-    # Ingest
+    # Uploads
 
     def append(self, upload: Upload) -> Appended:
         """Append a batch once, even if it is sent several times.
@@ -209,7 +207,8 @@ class Partition:
         return Call(keys, [upload.entry, *name, upload.remember, *numbers])
 
     def _begin(self) -> None:
-        """Make a partition ready that is new, or was emptied: perhaps the app has another number of them since."""
+        """Prepare a partition that is new, or whose server was emptied."""
+        # Perhaps the app was divided anew after that: then `Store.append` reads the number of partitions again.
         if self.fix(self.among) != self.among:
             raise Redivided("the app has another number of partitions now")
         self._seen.begin()
@@ -219,13 +218,7 @@ class Partition:
         return int(self._fix([schema.PARTITIONS.of(self.app)], [number], replicas=self._replicas))
 
     def ensure(self) -> None:
-        """Check regularly that the partition's server keeps the promised durability.
-
-        Raises
-        ------
-        StoreError
-            If it does not, or cannot be read.
-        """
+        """Check regularly that the partition's server keeps the promised durability."""
         if self._durability:
             self._durability.ensure(primary(self._client, self.stream))
 
@@ -248,13 +241,7 @@ class Partition:
         return room.take(primary(self._client, self.stream), size)
 
     def check_room(self, room: Room) -> None:
-        """See that the partition's server has room.
-
-        Raises
-        ------
-        NoRoom
-            If it has none.
-        """
+        """Raise `NoRoom` if the partition's server has no room."""
         if not self.has_room(room):
             raise NoRoom("what is left of the store's memory is kept for what must always work")
 
@@ -267,33 +254,21 @@ class Partition:
                 raise
 
     def commit(
-        self, consumer: str, ids: Sequence[bytes], added: Deltas, now: int, files: Mapping[Stratum, str] | None = None
+        self,
+        consumer: str,  # the reader of the entries
+        ids: Sequence[bytes],  # the entries, all counted in the deltas
+        added: Deltas,
+        now: int,  # Unix time in seconds
+        files: Mapping[Stratum, str] | None = None,  # the file of the archive that has the reports of a delta, by stratum
     ) -> list[bytes]:
-        """Add deltas and remove their entries, all or nothing. Expired or erased deltas are not added.
+        """Add deltas and remove their entries, all or nothing; return the entries that the consumer no longer owns.
 
-        Deltas of a sealed period are added to the first period that is not sealed. If this would block the store for long, it is
-        decided at one moment, and added in pieces.
-
-        Parameters
-        ----------
-        consumer
-            The reader of the entries.
-        ids
-            The entries, all counted in the deltas.
-        added
-            Cells to add, to the tallies and the weight tallies of strata.
-        now
-            Unix time in seconds. Only the hour is stored, so that a tally of one report does not show its second.
-        files
-            Names of files of the archive that have the reports of these deltas, by stratum. Each is noted as its delta is added.
-
-        Returns
-        -------
-        list of bytes
-            Entries that this consumer no longer owns. If there are any, nothing was written.
+        If there are any, nothing was written. Expired or erased deltas are not added. Deltas of a sealed period are added to the
+        first period that is not sealed.
         """
+        # Only the hour is stored, so that a tally of one report does not show its second.
         hour, noted = now - now % _HOUR, {tallies.name(stratum): file for stratum, file in (files or {}).items()}
-        if not deltas.fit(added):
+        if not deltas.fit(added):  # one script would block the store for long, so it only decides; pieces are added afterwards
             pieces = [Piece("file", name, hour, "file", file) for name, file in noted.items()]
             return self.staging.commit(self.stream, GROUP, consumer, ids, [*pieces, *deltas.pieces(added, hour)])
         keys = [self.stream, self.expired.key, self.erased.key, self.published.key]
@@ -311,14 +286,11 @@ class Partition:
     def seal(
         self,
         definition: Definition,  # metric, version and fingerprint
-        before: str,  # The first period that is not sealed. A sealed period stays sealed.
+        before: str,  # the first period that is not sealed
     ) -> bool:
-        """Seal the periods of a definition before a given one. Later reports of a sealed period count in that one.
+        """Seal the periods of a definition before another one, for good. Later reports of these periods count in that one.
 
-        Returns
-        -------
-        bool
-            False while a commit of the metric is added in pieces. Then nothing has changed.
+        While a commit of the metric is added in pieces, nothing is changed, and False is returned.
         """
         args = [tallies.name(definition), before, digest(definition[0])]
         return bool(self._seal([self.published.key, schema.REDO.of(self.name)], args))
@@ -337,7 +309,7 @@ class Partition:
         return int(self._forget(keys=[self.stream], args=[GROUP, round(1000 * idle)]))
 
     def mark_idle(self, consumer: str, ms: int) -> int:
-        """Set the idle time of a consumer's entries to at least some milliseconds; return how many entries were less idle."""
+        """Make a consumer's entries idle for some milliseconds at least; return how many were not idle for so long."""
         return int(self._mark_idle(keys=[self.stream], args=[GROUP, consumer, ms]))
 
     # Query
@@ -352,14 +324,14 @@ class Partition:
         return self.table(schema.COPIES, metric)
 
     def copy(self, names: Sequence[str], metric: str, hour: int) -> None:
-        """Copy the tallies of some strata, by their names, and note the hour. Those that were deleted meanwhile are left out."""
+        """Copy the tallies of some strata, by their names, and note the hour, except those that were deleted meanwhile."""
         for first in range(0, len(names), _COPIES):
-            some = names[first : first + _COPIES]
+            chunk = names[first : first + _COPIES]
             pipeline = self._client.pipeline(transaction=False)
-            for name in some:
+            for name in chunk:
                 pipeline.copy(schema.TALLY.of(self.name, name), schema.COPY.of(self.name, name), replace=True)
-            made = [name for name, done in zip(some, pipeline.execute(), strict=True) if done]
-            self.copies(metric).put(dict.fromkeys(made, hour))
+            copied = [name for name, done in zip(chunk, pipeline.execute(), strict=True) if done]
+            self.copies(metric).put(dict.fromkeys(copied, hour))
 
     def drop_copies(self, names: Sequence[str]) -> None:
         """Delete the copies of some strata, by their names."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.values.collections import Table
 
 DAYS = 7
-"""Days for which numbers are kept, including the current one."""
+"""Days for which numbers are stored, including the current one."""
 
 
 def add(
@@ -35,29 +35,29 @@ def add(
 
 
 def read(store: Store, of: Sequence[Table]) -> dict[tuple[str, int], dict[str, int]]:
-    """Add up the numbers of some tables: by metric and version, then by code."""
+    """Add up the numbers of some tables, by metric and version, then by code."""
     pipeline = store._client.pipeline(transaction=False)
     for table in of:
         pipeline.hgetall(table.key)
-    found: dict[tuple[str, int], dict[str, int]] = {}
+    totals: dict[tuple[str, int], dict[str, int]] = {}
     for day in cast("list[dict[bytes, bytes]]", pipeline.execute()):
         for field, number in day.items():
             metric, version, code = field.decode().split("|")
-            of_it = found.setdefault((metric, int(version)), {})
-            of_it[code] = of_it.get(code, 0) + int(number)
-    return found
+            codes = totals.setdefault((metric, int(version)), {})
+            codes[code] = codes.get(code, 0) + int(number)
+    return totals
 
 
 def copy(store: Store, to: Table) -> None:
     """Replace a table by the numbers of all days together."""
-    found = read(store, tables(store))
-    told = {f"{metric}|{version}|{code}": n for (metric, version), some in found.items() for code, n in some.items()}
-    over = {name for name in to.names() if name.decode() not in told}
-    to.put(told)
+    totals = read(store, tables(store))
+    fields = {f"{metric}|{version}|{code}": n for (metric, version), codes in totals.items() for code, n in codes.items()}
+    over = {name for name in to.names() if name.decode() not in fields}
+    to.put(fields)
     to.drop(*over)
 
 
 def tables(store: Store) -> list[Table]:
-    """Return the tables of all days that are kept, the latest first."""
+    """Return the tables of all days, the latest first."""
     today = datetime.now(UTC).date()
     return [store.table(schema.REFUSED, str(today - timedelta(days=ago))) for ago in range(DAYS)]

@@ -1,4 +1,4 @@
-"""Accepted uploads, by a digest of their Idempotency-Key: an upload that is repeated is not counted again.
+"""Accepted uploads, by a digest of their Idempotency-Key, so that an upload that is sent again is not counted again.
 
 Keys of the kind `schema.SEEN` end with
 
@@ -48,9 +48,9 @@ _BYTES = 10
 class Name(NamedTuple):
     """The place of an upload's record."""
 
-    secret: bytes  # the secret that it was made with
+    secret: bytes  # with which it was made
     bucket: str  # number of the hash within a day
-    field: bytes  # field in the hash
+    field: bytes  # in the hash
 
 
 class Seen:
@@ -79,8 +79,8 @@ class Seen:
         replicas: Replicas | None = None,  # those that must have it
     ) -> bytes | None:
         """Return the record of an upload, or None."""
-        _, found = self.ask(self._recall, key, lambda name: ([self.base], [*name, days(ttl)]), replicas=replicas)
-        return found or None
+        _, record = self.ask(self._recall, key, lambda name: ([self.base], [*name, days(ttl)]), replicas=replicas)
+        return record or None
 
     def make_room(
         self,
@@ -89,35 +89,23 @@ class Seen:
         """Delete the records of the oldest day before today, unless a day was deleted within the last minute."""
         day = self._drop([self.base], [_BUCKETS, days(ttl)])
         if day is not None:
-            told = datetime.fromtimestamp(day * _DAY, UTC).date()
-            log.warning("the store has no room: uploads of %s are forgotten, and one that is sent again is counted twice", told)
+            date = datetime.fromtimestamp(day * _DAY, UTC).date()
+            log.warning("the store has no room: uploads of %s are forgotten, and one that is sent again is counted twice", date)
 
     def ask(
         self,
-        script: Script,
-        key: str,
-        told: Callable[[Name], tuple[Sequence[str], Sequence[Any]]],
+        script: Script,  # it answers in two parts: ``secret`` and the store's secret, or the outcome and what belongs to it
+        key: str,  # the upload's Idempotency-Key
+        call: Callable[[Name], tuple[Sequence[str], Sequence[Any]]],  # keys and arguments, from the upload's name
         *,
-        replicas: Replicas | None = None,
+        replicas: Replicas | None = None,  # those that must have the outcome
     ) -> tuple[bytes, Any]:
-        """Run a script that uses the store's secret, and again if the store's secret is another one.
-
-        Parameters
-        ----------
-        script
-            It answers in two parts. If the first is ``secret``, the second is the store's secret.
-        key
-            An Idempotency-Key.
-        told
-            Makes keys and arguments of the script from the name of the upload.
-        replicas
-            Those that must have the outcome.
-        """
+        """Run a script that uses the store's secret, and again if the store has another secret."""
         while True:
-            outcome, more = script(*told(self.name(key)), replicas=replicas)
+            outcome, more = script(*call(self.name(key)), replicas=replicas)
             if outcome != b"secret":
                 return outcome, more
-            self._secret = more  # another process made it, or the store was emptied or restored
+            self._secret = more  # another process drew it, or the store was emptied or restored
 
     def name(self, key: str) -> Name:
         """Return the place of an upload's record, by its Idempotency-Key and the secret that is known."""

@@ -1,4 +1,4 @@
-"""Uploads that arrived together are appended together: in one round trip, if there is one server."""
+"""Uploads that arrive together are appended together, in one round trip."""
 
 from __future__ import annotations
 
@@ -17,23 +17,14 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.uploads.partition import Upload
 
 
-def append(batches: Sequence[tuple[Store, Upload]]) -> list[Appended | redis.RedisError]:
-    """Append batches to the partitions of their keys, each once, even if it is sent several times.
-
-    Parameters
-    ----------
-    batches
-        Each with the store of its app. All apps are on one server, unless there is only one batch.
-
-    Returns
-    -------
-    list
-        For each what became of it, or the error that `Store.append` raises.
-    """
+def append(
+    batches: Sequence[tuple[Store, Upload]],  # all for apps on one server, unless there is only one
+) -> list[Appended | redis.RedisError]:
+    """Append batches as `Store.append` does; return for each the outcome or the error."""
     if len(batches) == 1:
         return [_alone(*batches[0])]
     begun: list[Call | Appended | redis.RedisError] = []
-    failed: redis.RedisError | None = None  # an error of the server: each other upload would wait for the same
+    failed: redis.RedisError | None = None  # an error of the server, for which every other upload would wait, too
     for store, upload in batches:
         begun.append(_again(failed) if failed else _begun(store, upload))
         failed = failed or _of_server(begun[-1])
@@ -41,6 +32,7 @@ def append(batches: Sequence[tuple[Store, Upload]]) -> list[Appended | redis.Red
     first = batches[begun.index(calls[0])] if calls else None
     answers = iter(first[0].partition(first[1].key).append_together(calls) if first else ())
     outcomes = [_outcome(next(answers)) if isinstance(answer, Call) else answer for answer in begun]
+    # What the round trip did not settle is tried alone: a lost connection, or a server that does not know the script.
     failed = None
     for index, (store, upload) in enumerate(batches):
         if outcomes[index] is None:

@@ -1,7 +1,4 @@
-"""Collections in the store: tables, lists of lines, sets of names, and changes of them.
-
-One that does not exist is empty.
-"""
+"""Collections in the store: tables, lists of lines and sets of names. One that does not exist is empty."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ if TYPE_CHECKING:
     import redis
 
 
-class Change(NamedTuple):
-    """A change that is not made yet."""
+class StoreCommand(NamedTuple):
+    """A change of one key, which a script makes together with something else."""
 
-    key: str  # the key to be changed
-    command: str  # The store's command, in capitals. An answer of 0 or nothing means that it changed nothing.
-    arguments: tuple[str | int, ...]  # its arguments after the key
+    key: str
+    command: str  # in capitals; if the store answers 0 or nothing, nothing was changed
+    arguments: tuple[str | int, ...]  # after the key
 
 
 class Table:
-    """A table. One that does not exist is empty."""
+    """A table from names to values, which is a hash of the store."""
 
     def __init__(
         self,
@@ -34,54 +31,54 @@ class Table:
         self._client, self.key = client, key
 
     def names(self) -> list[bytes]:
-        """Return its names."""
+        """Read the names."""
         return cast("list[bytes]", self._client.hkeys(self.key))
 
     def all(self) -> dict[bytes, bytes]:
-        """Return all names and values."""
+        """Read all names and values."""
         return cast("dict[bytes, bytes]", self._client.hgetall(self.key))
 
     def get(self, name: str) -> bytes | None:
-        """Return the value of a name."""
+        """Read the value of a name."""
         return cast("bytes | None", self._client.hget(self.key, name))
 
-    def some(self, names: Sequence[str]) -> list[bytes | None]:
-        """Return the values of some names, read at one moment."""
+    def values(self, names: Sequence[str]) -> list[bytes | None]:
+        """Read the values of some names, all at one moment."""
         return cast("list[bytes | None]", self._client.hmget(self.key, names)) if names else []
 
     def glance(self, names: Sequence[str]) -> list[bytes | None]:
-        """Return the values of some names, over a connection that scripts keep: no other is opened."""
+        """Read the values of some names, over a connection that scripts use, so that none is opened for this."""
         return cast("list[bytes | None]", ask(self._client, self.key, "HMGET", self.key, *names))
 
-    def put(self, told: Mapping[str, str | int]) -> None:
+    def put(self, values: Mapping[str, str | int]) -> None:
         """Set the values of some names."""
-        if told:
-            self._client.hset(self.key, mapping=cast("dict[Any, Any]", told))
+        if values:
+            self._client.hset(self.key, mapping=cast("dict[Any, Any]", values))
 
     def drop(self, *names: str | bytes) -> None:
         """Delete some names."""
         if names:
             self._client.hdel(self.key, *names)
 
-    def adding(self, name: str, value: str) -> Change:
-        """Return the change that gives a new name a value."""
-        return Change(self.key, "HSET", (name, value))
+    def adding(self, name: str, value: str) -> StoreCommand:
+        """Return the command that adds a name."""
+        return StoreCommand(self.key, "HSET", (name, value))
 
-    def dropping(self, name: str) -> Change:
-        """Return the change that deletes a name."""
-        return Change(self.key, "HDEL", (name,))
+    def dropping(self, name: str) -> StoreCommand:
+        """Return the command that deletes a name."""
+        return StoreCommand(self.key, "HDEL", (name,))
 
     def expire(self, seconds: int) -> None:
-        """Forget all of it after some seconds."""
+        """Delete the table after some seconds."""
         self._client.expire(self.key, seconds)
 
     def replace(self, name: str, before: bytes, after: str) -> bool:
-        """Replace or delete the value of a name; return False if it has changed since it was read."""
+        """Replace the value of a name, or delete it; return False if it has changed since it was read."""
         return bool(Script(self._client, "replace")([self.key], [name, before, after]))
 
 
 class Lines:
-    """A list of lines, empty where the store has none."""
+    """Lines to which others are only appended, which are a list of the store."""
 
     def __init__(
         self,
@@ -90,21 +87,21 @@ class Lines:
     ) -> None:
         self._client, self.key = client, key
 
-    def some(self, first: int, last: int) -> list[bytes]:
-        """Read those from one place to another, both included; places below 0 are told from the end."""
+    def between(self, first: int, last: int) -> list[bytes]:
+        """Read those from one place to another, both included; places below 0 count from the end."""
         return cast("list[bytes]", self._client.lrange(self.key, first, last))
 
     def first(self) -> bytes | None:
         """Read the oldest, or None."""
         return cast("bytes | None", self._client.lindex(self.key, 0))
 
-    def dropping(self, number: int) -> Change:
-        """Return the change that deletes some of the oldest."""
-        return Change(self.key, "LTRIM", (number, -1))
+    def dropping(self, number: int) -> StoreCommand:
+        """Return the command that deletes some of the oldest."""
+        return StoreCommand(self.key, "LTRIM", (number, -1))
 
 
 class Names:
-    """A set of names, empty where the store has none."""
+    """Names, which are a set of the store."""
 
     def __init__(
         self,

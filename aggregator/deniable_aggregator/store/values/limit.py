@@ -24,7 +24,7 @@ class Limit(NamedTuple):
 class Excess(NamedTuple):
     """A limit that is used up."""
 
-    place: int  # its place among the limits asked for, from 0
+    place: int  # its place among the limits of the request, from 0
     ms: int  # milliseconds until the window ends, at least 1
 
 
@@ -35,15 +35,9 @@ class Limiter:
         self._count = Script(client, "limit", "count")
 
     def take(self, limits: Sequence[Limit]) -> Excess | None:
-        """Count for some limits, in their order. If one is used up, stop and return it.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be used.
-        """
-        found = self._count([limit.key for limit in limits], arguments(limits))
-        return Excess(*found) if found else None
+        """Count a request for some limits, in their order. If one is used up, stop there and return it."""
+        excess = self._count([limit.key for limit in limits], arguments(limits))
+        return Excess(*excess) if excess else None
 
 
 def arguments(limits: Iterable[Limit]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Secrets that all processes share: the first one that needs a secret draws it."""
+"""Secrets that all processes share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,6 @@ def shared(
     key: str,  # of the secret
     life: int | None = None,  # seconds after which the store forgets it; None for never
 ) -> bytes:
-    """Return the random bytes under a key of the store, drawn now if there are none.
-
-    Raises
-    ------
-    StoreError
-        If the store cannot be used.
-    """
-    mine = token_bytes(32)
+    """Return the 32 random bytes under a key of the store, which are drawn now if there are none."""
+    mine = token_bytes(32)  # of several processes that draw at the same time, one sets the key, and the others get its bytes
     return cast("bytes | None", client.set(key, mine, ex=life, nx=True, get=True)) or mine

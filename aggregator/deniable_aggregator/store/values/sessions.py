@@ -1,9 +1,7 @@
-"""Sessions of the dashboard, in the store. Signing out ends a session, whatever happens to the cookie.
+"""Sessions of the dashboard. Signing out ends a session, whatever happens to the cookie.
 
-For each session the store has the id of its key, for twelve hours, under the SHA-256 of the session's number. It also has the
-secret that all servers sign cookies with, which the first one draws.
-
-A number has 192 random bits and is only in the browser's cookie. So reading the store is not enough to use a session.
+A session's number has 192 random bits and is only in the browser's cookie. For twelve hours the store has the id of the session's
+key under the SHA-256 of that number. So reading the store is not enough to use a session.
 """
 
 from __future__ import annotations
@@ -29,27 +27,21 @@ class Sessions:
         self._secret: bytes | None = None
 
     def secret(self) -> bytes:
-        """Return the secret that signs cookies: random, and the same for all servers of a store.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be used.
-        """
+        """Return the secret that signs cookies, the same for all servers of a store."""
         if self._secret is None:
             self._secret = secret.shared(self._client, schema.SESSION_SECRET.of())
         return self._secret
 
     def open(self, app: str, key: str) -> str:
-        """Begin a session of an app, with the id of its key; return its number."""
+        """Begin a session with the id of a key; return the session's number."""
         number = token_urlsafe(24)
         self._client.set(_place(app, number), key, ex=_SECONDS)
         return number
 
     def key(self, app: str, number: str) -> str | None:
         """Return the id of the key that opened a session; None if it has ended."""
-        found = cast("bytes | None", self._client.get(_place(app, number)))
-        return found.decode() if found else None
+        key_id = cast("bytes | None", self._client.get(_place(app, number)))
+        return key_id.decode() if key_id else None
 
     def close(self, app: str, number: str) -> None:
         """End a session."""

@@ -32,12 +32,12 @@ class Format(NamedTuple):
         return not self.needs or find_spec(self.needs) is not None
 
 
-def _csv(found: Rows) -> bytes:
+def _csv(answer: Rows) -> bytes:
     file = io.StringIO()
     writer = csv.writer(file)
-    names = [each.name for each in found.columns]
+    names = [each.name for each in answer.columns]
     writer.writerow(names)
-    writer.writerows([plain(row[name]) for name in names] for row in found.rows)
+    writer.writerows([plain(row[name]) for name in names] for row in answer.rows)
     return file.getvalue().encode()
 
 
@@ -53,20 +53,18 @@ def plain(
 
 
 def _harmless(text: str) -> str:
-    """Put an apostrophe before a text that a spreadsheet would run as a formula.
-
-    A search may find what devices sent, and whoever opens the file is not whoever declared the metric. A plain number is none.
-    """
+    """Put an apostrophe before a text that a spreadsheet would run as a formula."""
+    # A search may find texts that devices sent, and whoever opens the file did not declare the metric.
     if not text.lstrip().startswith(tuple(_FORMULA)):
         return text
     try:
         float(text)
     except ValueError:
         return f"'{text}"
-    return text
+    return text  # a plain number, such as -5
 
 
-def _table(found: Rows) -> Any:
+def _table(answer: Rows) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     types = {
@@ -76,26 +74,26 @@ def _table(found: Rows) -> Any:
         "boolean": pa.bool_(),
         "time": pa.timestamp("ms", "UTC"),
     }
-    fields = [pa.field(each.name, types[each.type], metadata={"meaning": each.meaning}) for each in found.columns]
-    about = {"deniable": msgspec.json.encode(replace(found, rows=[]))}
-    columns: dict[str, list[Any]] = {each.name: [row[each.name] for row in found.rows] for each in found.columns}
+    fields = [pa.field(each.name, types[each.type], metadata={"meaning": each.meaning}) for each in answer.columns]
+    about = {"deniable": msgspec.json.encode(replace(answer, rows=[]))}
+    columns: dict[str, list[Any]] = {each.name: [row[each.name] for row in answer.rows] for each in answer.columns}
     if "time" in columns:
         columns["time"] = [datetime.fromisoformat(each) for each in columns["time"]]
     return pa.table(columns, pa.schema(fields, metadata=about))
 
 
-def _parquet(found: Rows) -> bytes:
+def _parquet(answer: Rows) -> bytes:
     from pyarrow import BufferOutputStream, parquet  # noqa: PLC0415
 
     file = BufferOutputStream()
-    parquet.write_table(_table(found), file, compression="zstd")
+    parquet.write_table(_table(answer), file, compression="zstd")
     return bytes(file.getvalue())
 
 
-def _arrow(found: Rows) -> bytes:
+def _arrow(answer: Rows) -> bytes:
     from pyarrow import BufferOutputStream, ipc  # noqa: PLC0415
 
-    file, table = BufferOutputStream(), _table(found)
+    file, table = BufferOutputStream(), _table(answer)
     with ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     return bytes(file.getvalue())

@@ -15,7 +15,7 @@ from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of, versions_asked
-from deniable_server.api.audit_trail import kept
+from deniable_server.api.audit_trail import log_query
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.http.etag import answered
 from deniable_server.http.problem import Problem
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deniable_server.service import App
 
 blueprint = Blueprint("query", __name__)
-blueprint.after_request(kept)
+blueprint.after_request(log_query)
 
 _MOST_LISTED = 100  # metrics in one answer
 
@@ -54,10 +54,10 @@ def metrics() -> Response:
     if after is not None and after not in app.highest:
         raise Problem(400, "after", "after is the id of a metric in this list: the `next` of an earlier answer")
     begin = 0 if after is None else ids.index(after) + 1
-    shown = ids[begin : begin + limit]
+    page = ids[begin : begin + limit]
     known = release.summaries(app.store)
-    listed = [measurement.listed(app, id_, known) for id_ in shown]
-    return jsonify(Metrics(app.name, app.trial, listed, shown[-1] if begin + limit < len(ids) else None))
+    listed = [measurement.listed(app, id_, known) for id_ in page]
+    return jsonify(Metrics(app.name, app.trial, listed, page[-1] if begin + limit < len(ids) else None))
 
 
 def _limit_asked() -> int:
@@ -78,21 +78,24 @@ def metric(id_: str) -> Response:
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", "only is detected, or not given")
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
-    level, found, known = level_asked(), published_of(app, id_), release.summaries(app.store)
-    shown = [app.next_release(each.declared) for each in found], measurement.versions_of(app, found[0].declared.metric.id, known)
+    level, versions, known = level_asked(), published_of(app, id_), release.summaries(app.store)
+    context = (
+        [app.next_release(each.declared) for each in versions],
+        measurement.versions_of(app, versions[0].declared.metric.id, known),
+    )
 
     def write() -> Response:
-        answer = measurement.measure(found, known, period, segment, level, strict=strict)
+        answer = measurement.measure(versions, known, period, segment, level, strict=strict)
         if "only" in request.args:
             answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
         return jsonify(answer)
 
-    return _answered(found, write, shown)
+    return _answered(versions, write, context)
 
 
-def _answered(found: Sequence[Published], write: Callable[[], Response], shown: object = None) -> Response:
+def _answered(versions: Sequence[Published], write: Callable[[], Response], context: object = None) -> Response:
     """Answer a question in the address, unless the client has the answer: to what was published, and what else is `shown`."""
-    return answered((request.full_path, state_of(found[0].app, found), shown), write)
+    return answered((request.full_path, state_of(versions[0].app, versions), context), write)
 
 
 def _strict_asked(app: App, name: str) -> bool:
@@ -112,18 +115,18 @@ def series_of(id_: str) -> Response:
     """Estimate one metric in each of its last periods, as a whole or one ``segment``; intervals at ``level``."""
     app = app_by_read_key()
     only_parameters("segment", "level")
-    level, found = level_asked(), published_of(app, id_)
-    return _answered(found, lambda: jsonify(series(found, request.args.get("segment"), level)))
+    level, versions = level_asked(), published_of(app, id_)
+    return _answered(versions, lambda: jsonify(series(versions, request.args.get("segment"), level)))
 
 
 @blueprint.get("/api/v1/metrics/<id_>/compare")
 def comparison(id_: str) -> Response:
-    """Compare ``a`` and ``b``: two periods, of one ``segment`` if it is named; or two segments, of one ``period`` likewise."""
+    """Compare ``a`` and ``b``: two periods, within one ``segment`` if named; or two segments, within one ``period`` if named."""
     app = app_by_read_key()
     only_parameters("a", "b", "period", "segment", "level")
     a, b = (request.args.get(name, "") for name in ("a", "b"))
     if not a or not b:
         raise Problem(400, "incomparable", "a and b name what to compare: two periods, or two segments")
     period, segment = (request.args.get(name) for name in ("period", "segment"))
-    level, found = level_asked(), published_of(app, id_)
-    return _answered(found, lambda: jsonify(compare(found, a, b, period=period, segment=segment, level=level)))
+    level, versions = level_asked(), published_of(app, id_)
+    return _answered(versions, lambda: jsonify(compare(versions, a, b, period=period, segment=segment, level=level)))

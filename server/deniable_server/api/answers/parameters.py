@@ -27,8 +27,8 @@ def published_of(app: App, name: str) -> list[Published]:
 
 def versions_asked(app: App, name: str) -> list[Declared]:
     """Return the version of a name ``metric@version``; or all versions of a ``metric``, the highest first."""
-    found = find_metric(app, name)
-    return [found] if "@" in name else app.versions_of(found.metric.id)
+    declared = find_metric(app, name)
+    return [declared] if "@" in name else app.versions_of(declared.metric.id)
 
 
 def only_parameters(*names: str) -> None:
@@ -41,15 +41,15 @@ def only_parameters(*names: str) -> None:
 
 def find_metric(app: App, id_: str) -> Declared:
     """Return the metric of a name ``metric`` or ``metric@version``."""
-    found = app.find(id_)
-    if found is None:
+    declared = app.find(id_)
+    if declared is None:
         known = ", ".join(str(each.metric.version) for each in app.versions_of(id_.partition("@")[0]))
         if known:
             raise Problem(404, "unknown_version", f"versions of this metric are {known}")
         near = get_close_matches(id_, app.highest, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric{hint}")
-    return found
+    return declared
 
 
 def level_asked() -> float:

@@ -25,7 +25,7 @@ from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.questions import central_noise
 from deniable_aggregator.questions.budgets import BudgetSpent, PaidQuestion
 from deniable_server.api.answers.parameters import find_metric
-from deniable_server.api.audit_trail import kept
+from deniable_server.api.audit_trail import log_query
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
@@ -58,7 +58,7 @@ class Withheld(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 @blueprint.after_request
 def log(answer: Response) -> Response:
     """Log the question, as queries are logged."""
-    return kept(answer) if request.view_args else answer
+    return log_query(answer) if request.view_args else answer
 
 
 @blueprint.post("/api/v1/metrics/<id_>/withheld")
@@ -68,34 +68,34 @@ def withheld(id_: str) -> Response:
     if not central_noise.available():
         raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
     declared, body = find_metric(app, id_), _body()
-    visit().asked = {"question": "withheld", "period": body.period}
+    visit().question = {"question": "withheld", "period": body.period}
     cost = _cost(app, body.epsilon)
     breakdown = Breakdown.of(app.registry, declared.metric)
     named = _cells(breakdown, body.cells)
     cells = list(named.values())
-    visit().asked |= {"among": _OR.join(cells), "epsilon": str(Decimal(cost) / MICRO)}
-    whole, note = _closed(app, declared, body.period, cells)
-    month = f"{period.bounds(whole.period, declared.metric.period)[0]:%Y-%m}"
+    visit().question |= {"among": _OR.join(cells), "epsilon": str(Decimal(cost) / MICRO)}
+    stratum, note = _closed(app, declared, body.period, cells)
+    month = f"{period.bounds(stratum.period, declared.metric.period)[0]:%Y-%m}"
 
     def draw() -> int:
-        cube = _exact(app, declared, breakdown, whole, note)
+        cube = _exact(app, declared, breakdown, stratum, note)
         counts = [cube.total(cell) for cell in cells]
         return central_noise.most(counts, cost) if len(counts) > 1 else central_noise.count(counts[0], cost)
 
-    answer = _paid(app, PaidQuestion(whole, month, tuple(named), cost), draw)
-    visit().asked["spent"] = str(Decimal(answer.spent) / MICRO)
+    answer = _paid(app, PaidQuestion(stratum, month, tuple(named), cost), draw)
+    visit().question["spent"] = str(Decimal(answer.spent) / MICRO)
     return jsonify(
         trial=app.trial,
-        metric=whole.metric,
-        version=whole.version,
-        period=Span(note.first or None, whole.period),
+        metric=stratum.metric,
+        version=stratum.version,
+        period=Span(note.first or None, stratum.period),
         cells=cells,
         epsilon=cost / MICRO,
         spent=answer.spent / MICRO,
         left=answer.left / MICRO,
         guarantee=_guarantee(app, month, cost),
         level=_LEVEL,
-        **_told(cells, answer.value, cost),
+        **_answer_fields(cells, answer.value, cost),
     )
 
 
@@ -123,26 +123,26 @@ def _body() -> Withheld:
 def _cost(app: App, epsilon: float) -> int:
     """Return what a question costs, in millionths of a nat, rounded up."""
     analysts = app.registry.analysts
-    given, most = Decimal(repr(epsilon)), Decimal(str(min(analysts.epsilon, analysts.per_key)))
-    if not _LEAST <= given <= most:
+    price, most = Decimal(repr(epsilon)), Decimal(str(min(analysts.epsilon, analysts.per_key)))
+    if not _LEAST <= price <= most:
         rule = f"epsilon is a number of nats from {_LEAST} to {most}, a key's part of the budget"
         raise Problem(400, "epsilon", rule if most else "the registry allows no questions about withheld cells (analysts)")
-    return int((given * MICRO).to_integral_value(ROUND_CEILING))
+    return int((price * MICRO).to_integral_value(ROUND_CEILING))
 
 
-def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
+def _cells(breakdown: Breakdown, cells: Sequence[str]) -> dict[Box, str]:
     """Read the cells: by the boxes they stand for, in an order that does not depend on the request."""
-    if not given or len(_OR.join(given)) > LONGEST:
+    if not cells or len(_OR.join(cells)) > LONGEST:
         raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together, with '{_OR}' between them")
-    return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in given)))
+    return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in cells)))
 
 
-def _closed(app: App, declared: Declared, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
+def _closed(app: App, declared: Declared, name: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
     """Find the closed release that covers a period, and check that the cells are withheld from it."""
-    check_period(declared.metric, asked)
+    check_period(declared.metric, name)
     (published,) = Published.of_each(app, [declared])
     releases = (pair for each in published.cells.values() for pair in each.values())
-    covering = {each: note for each, note in releases if note.closed and note.covers(each.period, asked)}
+    covering = {each: note for each, note in releases if note.closed and note.covers(each.period, name)}
     if not covering:
         detail = f"questions are about closed releases, and none covers this period: {app.awaited(declared)}"
         raise Problem(404, "nothing_published", detail)
@@ -153,38 +153,38 @@ def _closed(app: App, declared: Declared, asked: str, cells: Sequence[str]) -> t
     return min(covering.items())
 
 
-def _exact(app: App, declared: Declared, breakdown: Breakdown, whole: Stratum, note: Release) -> Cube:
+def _exact(app: App, declared: Declared, breakdown: Breakdown, released: Stratum, note: Release) -> Cube:
     """Read the numbers of reports that a release was made of."""
     layout, reports = declared.mechanism.layout, Counter[str]()
     strata = [
         stratum
         for each, listed in strata_by_period(app.store, declared.definition).items()
-        if note.covers(whole.period, each.period)
+        if note.covers(released.period, each.period)
         for stratum in listed
     ]
-    for stratum, each in zip(strata, app.store.each(layout, strata), strict=True):
-        reports[breakdown.filed(stratum.segment)] += each.n
-    if reports.total() != app.store.releases.read(layout, [whole]).n:
+    for stratum, sums in zip(strata, app.store.sums(layout, strata), strict=True):
+        reports[breakdown.filed(stratum.segment)] += sums.n
+    if reports.total() != app.store.releases.read(layout, [released]).n:
         raise Problem(404, "not_kept", "the exact numbers that this release was made of are not kept, and this was never asked")
     return Cube.of(breakdown, reports)
 
 
-def _paid(app: App, asked: PaidQuestion, draw: Callable[[], int]) -> Answer:
+def _paid(app: App, question: PaidQuestion, draw: Callable[[], int]) -> Answer:
     """Answer a question, or say what is left of the budget."""
     try:
-        return app.budgets.ask(_key(), asked, draw)
+        return app.budgets.ask(_key(), question, draw)
     except BudgetSpent:
-        whole, own = (micro / MICRO for micro in app.budgets.left(_key(), asked.month))
+        total, own = (micro / MICRO for micro in app.budgets.left(_key(), question.month))
         # Not 429: programs would wait and try again, here for ever, and the audit log leaves it out.
-        left = f"for {asked.month} this key has {own:g} left, and all keys together {whole:g}"
-        raise Problem(403, "budget_spent", f"this costs {asked.cost / MICRO:g} nats; {left}", left=min(whole, own)) from None
+        left = f"for {question.month} this key has {own:g} left, and all keys together {total:g}"
+        raise Problem(403, "budget_spent", f"this costs {question.cost / MICRO:g} nats; {left}", left=min(total, own)) from None
 
 
-def _told(cells: Sequence[str], told: int, cost: int) -> dict[str, Any]:
+def _answer_fields(cells: Sequence[str], number: int, cost: int) -> dict[str, Any]:
     if len(cells) > 1:
-        return {"most": cells[told], "margin": central_noise.margin(len(cells), cost, _LEVEL)}
+        return {"most": cells[number], "margin": central_noise.margin(len(cells), cost, _LEVEL)}
     reach = central_noise.reach(cost, _LEVEL)
-    return {"count": told, "stderr": central_noise.stderr(cost), "interval": [told - reach, told + reach]}
+    return {"count": number, "stderr": central_noise.stderr(cost), "interval": [number - reach, number + reach]}
 
 
 def _guarantee(app: App, month: str, cost: int) -> str:

@@ -20,7 +20,7 @@ from deniable_aggregator.answer.table import rows
 from deniable_aggregator.audit.entry import shortened
 from deniable_server.api.answers.export import FORMATS, JSON
 from deniable_server.api.answers.parameters import LONGEST_SHOWN, only_parameters, versions_asked
-from deniable_server.api.audit_trail import kept
+from deniable_server.api.audit_trail import log_query
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.http.etag import answered
 from deniable_server.http.problem import Problem
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deniable_server.service import App
 
 blueprint = Blueprint("rows", __name__)
-blueprint.after_request(kept)
+blueprint.after_request(log_query)
 
 _JOINED, _WRITTEN = ("metrics", "dimensions", "include", "date_range"), ("filters", "compare")
 _PAGE = ("limit", "offset")
@@ -65,13 +65,13 @@ def get() -> Response:
 
 def _members() -> dict[str, Any]:
     """Return the members of the query in the address."""
-    given: dict[str, Any] = {name: request.args[name] for name in _PLAIN if name in request.args}
-    given |= {name: _list(request.args[name]) for name in _JOINED if name in request.args}
-    given |= {name: msgspec.json.decode(request.args[name]) for name in _WRITTEN if name in request.args}
-    if len(given.get("date_range", ())) == 1:
-        (given["date_range"],) = given["date_range"]
+    members: dict[str, Any] = {name: request.args[name] for name in _PLAIN if name in request.args}
+    members |= {name: _list(request.args[name]) for name in _JOINED if name in request.args}
+    members |= {name: msgspec.json.decode(request.args[name]) for name in _WRITTEN if name in request.args}
+    if len(members.get("date_range", ())) == 1:
+        (members["date_range"],) = members["date_range"]
     page = {name: request.args[name] for name in _PAGE if name in request.args}
-    return given | ({"pagination": page} if page else {})
+    return members | ({"pagination": page} if page else {})
 
 
 def _list(text: str) -> list[str]:
@@ -80,22 +80,22 @@ def _list(text: str) -> list[str]:
 
 def _read(members: Callable[[], Any], *, strict: bool) -> Query:
     try:
-        given = members()
+        table = members()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise Problem(400, "json", "this is not valid JSON") from None
     try:
-        return msgspec.convert(given, Query, strict=strict)
+        return msgspec.convert(table, Query, strict=strict)
     except msgspec.ValidationError as error:
-        raise Problem(400, "query_shape", _broken(given, str(error))) from None
+        raise Problem(400, "query_shape", _broken(table, str(error))) from None
 
 
-def _broken(given: Any, error: str) -> str:
-    """Say what a query is, in place of what msgspec says of a member that has a rule in words."""
+def _broken(members: Any, error: str) -> str:
+    """Return the rule that a query breaks: in our words if the member has a rule, else in those of msgspec."""
     for name, rule in RULES.items():
         if f"`$.{name}" in error or error.endswith(f"required field `{name}`"):
-            value = given.get(name)
-            shown = "nothing" if value is None else str(value)[:LONGEST_SHOWN]
-            return f"{rule}; got {shown}"
+            value = members.get(name)
+            text = "nothing" if value is None else str(value)[:LONGEST_SHOWN]
+            return f"{rule}; got {text}"
     return f"a query has the documented members, each of its kind: {error}"
 
 
@@ -116,24 +116,24 @@ def _answer(app: App, query: Query, name: str) -> Response:
     query = replace(query, pagination=query.pagination or (Page() if form is JSON else Page(MOST_ROWS)))
     versions = [versions_asked(app, each) for each in query.metrics]
     visit().details = {"question": "rows", "metric": shortened(",".join(query.metrics))}
-    asked = questions(app.registry, query, versions, datetime.now(UTC))
-    visit().details |= _told(query, versions, asked)
-    published = [Published.of_each(app, each.versions) for each in asked]
+    parts = questions(app.registry, query, versions, datetime.now(UTC))
+    visit().details |= _logged_details(query, versions, parts)
+    published = [Published.of_each(app, each.versions) for each in parts]
     encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
-    spans = [(each.first, each.last) for each in asked]  # the last days are others tomorrow
+    spans = [(each.first, each.last) for each in parts]  # the last days are others tomorrow
     state = state_of(app, chain.from_iterable(published))
 
     def write() -> Response:
-        found = rows(app, query, list(zip(asked, published, strict=True)))
-        body = form.write(found)
+        answered_rows = rows(app, query, list(zip(parts, published, strict=True)))
+        body = form.write(answered_rows)
         answer = Response(body if encoding == "identity" else gzip.compress(body, _EFFORT), mimetype=form.media)
         if encoding == "gzip":
             answer.headers["Content-Encoding"] = encoding
         if form is not JSON:
             file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *["trial"] * app.trial])
             answer.headers["Content-Disposition"] = f'attachment; filename="{file}.{name}"'
-        if found.next is not None and request.method != "POST":
-            answer.headers["Link"] = f'<{_next(found.next)}>; rel="next"'
+        if answered_rows.next is not None and request.method != "POST":
+            answer.headers["Link"] = f'<{_next(answered_rows.next)}>; rel="next"'
         return answer
 
     return answered((name, encoding, msgspec.json.encode(query), spans, state), write)
@@ -144,20 +144,24 @@ def _next(offset: int) -> str:
     return f"{request.path}?{urlencode({**request.args.to_dict(), 'offset': offset})}"
 
 
-def _told(query: Query, versions: Sequence[Sequence[Declared]], several: Sequence[Question]) -> dict[str, str]:
+def _logged_details(query: Query, versions: Sequence[Sequence[Declared]], questions: Sequence[Question]) -> dict[str, str]:
     """Return what the audit log says of a query beside its metrics: what the registry declares, and no other text."""
-    compare, cells = query.compare, next(iter(several[0].cells.values()))
-    told = {
-        "period": _periods((each.first, each.last) for each in several) if query.date_range else "",
+    compare, cells = query.compare, next(iter(questions[0].cells.values()))
+    details = {
+        "period": _periods((each.first, each.last) for each in questions) if query.date_range else "",
         "segment": ",".join(cells.dimensions),
-        "filters": _filters(query.filters, searched=any(each.metric.discover for some in versions for each in some)),
+        "filters": _filters(
+            query.filters, searched=any(each.metric.discover for declarations in versions for each in declarations)
+        ),
         "compare": f"{compare.dimension}={compare.base}" if compare else "",
         "pool": "true" if query.pool else "",
         "level": str(query.level),
     }
     if compare and compare.date_range:
-        told["compare"] = _periods((each.earlier.of(each.first), each.earlier.of(each.last)) for each in several if each.earlier)
-    return {name: shortened(text) for name, text in told.items() if text}
+        details["compare"] = _periods(
+            (each.earlier.of(each.first), each.earlier.of(each.last)) for each in questions if each.earlier
+        )
+    return {name: shortened(text) for name, text in details.items() if text}
 
 
 def _periods(ranges: Iterable[tuple[str, str]]) -> str:
@@ -169,8 +173,8 @@ def _filters(filters: Sequence[Filter], *, searched: bool) -> str:
     """Write filters as in the query; of values that are searched for, which nobody declares, only how many there are."""
     if not filters:
         return ""
-    told = [
+    written = [
         (each.op, each.dimension, len(each.values) if searched and each.dimension == "value" else each.values) for each in filters
     ]
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-    return text if text.isprintable() else json.dumps(told, separators=(",", ":"))
+    text = json.dumps(written, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isprintable() else json.dumps(written, separators=(",", ":"))

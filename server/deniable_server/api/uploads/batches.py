@@ -78,27 +78,21 @@ class _Rejection:
 
 
 def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
-    """Check each report of a batch, and note in the upload which are refused.
-
-    Raises
-    ------
-    Refused
-        If it does not have the documented shape, or no report can be counted.
-    """
+    """Check each report of a batch, note in the upload which are refused, and refuse a batch without any that can be counted."""
     try:
-        given = _decoder.decode(body)
+        content = _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Refused(400, "batch_shape", f"the batch does not have the documented shape: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):  # a text inside is not UTF-8
         raise Refused(400, "json", "the body is not valid JSON") from None
-    if given.format != report.FORMAT:
-        raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
+    if content.format != report.FORMAT:
+        raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {content.format}")
     now = datetime.now(UTC).timestamp()
     groups: list[tuple[bytes, bytes]] = []
     growth: dict[bytes, int] = {}
     rejections: list[_Rejection] = []
     accepted = 0
-    for index, group in enumerate(given.groups):
+    for index, group in enumerate(content.groups):
         try:
             of, payloads, bad = _group(app, limits, group, now)
         except Refused as refusal:
@@ -116,7 +110,7 @@ def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
     upload.refused = [
         (group.metric, group.version, rejection.code, min(rejection.count, len(group.payloads)))
         for rejection in rejections
-        for group in (given.groups[rejection.group],)
+        for group in (content.groups[rejection.group],)
     ]
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
     answer = {"accepted": accepted, "rejected": sum(rejection.count for rejection in rejections), "errors": errors}
@@ -138,6 +132,7 @@ def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[Collec
     if not group.count or len(payloads) != group.count * size:
         expected = f"{group.count} payloads of {size} bytes"
         raise Refused(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
+    # Deleting the valid bytes at a place leaves nothing of valid reports. This is a fast test; `sift` decides report by report.
     for start, allowed in collected.valid_bytes:
         if payloads[start::size].translate(None, allowed):
             good, bad, reason = tally.sift(collected.layout, payloads)
@@ -146,7 +141,7 @@ def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[Collec
 
 
 def _collected(app: App, limits: Settings, group: Group, now: datetime) -> Collected:
-    """Check the description of a group. The result is cached if all is declared; there are few of these."""
+    """Check the description of a group, and cache what its like have in common."""
     described = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
     placed = place(app.registry, app.versions_of, described, now, timedelta(seconds=limits.clock_skew))
     layout = placed.declared.layout
@@ -158,6 +153,7 @@ def _collected(app: App, limits: Settings, group: Group, now: datetime) -> Colle
         placed.opens.timestamp(),
         placed.closes.timestamp(),
     )
+    # A segment that is not declared is counted as another. Clients choose its text, so it must not fill the cache.
     if placed.stratum != described:
         return collected
     if len(app.collected) >= _MOST_COLLECTED:

@@ -58,14 +58,11 @@ class Door:
 
     def answer(
         self,
-        environs: Sequence[dict[str, Any]],  # their requests, as of WSGI, with bodies in memory
+        environs: Sequence[dict[str, Any]],  # WSGI environments of their requests, with bodies in memory
     ) -> list[Answer | None]:
-        """Answer uploads that arrived together.
+        """Answer uploads that arrived together; None where Flask must answer, with the same environment.
 
-        Returns
-        -------
-        list of Answer or None
-            None where Flask must answer, with the same environment. What was decided is in it.
+        What was decided about such an upload is in its environment.
         """
         visits = [self._visit(environ) for environ in environs]
         prepared = self._prepare_all(visits)
@@ -102,7 +99,7 @@ class Door:
             with suppress(Refused, StoreError):
                 upload = intake.prepare(self._known, visit)
         finally:
-            body.seek(0)
+            body.seek(0)  # Flask may have to read it again
             logs.end()
         return upload
 
@@ -123,7 +120,7 @@ class Door:
         else:
             if self._answered:
                 self._answered(visit, addresses.REPORTS, 202)
-            trace.told("POST", 202)
+            trace.log_answer("POST", 202)
         finally:
             logs.end()
         shape = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]

@@ -62,16 +62,11 @@ class Prepared(NamedTuple):
 
 
 def take(known: Service, visit: Visit) -> dict[str, Any]:
-    """Take an upload, and return the answer to it.
+    """Take an upload, and return the answer to it; raise Refused if nothing of it is counted.
 
-    Raises
-    ------
-    Refused
-        If nothing of it is counted.
-    StoreError
-        If the store cannot be used. If the upload is sent again with its key, it is counted only once.
+    After a StoreError the device sends the upload again with the same key, and it is counted once.
     """
-    if visit.decided:
+    if visit.decided:  # by the door, which has asked the store
         logs.note(app=visit.app)
         answer: dict[str, Any] = visit.decision()()
         return answer
@@ -96,17 +91,9 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
 
 
 def prepare(known: Service, visit: Visit) -> Prepared | None:
-    """Prepare an upload as `take` does, but decide nothing, count nothing, do not ask the store, and take little time.
+    """Prepare an upload without asking the store, within a millisecond; return None or refuse unless it is certainly good.
 
-    Returns
-    -------
-    Prepared or None
-        None if it is not certain that the upload is good. Then `take` decides, from the beginning.
-
-    Raises
-    ------
-    Refused
-        The same.
+    Nothing is counted or decided here: `take` begins again with an upload that is not prepared.
     """
     visit.role = "ingest"
     of = known.ring.fresh(bearer(visit, "the app's ingest key"), "ingest")
@@ -126,13 +113,7 @@ def prepare(known: Service, visit: Visit) -> Prepared | None:
 
 
 def settle(known: Service, visit: Visit, upload: Prepared, appended: Appended) -> dict[str, Any]:
-    """Do what is left to do when the store has answered, and return the answer to the device.
-
-    Raises
-    ------
-    Refused
-        If the upload was not appended.
-    """
+    """Return the answer to the device after the store's; raise Refused if the upload was not appended."""
     if appended.outcome == "appended":
         _note_paid(upload.app, upload.batch.growth)
         _note_refused(upload.app, visit)
@@ -143,7 +124,7 @@ def settle(known: Service, visit: Visit, upload: Prepared, appended: Appended) -
         detail = "more batches wait to be counted than this server holds; try again later"
         raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)
     if appended.outcome == "no room":
-        with suppress(StoreFull):
+        with suppress(StoreFull):  # the request counts for its limits, if there is memory for the counters
             known.limits.take(upload.limits)
         detail = "the store has no memory left for uploads; try again later"
         raise Problem(503, "store_full", detail, retry_after=RETRY_SECONDS)
@@ -166,6 +147,7 @@ def _answer(visit: Visit, answer: dict[str, Any], *, duplicate: bool) -> dict[st
 
 
 def _note_paid(app: App, growth: dict[bytes, int]) -> None:
+    # Whoever comes after a restart or this pays again, which is too much rather than too little.
     if len(app.paid) + len(growth) > _MOST_PAID:
         app.paid.clear()
     app.paid.update(growth)

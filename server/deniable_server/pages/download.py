@@ -20,9 +20,7 @@ _ENDS = ("low", "high")
 _ALL = ("low of all at once", "high of all at once")
 
 
-def of_values(
-    measured: Measurement,  # the estimates
-) -> str:
+def of_values(measured: Measurement) -> str:
     """Write the estimates of a metric: a line for each value, or for each figure of a number."""
     if measured.number is not None:
         return _written(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
@@ -49,8 +47,8 @@ def of_series(series: Series) -> str:
 
 
 def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
-    told = (row.n, row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent, lowered_by)
-    return row.label, *told, row.detected
+    shares = (row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
+    return row.label, row.n, *shares, lowered_by, row.detected
 
 
 def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
@@ -60,19 +58,19 @@ def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
         yield "sum", total, *ends
     for value in number.values:
         yield f"share of {value.label}", value.frequency, *value.interval
-    for each in number.quantiles:
-        yield f"{100 * each.share:g}% quantile", each.value, *each.interval
+    for quantile in number.quantiles:
+        yield f"{100 * quantile.share:g}% quantile", quantile.value, *quantile.interval
 
 
 def _points(series: Series) -> Iterator[tuple[Cell, ...]]:
-    for at, told in enumerate(series.periods):
-        begin = (told.period, told.state, told.closed, told.version)
+    for at, period in enumerate(series.periods):
+        begin = (period.period, period.state, period.closed, period.version)
         points = [(line.label, line.points[at]) for line in series.lines]
         for label, point in points:
             if point is not None:
                 yield *begin, point.n, label, point.estimate, *point.interval, *point.simultaneous
         if not any(point for _, point in points):
-            yield *begin, told.n, "", "", "", "", "", ""
+            yield *begin, period.n, "", "", "", "", "", ""
 
 
 def _written(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: float) -> str:

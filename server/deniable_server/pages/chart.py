@@ -107,7 +107,7 @@ def share_scale(
         (step, steps)
         for power in (exponent, exponent + 1)
         for step in (10.0**power, 2 * 10.0**power, 5 * 10.0**power)
-        if (steps := ceil(most / step - 1e-9)) <= _STEPS
+        if (steps := ceil(most / step - 1e-9)) <= _STEPS  # a quotient that should be whole may be a little larger
     )
     digits = max(0, -floor(log10(step) + 1e-9) - 2)
     ticks = tuple(Tick(round(100 * i / steps, 3), f"{100 * i * step:.{digits}f}%") for i in range(steps + 1))

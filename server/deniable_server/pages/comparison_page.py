@@ -70,7 +70,7 @@ def default_sides(measured: Measurement) -> tuple[str, str] | None:
     """Choose two sides: the last period, and the one before that is like it; or two segments of one dimension."""
     names, length = [span.last for span in measured.periods], measured.period_length
     if len(names) > 1:
-        begins, _ = period.bounds(names[-1], length)
+        begins, _ = period.bounds(names[-1], length)  # people do other things at night, and on Sundays
         alike = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
         return alike if alike in names else names[-2], names[-1]
     first: dict[str, str] = {}
@@ -92,7 +92,7 @@ def arms(
     for a, b in list(arm_pairs(published[0]))[:_MOST_ARMS]:
         try:
             comparison = compare(published, a, b, period=period, level=level)
-        except Refusal:
+        except Refusal:  # an arm that is not published has no sentence, and does not spoil the page
             continue
         if comparison.differences:
             sizes = comparison.experiment.sizes if comparison.experiment else None
@@ -124,7 +124,7 @@ def view(
     rows = comparison.differences
     reach = max((abs(distance(end, comparison.scale)) for row in rows for end in row.simultaneous), default=0.0) or 1.0
     if comparison.scale == "linear" and not comparison.unit and _is_of_shares(comparison):
-        reach = chart.share_scale(reach).high
+        reach = chart.share_scale(reach).high  # the labels of both ends are round
     return ComparisonView(
         _sentence(comparison, a, b),
         (a, b),
@@ -142,13 +142,9 @@ def _measure(row: ValueDiffering, comparison: Comparison) -> Measure:
     return Measure(row.value is not None, comparison.unit, comparison.scale)
 
 
-def _listed(comparison: Comparison) -> list[ValueDiffering]:
-    """Return the differences to speak of: of yes and no only that of yes, as the other mirrors it."""
-    return [row for row in comparison.differences if row.value is not False]
-
-
 def _sentence(comparison: Comparison, a: str, b: str) -> str:
-    rows, scale = _listed(comparison), comparison.scale
+    scale = comparison.scale
+    rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
     if not rows:
         return f"{a} and {b} cannot be compared: one of them has no published reports of this version."
     moved = [row for row in rows if row.differs]

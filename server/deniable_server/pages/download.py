@@ -23,27 +23,16 @@ _ALL = ("low of all at once", "high of all at once")
 def of_values(measured: Measurement) -> str:
     """Write the estimates of a metric: a line for each value, or for each figure of a number."""
     if measured.number is not None:
-        return _written(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
-    names = (
-        "value",
-        "reports",
-        "share",
-        "standard error",
-        *_ENDS,
-        *_ALL,
-        "count",
-        "consistent share",
-        "lowered by",
-        "detected",
-        "level",
-    )
-    return _written(names, (_value(row, measured.lowered_by) for row in measured.estimates), measured.level)
+        return _file(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
+    shares = ("share", "standard error", *_ENDS, *_ALL, "count", "consistent share")
+    names = ("value", "reports", *shares, "lowered by", "detected", "level")
+    return _file(names, (_value(row, measured.lowered_by) for row in measured.estimates), measured.level)
 
 
 def of_series(series: Series) -> str:
     """Write a metric over time: a line for each period and value."""
     names = ("period", "state", "closed", "version", "reports", "value", "estimate", *_ENDS, *_ALL, "level")
-    return _written(names, _points(series), series.level)
+    return _file(names, _points(series), series.level)
 
 
 def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
@@ -69,11 +58,11 @@ def _points(series: Series) -> Iterator[tuple[Cell, ...]]:
         for label, point in points:
             if point is not None:
                 yield *begin, point.n, label, point.estimate, *point.interval, *point.simultaneous
-        if not any(point for _, point in points):
+        if not any(point for _, point in points):  # a period without an estimate has a line, too
             yield *begin, period.n, "", "", "", "", "", ""
 
 
-def _written(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: float) -> str:
+def _file(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: float) -> str:
     text = StringIO()
     writer = csv.writer(text)
     writer.writerow(names)
@@ -82,4 +71,5 @@ def _written(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: floa
 
 
 def _cell(content: Cell) -> str:
+    # `plain` keeps a spreadsheet from running a value as a formula.
     return "" if isinstance(content, float) and isnan(content) else plain(content)

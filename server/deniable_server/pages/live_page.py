@@ -35,7 +35,7 @@ def metric(app: App, id_: str) -> Response:
     period = request.args.get("period") or None
     measured = live.measure(app, find_metric(app, id_), period)
     spans = [Span(name, name) for name in measured.periods]
-    # The template asks for these of every metric; what is counted has no releases.
+    # What the template shows of releases. What is counted has none.
     facts = asdict(measured) | {
         "name": id_,
         "versions": [],

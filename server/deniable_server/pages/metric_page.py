@@ -99,20 +99,16 @@ def pooled(merged: Merged | None) -> dict[str, Any] | None:
     """Draw the estimate of several versions together."""
     if merged is None:
         return None
-    rows = chart.order(merged.estimates, by_estimate=True)[:_MOST_ROWS]
-    return asdict(merged) | {"chart": chart.chart(rows, over=merged.estimates)}
+    rows = chart.order(merged.estimates, by_estimate=True)
+    return asdict(merged) | {"chart": chart.chart(rows[:_MOST_ROWS], over=rows)}
 
 
 def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[str, Any]:
     """Draw the values in a view, on a page of `_MOST_ROWS` of them at most. Or draw the number."""
     if measured.number is not None:
         values = [value for value in measured.number.values if not isnan(value.frequency)]
-        return {
-            "number": number_page.view(measured.number, view),
-            "values": chart.chart(values) if values else None,
-            "chart": None,
-            "pages": 1,
-        }
+        shares = chart.chart(values) if values else None
+        return {"number": number_page.view(measured.number, view), "values": shares, "chart": None, "pages": 1}
     rows = estimated(measured)
     if view == "consistent":
         rows = [_consistent(row, measured.n) for row in rows]
@@ -122,6 +118,7 @@ def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[s
     first = _MOST_ROWS
     if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are of interest
         first = min(first, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
+    # The first page may be shorter than the others.
     begin = first + _MOST_ROWS * (page - 2) if page > 1 else 0
     selection = rows[begin : begin + (_MOST_ROWS if page > 1 else first)]
     return {
@@ -152,13 +149,8 @@ def _lowered(measured: Estimates) -> str:
 
 def _consistent(row: ValueEstimate, n: int) -> ValueEstimate:
     """Return a row with its consistent share for the unbiased one, and what is possible of its intervals."""
-    return replace(
-        row,
-        frequency=row.consistent,
-        count=row.consistent * n,
-        interval=_possible(row.interval),
-        simultaneous=_possible(row.simultaneous),
-    )
+    interval, simultaneous = _possible(row.interval), _possible(row.simultaneous)
+    return replace(row, frequency=row.consistent, count=row.consistent * n, interval=interval, simultaneous=simultaneous)
 
 
 def _possible(interval: tuple[float, float]) -> tuple[float, float]:
@@ -210,7 +202,7 @@ def _table(measured: Estimates) -> dict[str, Any] | None:
     if measured.association is None or len(measured.association.factors) != 2:  # noqa: PLR2004
         return None
     (down, rows), (across, columns) = measured.association.margins.items()
-    cells = iter(measured.estimates)
+    cells = iter(measured.estimates)  # in the order of the domain: the second factor runs fastest
     return {
         "names": (down, across),
         "columns": [(column.value, *_with_range(column)) for column in columns],

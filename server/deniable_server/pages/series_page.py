@@ -148,7 +148,6 @@ def _sentence(series: Series) -> str:
 
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[float, str]:
     """Return where a shift begins in the picture, and what it is in words."""
-    names = [each.period for each in series.periods]
     begins, seen = (moment(name, series.period_length) for name in (shift.begins, shift.seen))
     ends = shift.interval
     if series.scale != "log" and shift.size <= 0:
@@ -158,7 +157,8 @@ def _shift(line: Line, shift: Shift, series: Series) -> tuple[float, str]:
     words = f"{name} {shift.direction} by {by} from {begins} on, seen with {seen}"
     if shift.single:
         words = f"an unusual {series.period_length}: {name} {shift.direction} by {by} on {begins}, and perhaps not for long"
-    return round(100 * sum(period < shift.begins for period in names) / len(names), 2), words
+    before = sum(each.period < shift.begins for each in series.periods)
+    return round(100 * before / len(series.periods), 2), words
 
 
 def _between(line: Line, series: Series) -> str:
@@ -233,7 +233,7 @@ def _runs(points: Sequence[Point | None], periods: Sequence[Told]) -> list[list[
     version, broken = None, True
     for at, (point, period) in enumerate(zip(points, periods, strict=True)):
         if point is None or isnan(point.estimate):
-            broken = broken or period.state != "joined"
+            broken = broken or period.state != "joined"  # the reports of a joined period are in the next point
             continue
         if broken or period.version != version:
             runs.append([])

@@ -64,7 +64,7 @@ def _ask_for_key() -> NoReturn:
 def sign_in(key: Key) -> str:
     """Begin a session for a key; return the page that the visitor asked for."""
     page = session.get("page") or url_for(".index")
-    sign_out()
+    sign_out()  # the session has a new number: whoever planted a cookie before knows nothing of it
     session.update(app=key.app, number=service().sessions.open(key.app, key.id))
     service().ring.note(key)
     return page

@@ -28,7 +28,9 @@ from deniable_aggregator import tally
 from deniable_aggregator.archive import mixture, recount
 from deniable_aggregator.archive.folder import PERIOD, Folder
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch, connect, embedded
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads import batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +136,7 @@ def workers(folder: Path, uploads: int) -> None:
             store = Store(client, "shop")
             for key in range(uploads):
                 group = batch.Group(OF, layout, draw(layout, 0.27, 100, key))
-                store.append(batch.encode([group]), key=str(key), remember=b"-", cap=1 << 30, ttl=60)
+                store.append(Upload(batch.encode([group]), key=str(key), remember=b"-", cap=1 << 30, ttl=60))
             worker = Worker([store], archive=Folder(str(folder)) if name == "with" else None)
             rates[name] = 100 * uploads / took(lambda worker=worker: worker.run(threading.Event(), burst=True)) / 1e6
         for name, rate in rates.items():

@@ -21,7 +21,8 @@ from processes import Redis, servers
 
 from deniable.wire.layout import MAX_CELLS
 from deniable.wire.report import Stratum
-from deniable_aggregator.store import Store, connect, deltas, staging
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.sums import deltas, staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,16 +21,17 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from machines import Machines
 
-from deniable_aggregator.store import Store, about, connect
-from deniable_aggregator.store.durability import Durability
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.durability import Durability
+from deniable_aggregator.store.server.servers import primary
 
 
 def seconds(store: Store, uploads: int, turn: str) -> float:
     """Return the mean time of an append."""
     began = time.perf_counter()
     for number in range(uploads):
-        store.append(bytes(200), key=f"{turn} {number}", remember=b"answer", cap=10**9, ttl=60)
+        store.append(Upload(bytes(200), key=f"{turn} {number}", remember=b"answer", cap=10**9, ttl=60))
     return (time.perf_counter() - began) / uploads
 
 

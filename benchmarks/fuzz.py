@@ -54,7 +54,9 @@ with atheris.instrument_imports(include=["deniable", "deniable_aggregator", "den
     from deniable.wire.report import Report, Stratum, encode
     from deniable_aggregator import tally
     from deniable_aggregator.counting.worker import Worker
-    from deniable_aggregator.store import Store, batch, connect, embedded
+    from deniable_aggregator.store import Store, connect
+    from deniable_aggregator.store.server import embedded
+    from deniable_aggregator.store.uploads import batch
     from deniable_aggregator.tally import set_bits
     from deniable_server import create_app
     from deniable_server.api.openapi import ANYWHERE, OPERATIONS

@@ -38,7 +38,8 @@ from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire import report
 from deniable.wire.report import Report, Stratum
-from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server import embedded
 from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 
@@ -112,7 +113,7 @@ def unchecked() -> Flask:
     @app.post("/v1/reports")
     def take() -> tuple[str, int]:
         key = request.headers["Idempotency-Key"]
-        store.append(request.get_data(), key=key, remember=b"{}", cap=1 << 40, ttl=3600)
+        store.append(Upload(request.get_data(), key=key, remember=b"{}", cap=1 << 40, ttl=3600))
         return "", 202
 
     return app

@@ -28,7 +28,9 @@ from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.store import Store, connect, embedded, schema, tallies
+from deniable_aggregator.store import Store, connect, schema
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.sums import tallies
 from deniable_server import create_app
 from deniable_server.settings import Settings
 

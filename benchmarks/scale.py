@@ -34,8 +34,9 @@ from deniable.registry import period
 from deniable.wire import report
 from deniable.wire.report import Report, Stratum
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, connect, embedded
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.servers import primaries
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def divided(arguments: argparse.Namespace, folder: Path) -> None:
                 store.divide(number)
                 before = time.process_time(), used(store)
                 for key in range(uploads):
-                    store.append(entry, key=f"{turn} {key}", remember=b"answer", cap=10**9, ttl=60)
+                    store.append(Upload(entry, key=f"{turn} {key}", remember=b"answer", cap=10**9, ttl=60))
                 after = time.process_time(), used(store)
                 costs.append([(b - a) / uploads for a, b in zip(before, after, strict=True)] + _counted(store, uploads, 100))
                 stratum = Stratum("m0", 1, "f" * 16, "2026-11-21", "")

@@ -40,7 +40,9 @@ from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker as CountingWorker
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, batch, connect, embedded
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads import batch
 from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 
@@ -255,7 +257,7 @@ def publish(settings: Settings) -> None:
     stratum = Stratum("wide", 1, fingerprint(metric, mechanism.canonical), period.of(datetime.now(UTC), metric.period), "")
     payloads = b"".join(mechanism.randomize(value % WIDE) for value in range(50_000))
     entry = batch.encode([batch.Group(stratum, mechanism.layout, payloads)])
-    store.append(entry, key="k", remember=b"{}", cap=9, ttl=60)
+    store.append(Upload(entry, key="k", remember=b"{}", cap=9, ttl=60))
     CountingWorker([store]).run(Event(), burst=True)
     Publisher(store, declared).publish(time.time())
 

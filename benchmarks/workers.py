@@ -20,7 +20,9 @@ from threading import Event
 from deniable import mechanisms
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch, connect, embedded, health
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads import batch, health
 
 APP = "bench"
 KINDS = {

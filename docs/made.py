@@ -169,7 +169,7 @@ def _make(name: str, epsilon: float) -> Any:
 def _error(mechanism: Any) -> float:
     """Return the standard error of a share among 10,000 reports, as the mean over all values; of what is scored, the worst."""
     if isinstance(mechanism, Window):
-        return sqrt(float(mechanism.worst_variance) / 10_000)
+        return sqrt(float(mechanism.worst_noise) / 10_000)
     if isinstance(mechanism, SampledOption | SampledPair):
         return sqrt(mechanism.layout.rows / 40_000) / float(mechanism.keep - mechanism.other)
     return sqrt(float(mechanism.mean_variance) / 10_000)

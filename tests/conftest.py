@@ -229,7 +229,7 @@ def machines(tmp_path):
 
 def _store_program() -> str:
     """Return a packaged Redis where there is one, else the wheel's Valkey."""
-    from deniable_aggregator.store import embedded
+    from deniable_aggregator.store.server import embedded
 
     return which("redis-server") or str(embedded.find(None)[0])
 
@@ -242,7 +242,7 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
 
     from machines import Machines
 
-    from deniable_aggregator.store import embedded
+    from deniable_aggregator.store.server import embedded
 
     with ExitStack() as running:
 

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 import deniable
-from deniable import terminal
+from deniable.commands import terminal
 from deniable.commands.catalogue import CATALOGUE, GROUPS, NOT_ON_WINDOWS, Entry, actions
 from deniable.commands.parser import Parser
 from deniable.errors import DeniableError

@@ -10,7 +10,7 @@ from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
-from deniable.registry.axis import BINS
+from deniable.registry.answers.axis import BINS
 from deniable.registry.period import touched
 from deniable.source import OS
 

@@ -7,14 +7,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms, registry, space
+from deniable import mechanisms, registry
 from deniable.declared import Declared
 from deniable.errors import Fault, ParameterError, RegistryError
-from deniable.expectation import arm, expected
+from deniable.forecast import space
+from deniable.forecast.precision import arm, expected
 from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
 from deniable.limits.caps import Caps
 from deniable.limits.exposure import Exposure
-from deniable.registry.axis import MOST_STEP_VALUES, read_number
+from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, spelt
 from deniable.registry.period import touched
 from deniable.registry.places import placed

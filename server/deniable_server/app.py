@@ -16,13 +16,14 @@ from deniable.errors import ConfigurationError
 from deniable.registry.text import visible
 from deniable_aggregator.commands.options import opened
 from deniable_aggregator.store.errors import StoreError
-from deniable_aggregator.store.room import Room
-from deniable_aggregator.store.sessions import Sessions
+from deniable_aggregator.store.server.room import Room
+from deniable_aggregator.store.values.sessions import Sessions
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
-from deniable_server.api import audit_trail, health, ingest
-from deniable_server.api.door import Door
+from deniable_server.api import audit_trail, health
+from deniable_server.api.uploads import ingest
+from deniable_server.api.uploads.door import Door
 from deniable_server.http import gate, problem, trace
 from deniable_server.http.json_answers import JSONAnswers
 from deniable_server.prometheus import counted
@@ -104,11 +105,23 @@ def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
     if serves == "ingest":
         return (health, ingest)
     # Decoding queries needs libraries that a server for uploads only does without.
-    from deniable_server.api import keys, live, openapi, pipeline, query, questions, rows  # noqa: PLC0415
+    from deniable_server.api import keys, openapi, pipeline  # noqa: PLC0415
+    from deniable_server.api.answers import live, metrics, questions, rows  # noqa: PLC0415
     from deniable_server.pages import dashboard  # noqa: PLC0415
     from deniable_server.privacy import about as public  # noqa: PLC0415
 
-    reading = (health, query, rows, questions, live, pipeline, keys, openapi, dashboard, *([public] if about == "public" else []))
+    reading = (
+        health,
+        metrics,
+        rows,
+        questions,
+        live,
+        pipeline,
+        keys,
+        openapi,
+        dashboard,
+        *([public] if about == "public" else []),
+    )
     return reading if serves == "query" else (ingest, *reading)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from flask import current_app
 
 from deniable.declared import Declared
-from deniable_aggregator.answer.collection import Collection
+from deniable_aggregator.answer.app import AppMetrics
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.questions.budgets import Budgets
 from deniable_aggregator.store import Store
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from deniable.served_registry.signature import Envelope
     from deniable.wire.layout import Layout
     from deniable_aggregator.store import Client
-    from deniable_aggregator.store.durability import Durability
-    from deniable_aggregator.store.room import Room
-    from deniable_aggregator.store.sessions import Sessions
+    from deniable_aggregator.store.server.durability import Durability
+    from deniable_aggregator.store.server.room import Room
+    from deniable_aggregator.store.values.sessions import Sessions
     from deniable_server.access.key_ring import Ring
     from deniable_server.access.rate_limits import Limits
     from deniable_server.settings import Settings
@@ -39,7 +39,7 @@ class Collected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class App(Collection):
+class App(AppMetrics):
     """One app of the service."""
 
     envelope: Envelope | None = None  # the signed registry for devices; None if devices have their own
@@ -53,7 +53,7 @@ class App(Collection):
     paid: set[bytes] = field(init=False, default_factory=set, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        Collection.__post_init__(self)
+        AppMetrics.__post_init__(self)
         object.__setattr__(self, "audit", AuditLog(self.store))
         object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
 

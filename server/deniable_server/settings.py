@@ -17,8 +17,8 @@ from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import durability as durability_
-from deniable_aggregator.store.replicas import NUMBER, TIMEOUT
+from deniable_aggregator.store.server import durability as durability_
+from deniable_aggregator.store.server.replicas import NUMBER, TIMEOUT
 from deniable_server import rates
 
 if TYPE_CHECKING:

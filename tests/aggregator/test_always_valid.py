@@ -9,7 +9,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from deniable import mechanisms
-from deniable.expectation import arm
+from deniable.forecast.precision import arm
 from deniable.registry import parse
 from deniable_aggregator.decode.panel import Panel, repeats
 from deniable_aggregator.inference.always_valid import AlwaysValid
@@ -88,16 +88,20 @@ def test_a_real_difference_is_found():
     assert found[-1] > 0.4
 
 
-def test_as_many_people_as_lint_says_see_the_planned_difference():
-    """In 80% of the experiments, if each of them makes one report."""
-    declared = parse(
-        'format = 1\napp = "shop"\n[metrics.m]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
-    ).metrics["m"]
+@pytest.mark.parametrize(
+    ("type_", "middle"),
+    [('type = "boolean"', 0.5), (f'type = "categorical"\nmechanism = "grr"\nvalues = {[f"v{k}" for k in range(50)]}', 0.975)],
+    ids=["yes or no", "one of many values"],
+)
+def test_as_many_people_as_lint_says_see_the_planned_difference(type_, middle):
+    """In 80% of the experiments, if each of them makes one report, of the shares whose difference varies most."""
+    text = f'format = 1\napp = "shop"\n[metrics.m]\n{type_}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    declared = parse(text.replace("'", '"')).metrics["m"]
     mechanism, runs, planned = mechanisms.of(declared), 1000, 0.05
     n = arm(declared, mechanism, planned)
     rng = np.random.default_rng(84)
     p, q = float(mechanism.p), float(mechanism.q)
-    shares = (0.5 - planned / 2, 0.5 + planned / 2)
+    shares = (middle - planned / 2, middle + planned / 2)
     sides = [Side.of(estimate(mechanism, n, rng.binomial(n, q + share * (p - q), runs), kept=False)) for share in shares]
     low, _ = AlwaysValid(*sides, planned).interval()
     assert abs(np.mean(low > 0) - 0.8) < 0.06

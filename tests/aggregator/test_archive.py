@@ -380,7 +380,7 @@ def test_an_unknown_executor_is_refused(name):
 def test_a_mixture_has_all_reports_in_random_files(folder, monkeypatch, size):
     """As many files as are needed; with several, a report is in any of them."""
     monkeypatch.setattr(mixture, "_BYTES", size)
-    monkeypatch.setattr(mixture, "_SOME", 64)
+    monkeypatch.setattr(mixture, "_CHUNK", 64)
     some = [reports(200, seed=seed) for seed in range(4)]
     expected = tally.count(WIDE, b"".join(some))
     made = mixture.write(folder, PLUGIN, [write(folder, each) for each in some], expected)

@@ -21,9 +21,11 @@ from deniable_aggregator import tally
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Partition, Store, batch, connect, deltas
-from deniable_aggregator.store.archived import Archived
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import Partition, Store, Upload, connect
+from deniable_aggregator.store.sums import deltas
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.archived import Archived
+from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.tally import set_bits
 
 pytest.importorskip("pyarrow")
@@ -106,7 +108,7 @@ def test_what_is_named_is_what_was_counted(real_redis, store_url, tmp_path, monk
             n = int(rng.integers(1, 9))
             groups.append(Group(stratum, layout, drawn(layout, rng, n)))
             sent[stratum] += n
-        appended = store.append(batch.encode(groups), key=str(next(keys)), remember=b"-", cap=10_000, ttl=60)
+        appended = store.append(Upload(batch.encode(groups), key=str(next(keys)), remember=b"-", cap=10_000, ttl=60))
         assert appended.outcome == "appended"
 
     for _ in range(uploads):

@@ -23,9 +23,11 @@ from deniable_aggregator.counting.faults import present
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, health, schema, tallies
-from deniable_aggregator.store.archived import LastRecount
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import GROUP, Partition, Store, Upload, schema
+from deniable_aggregator.store.sums import deltas, tallies
+from deniable_aggregator.store.uploads import batch, health
+from deniable_aggregator.store.uploads.archived import LastRecount
+from deniable_aggregator.store.uploads.batch import Group
 
 pytest.importorskip("pyarrow")
 
@@ -110,7 +112,7 @@ class Shop:
             drawn = np.random.default_rng(self.sent).integers(0, most, n)
             groups.append(Group(stratum, layout, b"".join(layout.pack(0, int(each)) for each in drawn)))
         key = f"upload {self.sent}"
-        assert self.store.append(batch.encode(groups), key=key, remember=b"-", cap=10_000, ttl=60).outcome == "appended"
+        assert self.store.append(Upload(batch.encode(groups), key=key, remember=b"-", cap=10_000, ttl=60)).outcome == "appended"
 
     def count(self, *, archive=True, **settings):
         worker = Worker([self.store], WorkerSettings(**settings), archive=self.archive if archive else None)
@@ -820,17 +822,23 @@ def test_a_store_that_is_full_does_not_hide_a_recount(shop, store_url, capsys, m
     assert "OutOfMemoryError" in said.err
 
 
-def test_a_spoilt_file_is_not_mixed_with_others(shop):
-    """The worker says what ails it, and all files stay."""
-    for _ in range(2):
+def test_a_damaged_commit_keeps_no_other_from_being_mixed(shop):
+    """The worker reports it as a fault. The other commits lose their time within the hour, and the period stays in hours."""
+    for _ in range(3):
         shop.send()
     shop.count(batch=1)
-    before = shop.names()
-    spoilt = Path(shop.folder.address(shop.folder.path(shop.of(), min(before))))
-    spoilt.write_bytes(b"")
-    shop.tidy(CLOSED + 1)
-    assert present(shop.store) == {"mixture of theme": "it is empty, cut off, or no Parquet file"}
-    assert shop.names() == before == shop.found()
+    damaged = min(shop.names())
+    Path(shop.folder.address(shop.folder.path(shop.of(), damaged))).write_bytes(b"")
+    shop.tidy(CLOSED - HOUR)
+    fault = {"mixture of theme": "it is empty, cut off, or no Parquet file"}
+    assert present(shop.store) == fault
+    (hour,) = shop.names() - {damaged}
+    assert hour.startswith(HOURS)
+    assert shop.recounted(shop.of()).tally.n == 40
+    for now in (CLOSED - HOUR, CLOSED + 1):
+        shop.tidy(now)
+        assert shop.names() == shop.found() == {damaged, hour}
+        assert present(shop.store) == fault
 
 
 def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsys, monkeypatch):

@@ -11,12 +11,12 @@ import fakeredis
 import pytest
 import redis
 
-from deniable_aggregator.audit.entry import Entry, genesis, whole
+from deniable_aggregator.audit.entry import LogEntry, genesis, intact_entry
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.audit.verify import Chain
 from deniable_aggregator.store import Store, connect, schema
-from deniable_aggregator.store.change import Change
+from deniable_aggregator.store.values.collections import Change
 
 ID = {"id": "3f9c2b7a51e0d486"}
 
@@ -44,7 +44,7 @@ def fill(log, count, first=0):
 
 
 def entries(log):
-    return [whole(line) for line in log.store._client.lrange(log.key, 0, -1)]
+    return [intact_entry(line) for line in log.store._client.lrange(log.key, 0, -1)]
 
 
 # Appending
@@ -282,15 +282,15 @@ TAMPERED = {
     "all backwards": (order(*range(9, -1, -1)), "store:1: the log begins with entry 10"),
     "the front cut": (lambda log: log.store._client.ltrim(log.key, 3, -1), "store:1: the log begins with entry 4"),
     "one put in": (
-        insert(4, lambda all_: Entry(5, all_[3].time, previous=all_[3].hash, **LIKE).line),
+        insert(4, lambda all_: LogEntry(5, all_[3].time, previous=all_[3].hash, **LIKE).line),
         "store:6: entry 5 stands after entry 5",
     ),
     "one put in with the next number": (
-        insert(4, lambda all_: Entry(11, all_[3].time, previous=all_[3].hash, **LIKE).line),
+        insert(4, lambda all_: LogEntry(11, all_[3].time, previous=all_[3].hash, **LIKE).line),
         "store:5: entries 5 to 10 are missing: entry 11 stands after entry 4",
     ),
     "one put at the end": (
-        lambda log: log.store._client.rpush(log.key, Entry(11, 1, previous="0" * 64, **LIKE).line),
+        lambda log: log.store._client.rpush(log.key, LogEntry(11, 1, previous="0" * 64, **LIKE).line),
         "store:11: entry 11 was made after another entry 10",
     ),
     "something put at the front": (lambda log: log.store._client.lpush(log.key, "x"), "store:1: this is no entry"),

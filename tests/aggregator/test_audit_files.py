@@ -17,7 +17,7 @@ from deniable.cli import main
 from deniable.device import files as disk
 from deniable.errors import ConfigurationError
 from deniable_aggregator.audit import files as audit_files
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.files import expire, files, rotate, verify
 from deniable_aggregator.audit.log import AuditLog, Rotated
 from deniable_aggregator.store import Store
@@ -69,7 +69,7 @@ def rotated(log, folder, days, clock):
 
 
 def numbers(lines):
-    return [entry.number for entry in map(whole, lines) if entry]
+    return [entry.number for entry in map(intact_entry, lines) if entry]
 
 
 def stored(log):
@@ -89,7 +89,7 @@ def test_what_is_old_is_moved_as_it_is(log, folder, days):
     assert stored(log)[:-1] == before[6:]
     last = log.last()
     assert (last.event, last.number, last.actor) == ("audit.rotated", 13, "command")
-    assert last.details == {"file": path.name, "first": 1, "last": 6, "hash": whole(before[5]).hash}
+    assert last.details == {"file": path.name, "first": 1, "last": 6, "hash": intact_entry(before[5]).hash}
     found = verify(log, folder)
     assert (found.entries, found.number, found.faults, found.notes) == (13, 13, (), ())
 
@@ -275,7 +275,7 @@ def test_a_log_is_rotated_and_verified_while_it_grows(store_url, real_redis, fol
     assert not found.faults
     assert not [fault for each in seen for fault in each.faults]
     lines = [line for path in files(folder, "shop") for line in path.read_bytes().splitlines()] + stored(log)
-    logged = [entry.details["id"] for entry in map(whole, lines) if entry.event == "key.revoked"]
+    logged = [entry.details["id"] for entry in map(intact_entry, lines) if entry.event == "key.revoked"]
     assert logged == [str(number) for number in range(count)]
 
 
@@ -285,7 +285,7 @@ def test_a_log_is_rotated_and_verified_while_it_grows(store_url, real_redis, fol
 def test_what_is_old_enough_is_deleted_and_told_of(rotated, folder):
     """A file goes when its last entry is old enough; the log says so, and where it begins from then on."""
     first, second = files(folder, "shop")
-    end = whole(first.read_bytes().splitlines()[-1])
+    end = intact_entry(first.read_bytes().splitlines()[-1])
     assert expire(rotated, folder, end.time) == []
     assert expire(rotated, folder, end.time + 1) == [first]
     assert files(folder, "shop") == [second]
@@ -299,7 +299,7 @@ def test_what_is_old_enough_is_deleted_and_told_of(rotated, folder):
 def test_no_more_may_be_missing_than_was_told_of(rotated, folder):
     """That some files were deleted by right is no excuse for others."""
     first, second = files(folder, "shop")
-    expire(rotated, folder, whole(first.read_bytes().splitlines()[-1]).time + 1)
+    expire(rotated, folder, intact_entry(first.read_bytes().splitlines()[-1]).time + 1)
     second.unlink()
     (fault,) = verify(rotated, folder).faults
     assert str(fault) == "store:1: the log begins with entry 20: what was before it is missing"
@@ -427,10 +427,10 @@ def test_files_that_nobody_looked_at_are_told_of(rotated):
 def test_an_anchor_reaches_into_files(rotated, folder):
     """Anchors may be of entries in files; one whose entry was deleted still holds the next one."""
     lines = [line for path in files(folder, "shop") for line in path.read_bytes().splitlines()]
-    anchors = {entry.number: entry.hash for entry in map(whole, lines)}
+    anchors = {entry.number: entry.hash for entry in map(intact_entry, lines)}
     assert not verify(rotated, folder, anchors).faults
     assert verify(rotated, folder, anchors | {5: "0" * 64}).faults[0].what.startswith("entry 5 is another one")
-    expire(rotated, folder, whole(lines[8]).time + 1)
+    expire(rotated, folder, intact_entry(lines[8]).time + 1)
     assert not verify(rotated, folder, {9: anchors[9]}).faults
     assert verify(rotated, folder, {9: "0" * 64}).faults[0].what.startswith("entry 10 was made after another entry 9")
     assert verify(rotated, folder, {8: anchors[8]}).faults[0].where == "anchor"

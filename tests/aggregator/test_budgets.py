@@ -11,7 +11,7 @@ import pytest
 from deniable.limits.allowance import MICRO
 from deniable.registry.tables import Analysts
 from deniable.wire.report import Stratum
-from deniable_aggregator.questions.budgets import Asked, Budgets, BudgetSpent
+from deniable_aggregator.questions.budgets import Budgets, BudgetSpent, PaidQuestion
 from deniable_aggregator.store import Store
 
 pytestmark = pytest.mark.both_stores
@@ -29,7 +29,7 @@ def budgets(real_redis):
 
 
 def asked(*cells, cost=300_000, month="2026-11", **changes):
-    return Asked(WHOLE._replace(**changes), month, cells or (LINUX,), cost)
+    return PaidQuestion(WHOLE._replace(**changes), month, cells or (LINUX,), cost)
 
 
 def ask(budgets, question, told=0, key=KEY):
@@ -87,7 +87,7 @@ def test_months_have_budgets_of_their_own_that_never_come_back(budgets):
 def test_the_same_question_is_answered_the_same_for_nothing(budgets):
     """Whoever asks again gets the first answer, which costs nothing, also when the budget is spent."""
     first, again, others = (ask(budgets, asked(cost=600_000), told, key) for told, key in ((7, KEY), (8, KEY), (9, OTHER)))
-    assert [each.told for each in (first, again, others)] == [7, 7, 7]
+    assert [each.value for each in (first, again, others)] == [7, 7, 7]
     assert [each.spent for each in (first, again, others)] == [600_000, 0, 0]
     assert [each.left for each in (first, again, others)] == [0, 0, 400_000]
 
@@ -105,7 +105,7 @@ def test_what_makes_a_question_another(budgets):
         asked(cost=1, metric="other"),
     ]
     answers = [ask(budgets, question, number) for number, question in enumerate(questions)]
-    assert [each.told for each in answers] == list(range(len(questions)))
+    assert [each.value for each in answers] == list(range(len(questions)))
     assert all(each.spent for each in answers)
 
 
@@ -155,7 +155,7 @@ def test_a_script_that_ran_twice_has_spent_once(budgets, real_redis):
 
     budgets._answer = twice
     answer = ask(budgets, asked(), 5)
-    assert (answer.told, answer.spent) == (5, 300_000)  # which the audit log tells
+    assert (answer.value, answer.spent) == (5, 300_000)  # which the audit log tells
     assert budgets.left(KEY, "2026-11") == (700_000, 300_000)
     assert real_redis.hlen("{shop}:answers:theme") == 1
 
@@ -204,7 +204,7 @@ PROCESS = """
 import sys
 from deniable.registry.tables import Analysts
 from deniable.wire.report import Stratum
-from deniable_aggregator.questions.budgets import Asked, Budgets, BudgetSpent
+from deniable_aggregator.questions.budgets import PaidQuestion, Budgets, BudgetSpent
 from deniable_aggregator.store import Store, connect
 
 budgets = Budgets(Store(connect(sys.argv[1]), "shop"), Analysts())
@@ -214,7 +214,7 @@ sys.stdin.readline()
 for number in range(40):
     try:
         cost = 50_000 - int(sys.argv[2]) * (number % 2)
-        question = Asked(whole, "2026-11", ((("linux",),),), cost - number // 2)
+        question = PaidQuestion(whole, "2026-11", ((("linux",),),), cost - number // 2)
         spent += budgets.ask(sys.argv[2] * 4, question, lambda: 0).spent
     except BudgetSpent:
         pass

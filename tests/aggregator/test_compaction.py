@@ -11,8 +11,9 @@ from redis.exceptions import NoPermissionError
 
 from deniable.wire.report import Stratum
 from deniable_aggregator.deletion.erase import Removal
-from deniable_aggregator.store import GROUP, Store, connect, embedded
-from deniable_aggregator.store.compaction import Compaction
+from deniable_aggregator.store import GROUP, Store, Upload, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads.compaction import Compaction
 
 SECRET = b"an-entry-that-was-counted"
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
@@ -51,10 +52,10 @@ def test_what_was_counted_leaves_the_disk(folder_and_store):
     """The file has an entry when it is counted, and not after the next look; what is not counted yet stays."""
     folder, store = folder_and_store
     store.partitions[0].join()
-    store.append(SECRET, key="a", remember=b"-", cap=10, ttl=60)
+    store.append(Upload(SECRET, key="a", remember=b"-", cap=10, ttl=60))
     ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.partitions[0].stream: ">"})
     assert store.partitions[0].commit("w", [id_], {THEME: np.array([1, 2])}, 1) == []
-    store.append(b"an-entry-that-waits", key="b", remember=b"-", cap=10, ttl=60)
+    store.append(Upload(b"an-entry-that-waits", key="b", remember=b"-", cap=10, ttl=60))
     deadline = time.monotonic() + 120
     while SECRET not in on_disk(folder):  # written within a second
         assert time.monotonic() < deadline

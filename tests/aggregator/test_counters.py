@@ -16,10 +16,11 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch, connect, deliveries
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.deliveries import Deliveries
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server.servers import primary
+from deniable_aggregator.store.uploads import batch, deliveries
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.deliveries import Deliveries
 
 INDEX = Layout(1, 5, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
@@ -28,7 +29,7 @@ APPS = [f"app-{number}" for number in range(12)]
 
 def send(store, key, reports=b"\1"):
     assert (
-        store.append(batch.encode([Group(ONE, INDEX, reports)]), key=str(key), remember=b"-", cap=999, ttl=60).outcome
+        store.append(Upload(batch.encode([Group(ONE, INDEX, reports)]), key=str(key), remember=b"-", cap=999, ttl=60)).outcome
         == "appended"
     )
 

@@ -10,9 +10,10 @@ from deniable.cli import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store import Store, Upload
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 pytestmark = pytest.mark.cluster_too
 
@@ -31,7 +32,7 @@ def letters(store):
     """Put aside one batch that can be counted, and one that cannot be read."""
     store.partitions[0].join()
     for key, body in enumerate([batch.encode([Group(ONE, INDEX, SECRET)]), b"unreadable " + SECRET]):
-        store.append(body, key=str(key), remember=b"-", cap=10, ttl=60)
+        store.append(Upload(body, key=str(key), remember=b"-", cap=10, ttl=60))
     for _, entries in store._client.xreadgroup("agg", "w", {store.partitions[0].stream: ">"}):
         for id_, _ in entries:
             assert store.partitions[0].bury("w", id_, "delivered more than 5 times")
@@ -43,9 +44,9 @@ def drain(store):
 
 
 @pytest.fixture
-def dlq(store_url):
-    """Run ``deniable dlq``."""
-    return lambda *words: main(["dlq", "--redis-url", store_url, "--app", "shop", *words])
+def dead_letters(store_url):
+    """Run ``deniable dead-letters``."""
+    return lambda *words: main(["dead-letters", "--redis-url", store_url, "--app", "shop", *words])
 
 
 def test_letters_are_listed(letters):
@@ -96,51 +97,51 @@ def test_requeued_behind_what_waits(store, letters):
     assert [id_ for id_, _ in store._client.xrange(store.partitions[0].stream)][-1] == f"{far}-8".encode()
 
 
-def test_commands_show_structure_only(letters, dlq, capsys):
+def test_commands_show_structure_only(letters, dead_letters, capsys):
     """`list` and `show` tell what is there, and nothing of a report."""
     first, second = letters
-    assert dlq("list") == 0
-    assert dlq("show", first.id) == 0
-    assert dlq("show", second.id) == 0
+    assert dead_letters("list") == 0
+    assert dead_letters("show", first.id) == 0
+    assert dead_letters("show", second.id) == 0
     said = capsys.readouterr().out
     assert "one version 1" in said
     assert "8 reports, 1 x 5 index" in said
     assert "cannot be read" in said
     for secret in (SECRET.hex(), "unreadable", repr(SECRET)[2:-1]):
         assert secret not in said
-    assert dlq("show", "1-1") == 1
+    assert dead_letters("show", "1-1") == 1
 
 
-def test_an_empty_list_says_so(store, dlq, capsys):  # noqa: ARG001 - its store is empty
+def test_an_empty_list_says_so(store, dead_letters, capsys):  # noqa: ARG001 - its store is empty
     """Where there is none the output is empty, for programs, and people are told."""
-    assert dlq("list") == 0
+    assert dead_letters("list") == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("", "no dead letters: every batch could be counted so far, or was removed\n")
 
 
-def test_commands_give_back_and_remove(store, letters, dlq, capsys):
+def test_commands_give_back_and_remove(store, letters, dead_letters, capsys):
     """`requeue` and `purge` act on ids or on all, and the exit status tells what was not there."""
     first, second = letters
-    assert dlq("requeue", first.id) == 0
-    assert dlq("requeue", first.id) == 1
+    assert dead_letters("requeue", first.id) == 0
+    assert dead_letters("requeue", first.id) == 1
     assert store.backlog() == 1
-    assert dlq("purge", second.id) == 0
-    assert dlq("purge", second.id) == 1
-    assert dlq("requeue", "--all") == 0
+    assert dead_letters("purge", second.id) == 0
+    assert dead_letters("purge", second.id) == 1
+    assert dead_letters("requeue", "--all") == 0
     assert len(letters) == 0
     assert "missing" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["purge"], ["purge", "1-1", "--all"], ["show", "- +"]])
-def test_commands_ask_for_ids(dlq, words, capsys):
+def test_commands_ask_for_ids(dead_letters, words, capsys):
     """Neither nothing nor everything by mistake; and an id is one."""
-    assert dlq(*words) == 2
-    assert "deniable dlq:" in capsys.readouterr().err
+    assert dead_letters(*words) == 2
+    assert "deniable dead-letters:" in capsys.readouterr().err
 
 
 def test_a_store_that_is_away_is_status_three(capsys):
     """Whoever watches the exit status can tell."""
-    for words in (["dlq", "list"], ["status"]):
+    for words in (["dead-letters", "list"], ["status"]):
         command, *rest = words
         assert main([command, "--redis-url", "redis://127.0.0.1:1", "--app", "shop", *rest]) == 3
     assert "cannot be used" in capsys.readouterr().err

@@ -18,9 +18,10 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Store, batch, connect
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.consumers import forget
+from deniable_aggregator.store import GROUP, Store, Upload, connect
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.deliveries import forget_dead
 
 pytestmark = pytest.mark.both_stores
 
@@ -35,7 +36,7 @@ def store(real_redis):
 
 def send(store, key):
     entry = batch.encode([Group(THEME, LAYOUT, b"\1\2")])
-    assert store.append(entry, key=key, remember=b"-", cap=100, ttl=60).outcome == "appended"
+    assert store.append(Upload(entry, key=key, remember=b"-", cap=100, ttl=60)).outcome == "appended"
 
 
 def consumers(store):
@@ -60,12 +61,12 @@ def test_a_killed_worker_is_forgotten_by_one_that_lives(store, store_url):
     process.send_signal(signal.SIGKILL)
     process.wait(10)
     (killed,) = consumers(store)
-    forget(store)
+    forget_dead(store)
     assert list(consumers(store)) == [killed]  # an hour is not over
     send(store, "b")
     store._client.xreadgroup(GROUP, "killed later", {store.partitions[0].stream: ">"})
     await_(lambda: all(told["idle"] > 100 for told in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)))
-    forget(store, idle=0.1)
+    forget_dead(store, idle=0.1)
     assert consumers(store) == {"killed later": 1}
 
 
@@ -75,9 +76,9 @@ def test_what_a_killed_worker_had_in_hand_is_counted_first(store):
     for key in ("a", "b", "c"):
         send(store, key)
     store._client.xreadgroup(GROUP, "killed", {store.partitions[0].stream: ">"})
-    forget(store, idle=0.0)
+    forget_dead(store, idle=0.0)
     assert consumers(store) == {"killed": 3}
-    chore = Chore("departures", 0.0, lambda: forget(store, idle=0.02), Faults(store))
+    chore = Chore("departures", 0.0, lambda: forget_dead(store, idle=0.02), Faults(store))
     time.sleep(0.03)  # the time after which entries are taken over is measured by the store
     Worker([store], WorkerSettings(min_idle_ms=20, claim_every=0.0), chores=[chore]).run(threading.Event(), burst=True)
     chore.do()
@@ -117,7 +118,7 @@ def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, c
     try:
         older = Store(client, "shop")
         send(store, "a")
-        worker = Worker([older], chores=[Chore("departures", 600.0, lambda: forget(older), Faults(older))])
+        worker = Worker([older], chores=[Chore("departures", 600.0, lambda: forget_dead(older), Faults(older))])
         with caplog.at_level(logging.WARNING, "deniable.worker"):
             worker.run(threading.Event(), burst=True)
         assert worker.counted == 2
@@ -129,7 +130,7 @@ def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, c
 
 def test_where_nobody_has_joined_nobody_is_forgotten(store, caplog):
     """An app without uploads, or whose stream no worker has joined, has no consumers; that is no failure."""
-    forget(store)
-    store.append(b"batch", key="key", remember=b"-", cap=10, ttl=60)
-    forget(store)
+    forget_dead(store)
+    store.append(Upload(b"batch", key="key", remember=b"-", cap=10, ttl=60))
+    forget_dead(store)
     assert caplog.text == ""

@@ -13,8 +13,9 @@ import pytest
 import redis
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store import Store, connect, embedded
-from deniable_aggregator.store.durability import Durability
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.durability import Durability
 
 
 @pytest.fixture(params=["redis-server", "wheel"])
@@ -45,7 +46,7 @@ def start(executable):
 
 
 def append(store, key="k"):
-    return store.append(b"entry", key=key, remember=b"answer", cap=10, ttl=60).outcome
+    return store.append(Upload(b"entry", key=key, remember=b"answer", cap=10, ttl=60)).outcome
 
 
 @pytest.mark.parametrize("kept", ["memory", "everysec", "always"])
@@ -193,7 +194,7 @@ def test_always_answers_after_the_disk(start, tmp_path):
         if "attached" not in (said := tracer.stderr.readline()):
             pytest.skip(f"strace cannot be used: {said}")
         for number in range(30):
-            assert store.append(b"entry", key=str(number), remember=b"answer", cap=100, ttl=60).outcome == "appended"
+            assert store.append(Upload(b"entry", key=str(number), remember=b"answer", cap=100, ttl=60)).outcome == "appended"
     finally:
         tracer.terminate()
         tracer.communicate()

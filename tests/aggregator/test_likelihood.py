@@ -7,8 +7,9 @@ import pytest
 
 from deniable import mechanisms, proof
 from deniable.errors import ParameterError, PayloadError
-from deniable_aggregator.decode.likelihood import Column, bit_likelihood, other_rates, pack, read
+from deniable_aggregator.decode.likelihood import bit_likelihood, other_rates, pack
 from deniable_aggregator.decode.payload_likelihood import likelihood
+from deniable_aggregator.rappor.columns import BitColumn, read
 
 
 @pytest.mark.parametrize("name", [name for name in mechanisms.names() if name != "rappor"])
@@ -108,8 +109,8 @@ def test_bit_likelihood_checks_what_it_is_given(change, rule):
 
 
 COLUMNS = [
-    Column(bits="bits1", width=12, cohort="cohort1", cohorts=4),
-    Column(bits="export", width=1),
+    BitColumn(bits="bits1", width=12, cohort="cohort1", cohorts=4),
+    BitColumn(bits="export", width=1),
 ]
 HEAD = "device,cohort1,bits1,export\r\n"
 
@@ -156,4 +157,4 @@ def test_a_malformed_line_is_named(lines, message):
 def test_a_column_is_checked(fault):
     """A column has bits, and a heading for its cohort where there are several."""
     with pytest.raises(ParameterError):
-        Column(**{"bits": "bits", "width": 1} | fault)
+        BitColumn(**{"bits": "bits", "width": 1} | fault)

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from deniable_aggregator.store import connect
-from deniable_aggregator.store.limit import Limit, Limiter
+from deniable_aggregator.store.values.limit import Limit, Limiter
 
 pytestmark = pytest.mark.both_stores
 

@@ -7,11 +7,11 @@ import pytest
 
 from deniable import mechanisms
 from deniable_aggregator import decode, tally
-from deniable_aggregator.answer.differing import differing
+from deniable_aggregator.answer.readings.differing import differing
+from deniable_aggregator.decode.some_values import some_values
 from deniable_aggregator.inference.always_valid import AlwaysValid
 from deniable_aggregator.inference.difference import Difference, Side
 from deniable_aggregator.inference.slope import Course, slope
-from deniable_aggregator.inference.some_values import some_values
 
 MIRRORED = [("coin", None), ("binary", 1), ("grr", 1), ("l_grr", 1)]
 APART = [("sue", 1), ("oue", 1), ("local_hash", 1), ("hadamard", 1), ("l_osue", 1)]

@@ -17,13 +17,14 @@ from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.erase import Erased, Removal
-from deniable_aggregator.store import GROUP, Partition, Store, Weights, batch, connect, health, partition, schema
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.cluster import Cluster
-from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.limit import Limit
-from deniable_aggregator.store.servers import primaries, primary
-from deniable_aggregator.store.table import Table
+from deniable_aggregator.store import GROUP, Partition, Store, Upload, Weights, connect, schema
+from deniable_aggregator.store.server.cluster import Cluster
+from deniable_aggregator.store.server.servers import primaries, primary
+from deniable_aggregator.store.uploads import batch, health, partition
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
+from deniable_aggregator.store.values.collections import Table
+from deniable_aggregator.store.values.limit import Limit
 
 INDEX = Layout(1, 3, "index")
 BITS = Layout(1, 3, "bits")
@@ -50,7 +51,7 @@ def shop(client):
 
 def send(store, key, *groups, cap=1000, limits=()):
     body = batch.encode([*groups] or [Group(THEME, INDEX, b"\1")])
-    return store.append(body, key=str(key), remember=f"answer {key}".encode(), cap=cap, ttl=60, limits=limits)
+    return store.append(Upload(body, key=str(key), remember=f"answer {key}".encode(), cap=cap, ttl=60, limits=limits))
 
 
 def count(store, **options):
@@ -195,7 +196,7 @@ def test_a_commit_in_pieces_in_any_partition_is_waited_for(shop, monkeypatch):
     for each in shop.partitions:
         assert shop.settled("ui.theme") is not None
         with monkeypatch.context() as patch:
-            patch.setattr("deniable_aggregator.store.deltas.AT_ONCE", 0)
+            patch.setattr("deniable_aggregator.store.sums.deltas.AT_ONCE", 0)
             patch.setattr(each.staging, "apply", lambda: None)
             assert each.commit("w", [], {THEME: np.array([1, 2, 3])}, 0) == []
         assert shop.settled("ui.theme") is shop.settled() is None

@@ -19,7 +19,7 @@ from deniable import mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
 from deniable_aggregator import decode
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.audit.verify import Chain
 from deniable_aggregator.counting.faults import Faults
@@ -28,9 +28,10 @@ from deniable_aggregator.publish import publisher, release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.period import Period
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, deltas, staging, tallies
+from deniable_aggregator.store import Store, Upload
 from deniable_aggregator.store.script import Script
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store.server.servers import primaries
+from deniable_aggregator.store.sums import deltas, staging, tallies
 
 pytestmark = pytest.mark.divided_too
 
@@ -192,7 +193,7 @@ def test_reports_that_wait_are_waited_for(shop):
     """A period does not close while batches that were taken before its close may wait to be counted."""
     shop.counted("theme", 200)
     shop.store.partitions[0].join()
-    shop.store.append(b"a batch", key="one", remember=b"", cap=10, ttl=60)
+    shop.store.append(Upload(b"a batch", key="one", remember=b"", cap=10, ttl=60))
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {}
     shop.store._client.delete(shop.store.partitions[0].stream)
@@ -441,7 +442,7 @@ def test_an_audit_log_that_grows_meanwhile_stays_whole(shop, monkeypatch):
     before_publishing(shop, monkeypatch, meanwhile)
     assert len(shop.publisher.publish(CLOSED)) == 1
     lines = list(log.lines(log.first()))
-    assert [whole(line).event for line in lines] == ["key.revoked", "key.revoked", "release.published"]
+    assert [intact_entry(line).event for line in lines] == ["key.revoked", "key.revoked", "release.published"]
     chain = Chain("shop")
     chain.add("store", lines)
     chain.finish(with_files=True)
@@ -457,7 +458,7 @@ def test_releases_are_in_the_audit_log(shop):
             Publisher(shop.store, shop.registry).publish(NOON)
     shop.publisher.publish(CLOSED)
     log = AuditLog(shop.store)
-    entries = [whole(line) for line in log.lines(log.first())]
+    entries = [intact_entry(line) for line in log.lines(log.first())]
     assert [(each.event, each.actor) for each in entries] == [("release.published", "worker")] * 2
     assert [(each.details["number"], each.details["closed"]) for each in entries] == [(1, 0), (2, 1)]
 

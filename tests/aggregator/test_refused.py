@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from deniable_aggregator.deletion.erase import Removal
-from deniable_aggregator.store import Store, refused_reports
+from deniable_aggregator.store import Store
+from deniable_aggregator.store.uploads import refused_reports
 
 
 def test_numbers_add_up_for_seven_days(real_redis):

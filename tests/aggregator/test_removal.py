@@ -22,11 +22,12 @@ from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.questions.budgets import Asked, Budgets
-from deniable_aggregator.store import GROUP, Store, Weights, batch
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.tallies import name
+from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
+from deniable_aggregator.store import GROUP, Store, Upload, Weights
+from deniable_aggregator.store.sums.tallies import name
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 pytestmark = [pytest.mark.both_stores, pytest.mark.cluster_too]
 
@@ -95,7 +96,7 @@ class Shop:
         publisher.publish(ENDED)
         publisher.publish(CLOSED + 11)
         for metric in declared.metrics:
-            asked = Asked(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
+            asked = PaidQuestion(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
             Budgets(self.store, declared.analysts).ask("f" * 16, asked, lambda: 41)
         Retention(self.store, declared, publisher).delete(CLOSED + 29 * DAY + 1)  # what is exact of the first period
         for metric in declared.metrics:  # as of a period that is published already, and not closed
@@ -109,7 +110,7 @@ class Shop:
 
     def append(self, body):
         self.store.partitions[0].join()
-        assert self.store.append(body, key=str(time.monotonic_ns()), remember=b"-", cap=99, ttl=60).outcome == "appended"
+        assert self.store.append(Upload(body, key=str(time.monotonic_ns()), remember=b"-", cap=99, ttl=60)).outcome == "appended"
 
     def put_aside(self, body):
         self.append(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store.replicas import Replicas
+from deniable_aggregator.store.server.replicas import Replicas
 
 
 class Pool:

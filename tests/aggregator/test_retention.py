@@ -24,11 +24,12 @@ from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.questions.budgets import Asked, Budgets
-from deniable_aggregator.store import GROUP, Store, Weights, batch
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.tallies import name
+from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
+from deniable_aggregator.store import GROUP, Store, Upload, Weights
+from deniable_aggregator.store.sums.tallies import name
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 pytestmark = pytest.mark.cluster_too
 
@@ -250,7 +251,7 @@ def test_while_batches_wait_nothing_goes_that_they_may_be_of(shop):
     """A batch may have been taken in time and wait since: until it is counted no period that it may be of is deleted."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    shop.store.append(b"batch", key="a", remember=b"-", cap=10, ttl=60)
+    shop.store.append(Upload(b"batch", key="a", remember=b"-", cap=10, ttl=60))
     assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 0  # nobody ever came to read it
     shop.redis.set(shop.store.partitions[0].caught, shop.redis.time()[0] - 5 * DAY)
     assert shop.retention.delete(CLOSED + 14 * DAY) == 0
@@ -262,7 +263,7 @@ def put_aside(shop, *strata):
     layout = Layout(1, 3, "bits")
     groups = [Group(each, layout, b"\1" * 100) for each in strata]
     shop.store.partitions[0].join()
-    shop.store.append(batch.encode(groups), key=str(time.monotonic_ns()), remember=b"-", cap=10, ttl=60)
+    shop.store.append(Upload(batch.encode(groups), key=str(time.monotonic_ns()), remember=b"-", cap=10, ttl=60))
     ((_, ((id_, _),)),) = shop.redis.xreadgroup(GROUP, "w", {shop.store.partitions[0].stream: ">"})
     assert shop.store.partitions[0].bury("w", id_, "delivered more than 5 times")
     return list(DeadLetters(shop.store))[-1]
@@ -318,7 +319,7 @@ def test_releases_go_when_their_days_are_over(shop):
     """With the answers that were paid for of their reports; what is left is what was spent, and which periods are gone."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    asked = Asked(shop.stratum(), "2026-11", ((("linux",),),), 1000)
+    asked = PaidQuestion(shop.stratum(), "2026-11", ((("linux",),),), 1000)
     Budgets(shop.store, shop.registry.analysts).ask("f" * 16, asked, lambda: 41)
     assert shop.keys("answers", "spent") == ["answers:theme", "spent"]
     assert shop.retention.delete(CLOSED + 20 * DAY) == 2

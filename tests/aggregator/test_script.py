@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from deniable_aggregator.store import Store, connect, health
+from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.uploads import health
 
 pytestmark = pytest.mark.both_stores
 
@@ -30,7 +31,7 @@ def connections(client):
 
 
 def append(store):
-    return store.append(b"entry", key="key", remember=b"-", cap=10, ttl=60).outcome
+    return store.append(Upload(b"entry", key="key", remember=b"-", cap=10, ttl=60)).outcome
 
 
 def test_many_stores_share_a_few_connections(client):

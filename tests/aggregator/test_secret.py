@@ -5,8 +5,8 @@ from __future__ import annotations
 import fakeredis
 import pytest
 
-from deniable_aggregator.store.secret import shared
-from deniable_aggregator.store.sessions import Sessions
+from deniable_aggregator.store.values.secret import shared
+from deniable_aggregator.store.values.sessions import Sessions
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import time
 import fakeredis
 import pytest
 
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.store.room import Room
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server.room import Room
 
 DAY = 86_400
 SECRET = "{shop}:seen:secret"
@@ -29,7 +29,7 @@ def store(client):
 
 
 def append(store, key, ttl=3 * DAY):
-    return store.append(b"entry", key=key, remember=f"answer {key}".encode(), cap=10, ttl=ttl)
+    return store.append(Upload(b"entry", key=key, remember=f"answer {key}".encode(), cap=10, ttl=ttl))
 
 
 def only(client):
@@ -101,11 +101,11 @@ def test_all_processes_use_the_secret_of_the_store(store, client):
 
 def test_a_wrong_secret_counts_for_no_limit(client):
     """An upload that is asked for twice, because its process did not know the secret, counts once."""
-    from deniable_aggregator.store.limit import Limit
+    from deniable_aggregator.store.values.limit import Limit
 
     append(Store(client, "shop"), "k")
     limit = Limit("{shop}:rate:key:x", 9, 60, cost=5)
-    Store(client, "shop").append(b"entry", key="other", remember=b"", cap=10, ttl=60, limits=[limit])
+    Store(client, "shop").append(Upload(b"entry", key="other", remember=b"", cap=10, ttl=60, limits=[limit]))
     assert client.get(limit.key) == b"5"
 
 

@@ -15,15 +15,17 @@ import redis
 from machines import REPLICA_TIMEOUT, SLOTS, await_replicas, move, wait
 from redis.crc import key_slot
 
-from deniable_aggregator.store import Store, about, connect, health
-from deniable_aggregator.store.cluster import Cluster
-from deniable_aggregator.store.compaction import Compaction
-from deniable_aggregator.store.deliveries import Deliveries
-from deniable_aggregator.store.durability import Durability
+from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.errors import StoreError, transient
-from deniable_aggregator.store.room import is_full
-from deniable_aggregator.store.servers import primaries, primary
-from deniable_aggregator.store.writable import reason, refusals
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.about import reason, refusals
+from deniable_aggregator.store.server.cluster import Cluster
+from deniable_aggregator.store.server.durability import Durability
+from deniable_aggregator.store.server.room import is_full
+from deniable_aggregator.store.server.servers import primaries, primary
+from deniable_aggregator.store.uploads import health
+from deniable_aggregator.store.uploads.compaction import Compaction
+from deniable_aggregator.store.uploads.deliveries import Deliveries
 
 from .test_store import THEME
 
@@ -32,7 +34,7 @@ APPS = [f"app{number}" for number in range(8)]
 
 
 def append(store, key):
-    return store.append(b"entry", key=key, remember=b"answer", cap=100_000, ttl=60).outcome
+    return store.append(Upload(b"entry", key=key, remember=b"answer", cap=100_000, ttl=60)).outcome
 
 
 @pytest.fixture
@@ -242,7 +244,7 @@ def asked(servers):
 def test_the_cluster_is_asked_once_a_second(cluster, monkeypatch):
     """A first failure asks at once. What others hear meanwhile or soon after, they have from it."""
     now = [1000.0]
-    monkeypatch.setattr("deniable_aggregator.store.cluster.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable_aggregator.store.server.cluster.time.monotonic", lambda: now[0])
     for elapsed in (0, 1, 3600):
         now[0] += elapsed
         before = asked(primaries(cluster))

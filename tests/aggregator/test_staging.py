@@ -18,8 +18,10 @@ from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Store, Weights, batch, connect, deltas, staging, tallies
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import GROUP, Store, Upload, Weights, connect
+from deniable_aggregator.store.sums import deltas, staging, tallies
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.tally import set_bits
 
 pytestmark = pytest.mark.both_stores
@@ -47,7 +49,7 @@ def reports(number):
 def send(made, number):
     groups = [Group(ONE, BITS, reports(number)), Group(TWO, INDEX, b"\1\4")]
     body = batch.encode(groups)
-    assert made.append(body, key=str(number), remember=b"-", cap=1000, ttl=60).outcome == "appended"
+    assert made.append(Upload(body, key=str(number), remember=b"-", cap=1000, ttl=60)).outcome == "appended"
 
 
 def expected(number):

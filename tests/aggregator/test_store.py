@@ -12,9 +12,10 @@ from deniable import mechanisms
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import GROUP, Store, batch, connect
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.limit import Limit
+from deniable_aggregator.store import GROUP, Store, Upload, connect
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.values.limit import Limit
 
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 OTHER = Stratum("ui.theme", 1, "f" * 16, "2026-11-22", "platform=linux")
@@ -36,7 +37,7 @@ def read(store, consumer, count=100):
 
 
 def append(store, key, entry=b"entry", cap=10):
-    return store.append(entry, key=key, remember=f"answer {key}".encode(), cap=cap, ttl=60)
+    return store.append(Upload(entry, key=key, remember=f"answer {key}".encode(), cap=cap, ttl=60))
 
 
 def test_an_upload_is_appended_once(store):
@@ -144,7 +145,7 @@ def test_an_upload_counts_for_its_limits(store, limited_by):
     limits = [Limit("{shop}:rate:a", 2 if limited_by == "first" else 9, 60), Limit("{shop}:rate:b", 2, 60)]
 
     def upload(key):
-        return store.append(b"entry", key=key, remember=b"answer", cap=10, ttl=60, limits=limits)
+        return store.append(Upload(b"entry", key=key, remember=b"answer", cap=10, ttl=60, limits=limits))
 
     assert [upload(key).outcome for key in ("k1", "k1", "k2")] == ["appended", "duplicate", "limited"]
     excess = upload("k2").excess

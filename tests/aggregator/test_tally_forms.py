@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from deniable.wire.layout import Layout
-from deniable_aggregator.store import Store, connect, deltas, tallies
-from deniable_aggregator.store.deltas import Weights
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.sums import deltas, tallies
+from deniable_aggregator.store.sums.deltas import Weights
 
 from .test_store import THEME
 

@@ -7,10 +7,11 @@ from threading import Event, Thread
 import pytest
 import redis
 
-from deniable_aggregator.store import Store, connect, together
-from deniable_aggregator.store.durability import Durability
-from deniable_aggregator.store.limit import Limit
-from deniable_aggregator.store.partition import Appended, Upload
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server.durability import Durability
+from deniable_aggregator.store.uploads import together
+from deniable_aggregator.store.uploads.partition import Appended, Upload
+from deniable_aggregator.store.values.limit import Limit
 
 pytestmark = pytest.mark.both_stores
 
@@ -37,8 +38,8 @@ def entries(store):
 def test_batches_of_several_apps_in_one_round_trip(client):
     """In their order; one that is there twice is appended once, and told so."""
     first, second = Store(client, "first"), Store(client, "second")
-    first.append(b"", key="before", remember=b"", cap=100, ttl=60)
-    second.append(b"", key="before", remember=b"", cap=100, ttl=60)
+    first.append(Upload(b"", key="before", remember=b"", cap=100, ttl=60))
+    second.append(Upload(b"", key="before", remember=b"", cap=100, ttl=60))
     before = client.info("stats")["total_net_input_bytes"], client.info("commandstats")["cmdstat_evalsha"]["calls"]
     answers = together.append([(first, upload("a")), (second, upload("a")), (first, upload("b")), (first, upload("a"))])
     assert outcomes(answers) == ["appended", "appended", "appended", "duplicate"]

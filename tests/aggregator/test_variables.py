@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from deniable.environment import VARIABLES as SDK
+from deniable.client.environment import VARIABLES as SDK
 from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import running, variables

@@ -17,7 +17,8 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Partition, Store, batch
+from deniable_aggregator.store import Partition, Store, Upload
+from deniable_aggregator.store.uploads import batch
 
 pytestmark = pytest.mark.both_stores
 
@@ -47,7 +48,7 @@ def test_a_worker_tells_what_it_counts(real_redis):
     """Reports, batches, commits and batches put aside are those of the run."""
     stores = [Store(real_redis, "shop"), Store(real_redis, "blog")]
     for number in (3, 4):
-        stores[0].append(entry(number), key=f"{number}", remember=b"{}", cap=10, ttl=60)
+        stores[0].append(Upload(entry(number), key=f"{number}", remember=b"{}", cap=10, ttl=60))
     real_redis.xadd(stores[1].partitions[0].stream, {"d": b"no batch"})
     vitals = Vitals(["shop", "blog"])
     Worker(stores, events=vitals).run(Event(), burst=True)
@@ -63,7 +64,7 @@ def test_a_worker_tells_of_takeovers_and_failures(real_redis, monkeypatch):
     """What is taken over from a worker that died is counted as such, and so is every failure of the store."""
     store = Store(real_redis, "shop")
     store.partitions[0].join()
-    store.append(entry(5), key="k", remember=b"{}", cap=10, ttl=60)
+    store.append(Upload(entry(5), key="k", remember=b"{}", cap=10, ttl=60))
     assert real_redis.xreadgroup("agg", "ghost", {store.partitions[0].stream: ">"})
     commit, failures = store.partitions[0].commit, iter([redis.TimeoutError("away"), redis.OutOfMemoryError("full")])
 

@@ -24,8 +24,9 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch, schema
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import Store, Upload, schema
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
 
 HOUR = 3600
 NOW = int(time.time())
@@ -58,7 +59,7 @@ def send(store, shop, metric, payloads, period="2026-11-21", segment=""):
     mechanism, tag = question(shop, metric)
     stratum = Stratum(metric, 1, tag, period, segment)
     key = f"{metric} {period} {segment} {store._client.dbsize()} {len(payloads)} {hash(payloads)}"
-    store.append(batch.encode([Group(stratum, mechanism.layout, payloads)]), key=key, remember=b"-", cap=10_000, ttl=60)
+    store.append(Upload(batch.encode([Group(stratum, mechanism.layout, payloads)]), key=key, remember=b"-", cap=10_000, ttl=60))
     Worker([store]).run(threading.Event(), burst=True)
 
 
@@ -110,7 +111,7 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
     send(store, shop, "plugin", honest(shop, "plugin", 3000) + made_up(shop, "plugin", 600))
     send(store, shop, "ui.theme", honest(shop, "ui.theme", 3000))
     apply, grown = store.partitions[0].staging.apply, Watch._grown
-    monkeypatch.setattr("deniable_aggregator.store.deltas.AT_ONCE", 0)
+    monkeypatch.setattr("deniable_aggregator.store.sums.deltas.AT_ONCE", 0)
     monkeypatch.setattr(store.partitions[0].staging, "apply", lambda: None)
 
     def overtaken(self, asked, *arguments):
@@ -222,7 +223,7 @@ def test_a_failing_look_does_not_stop_the_worker(store, shop, caplog):
     stratum = Stratum("ui.theme", 1, tag, "2026-11-21", "")
     for key in range(3):
         group = Group(stratum, mechanism.layout, honest(shop, "ui.theme", 5))
-        store.append(batch.encode([group]), key=str(key), remember=b"-", cap=10, ttl=60)
+        store.append(Upload(batch.encode([group]), key=str(key), remember=b"-", cap=10, ttl=60))
     worker = Worker([store], chores=[Chore("broken", 60.0, broken, Faults(store))])
     worker.run(threading.Event(), burst=True)
     assert worker.counted == 15
@@ -251,7 +252,7 @@ def test_the_worker_looks_at_what_it_counts(store, shop):
     mechanism, tag = question(shop, "plugin")
     payloads = honest(shop, "plugin", 500) + made_up(shop, "plugin", 500)
     group = Group(Stratum("plugin", 1, tag, "2026-11-21", ""), mechanism.layout, payloads)
-    store.append(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60)
+    store.append(Upload(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60))
     Worker([store], chores=[Chore("watch", 0.0, Watch(store, shop).run, Faults(store))]).run(threading.Event(), burst=True)
     assert set(standing(store, shop)) == {"plugin"}
 
@@ -313,7 +314,7 @@ def test_a_worker_process_looks_where_it_has_the_registry(store, shop, store_url
     mechanism, tag = question(shop, "plugin")
     payloads = honest(shop, "plugin", 500) + made_up(shop, "plugin", 500)
     group = Group(Stratum("plugin", 1, tag, "2026-11-21", ""), mechanism.layout, payloads)
-    store.append(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60)
+    store.append(Upload(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60))
     command = [sys.executable, "-m", "deniable", "worker", "--burst", "--redis-url", store_url, "--app", "shop"]
     environment = {name: value for name, value in os.environ.items() if name != "DENIABLE_REGISTRY"}
     if given == "option":

@@ -12,8 +12,9 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Partition, Store, Weights, batch
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import GROUP, Partition, Store, Upload, Weights
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.tally import kernels, set_bits
 
 pytestmark = pytest.mark.both_stores
@@ -48,7 +49,7 @@ def test_both_kernels_count_ones(monkeypatch, backend, rows, width):
 
 
 def send(store, key, *groups):
-    store.append(batch.encode(groups), key=str(key), remember=b"-", cap=10_000, ttl=60)
+    store.append(Upload(batch.encode(groups), key=str(key), remember=b"-", cap=10_000, ttl=60))
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from deniable_aggregator import tally
 from deniable_aggregator.counting import worker as workers
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Partition, Store, batch
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.deliveries import Deliveries
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store import GROUP, Partition, Store, Upload
+from deniable_aggregator.store.server.servers import primaries
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
+from deniable_aggregator.store.uploads.deliveries import Deliveries
 
 pytestmark = [pytest.mark.both_stores, pytest.mark.divided_too]
 
@@ -34,7 +35,7 @@ def store(real_redis):
 
 
 def send(store, key, *groups):
-    assert store.append(batch.encode(groups), key=str(key), remember=b"-", cap=10_000, ttl=60).outcome == "appended"
+    assert store.append(Upload(batch.encode(groups), key=str(key), remember=b"-", cap=10_000, ttl=60)).outcome == "appended"
 
 
 def drain(store, **settings):

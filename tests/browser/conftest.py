@@ -15,7 +15,7 @@ from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import embedded
+from deniable_aggregator.store.server import embedded
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
 from deniable_server.settings import Settings

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.registry.axis import FINEST, Axis, read_number
+from deniable.registry.answers.axis import FINEST, Axis, read_number
 
 ENDS = st.fractions(min_value=-10_000, max_value=10_000, max_denominator=1000)
 

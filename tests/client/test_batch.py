@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -102,6 +103,7 @@ def _group(**parts) -> bytes:
         _group(version="1"),
         _group(metric=None),
     ],
+    ids=itertools.count(),
 )
 def test_what_is_no_batch(data):
     """Anything else is refused with one kind of error, whose message repeats nothing of it."""

@@ -18,10 +18,9 @@ import pytest
 import deniable
 from deniable import mechanisms
 from deniable.client import Client
-from deniable.counts import REASONS, Counts
+from deniable.client.counts import REASONS, Counts
+from deniable.client.environment import sender_settings
 from deniable.declared import fingerprint
-from deniable.dsn import Dsn
-from deniable.environment import sender_settings
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
 from deniable.limits.caps import Caps
 from deniable.registry import parse
@@ -29,6 +28,7 @@ from deniable.registry.tables import Budget
 from deniable.source import OS, Source
 from deniable.testing import StubServer
 from deniable.transport import HttpPost, SenderSettings
+from deniable.transport.dsn import Dsn
 
 DSN = "https://canary-key@t.example/shop"
 SEGMENTS = {"platform": "linux"}

@@ -9,8 +9,8 @@ from email.utils import formatdate
 
 import pytest
 
-from deniable.dsn import Dsn
 from deniable.transport.delivery import Delivery, _retry_after, _verdict
+from deniable.transport.dsn import Dsn
 from deniable.transport.network import Courier, Orders
 from deniable.wire.batch import Batch
 from deniable.wire.report import Report, Stratum

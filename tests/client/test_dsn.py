@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deniable.dsn import Dsn
 from deniable.errors import ConfigurationError
+from deniable.transport.dsn import Dsn
 
 KEY = "canarykey"
 word = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=12)

@@ -13,8 +13,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from deniable.dsn import Dsn
 from deniable.transport import Sender, SenderSettings, Spool
+from deniable.transport.dsn import Dsn
 from deniable.wire.report import Report, Stratum
 
 STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")

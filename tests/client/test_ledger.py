@@ -14,9 +14,9 @@ import pytest
 
 from deniable.declared import Declared
 from deniable.device.ledger import Ledger, account
+from deniable.device.prepared import Occasion
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.prepared import Occasion
 from deniable.registry import Metric, period
 from deniable.registry.tables import Budget
 from deniable.wire.report import Stratum
@@ -30,7 +30,7 @@ from deniable.device import state
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.registry.tables import Budget
 from deniable.device.ledger import Ledger
-from deniable.prepared import Occasion
+from deniable.device.prepared import Occasion
 from deniable.wire.report import Stratum
 from deniable.device.state import State
 state._PATIENCE = 60.0  # what is asked is what they spend, not how long they wait

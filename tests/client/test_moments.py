@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from datetime import UTC, datetime
 from fractions import Fraction
 from time import monotonic, sleep, time
 
@@ -201,7 +202,7 @@ def test_the_first_block_of_a_period_is_reported(device, monkeypatch, metric):
     wire = device()
     client = wire.client()
     taken: list[float] = []
-    monkeypatch.setattr(type(client._prepared[metric]), "position", lambda _, value: (taken.append(value), (0, None))[1])
+    monkeypatch.setattr(type(client._metrics.prepared[metric]), "position", lambda _, value: (taken.append(value), (0, None))[1])
     now = [100.0]
     monkeypatch.setattr(stopwatch, "perf_counter", lambda: now[0])
 
@@ -228,7 +229,7 @@ def test_the_period_is_that_of_the_beginning(device, server):
         wire = device(clock=lambda now=now: now[0])
         client = wire.client()
         with client.timed("took"):
-            period = client._prepared["took"].occasion(client._now()).stratum.period
+            period = client._metrics.prepared["took"].occasion(datetime.fromtimestamp(now[0], UTC)).stratum.period
             now[0] += moved
         assert eventually(lambda wire=wire: wire.seen)
         assert eventually(lambda wire=wire: wire.clients[0].stats()["sent"])
@@ -348,7 +349,7 @@ def test_the_delay_is_drawn_before_the_answer_is_looked_at(device):
 
 def test_the_delay_is_uniform(device, chi_square):
     """From nothing to all of it."""
-    prepared = device().client(state=None)._prepared["quiet"]
+    prepared = device().client(state=None)._metrics.prepared["quiet"]
     delays = [prepared.delay() for _ in range(6000)]
     assert 0 <= min(delays) <= max(delays) <= 12 * 3600
     chi_square(Counter(each // 3601 for each in delays if each < 3601 * 11), dict.fromkeys(range(11), Fraction(1, 11)))

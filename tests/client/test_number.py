@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from deniable import Budget, Caps, Client
 from deniable.errors import ParameterError
 from deniable.registry import Metric, RegistryError, parse
-from deniable.registry.axis import read_number
-from deniable.registry.number import LARGEST, plain
+from deniable.registry.answers.axis import read_number
+from deniable.registry.answers.number import LARGEST, plain
 
 ALLOWED = 0.25  # seconds of this thread's own processor time; what is tested took from six seconds to for ever
 REGISTRY = """

@@ -467,7 +467,7 @@ def test_damage_stays_told(device):
     """What is found damaged is told for as long as the client runs, whatever else can still be written."""
     client = device.start(KEPT + PLAIN.removeprefix(HEAD), caps=FREE)
     assert client.record("m", value=True)
-    with client._state.transaction() as db:
+    with client._session.state.transaction() as db:
         db.execute("UPDATE facts SET value = NULL WHERE name = 'place'")
     assert not client.record("ui.theme", "dark")
     device.now += DAY
@@ -481,7 +481,7 @@ def test_stats_of_a_damaged_ledger(device, value):
     """Stats never raise, not even strictly, and what is wrong with the state stays told, however often one looks."""
     client = device.start(PLAIN, strict=True)
     assert client.record("m", value=True)
-    with client._state.transaction() as db:
+    with client._session.state.transaction() as db:
         db.execute(f"UPDATE facts SET value = {value} WHERE name = 'lifetime'")
     for _ in range(2):
         stats = client.stats()

@@ -17,9 +17,9 @@ from deniable import mechanisms
 from deniable.declared import Declared
 from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
+from deniable.device.prepared import Occasion, Prepared
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.prepared import Occasion, Prepared
 from deniable.registry import Metric, period
 from deniable.registry.tables import Budget
 from deniable.source import OS
@@ -37,7 +37,7 @@ from deniable.limits.allowance import Allowance
 from deniable.registry.tables import Budget
 from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
-from deniable.prepared import Prepared
+from deniable.device.prepared import Prepared
 from deniable.registry import Metric
 from deniable.device.state import State
 state, budget = State(Path(sys.argv[1])), Budget()

@@ -12,7 +12,8 @@ from deniable.exact.hashing import KEY_SPACE
 from deniable.limits.caps import Caps
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import Tape, distribution
-from deniable.registry import Metric, Registry, axis
+from deniable.registry import Metric, Registry
+from deniable.registry.answers import axis
 from deniable.registry.tables import Budget
 from deniable.transport import Sender
 
@@ -239,7 +240,7 @@ def test_means_of_kept_numbers(way):
 
 def test_distributions_of_kept_numbers(way, monkeypatch):
     """The part of the range is kept like any answer."""
-    for module in ("deniable.registry.types", "deniable.registry.axis"):
+    for module in ("deniable.registry.answers.types", "deniable.registry.answers.axis"):
         monkeypatch.setattr(f"{module}.BINS", 2)
     metric = declare(NUMBER, {"estimate": "distribution"}, epsilon_permanent="2")
     mechanism = mechanisms.of(metric)

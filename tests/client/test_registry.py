@@ -15,7 +15,7 @@ from deniable import mechanisms
 from deniable.declared import Declared
 from deniable.errors import ParameterError, RegistryError
 from deniable.registry import Metric, load, parse
-from deniable.registry.domain import MAX_VALUES
+from deniable.registry.answers.domain import MAX_VALUES
 from deniable.registry.tables import Analysts, Budget, Experiment, Publication, Retention
 
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'

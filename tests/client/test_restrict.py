@@ -10,9 +10,9 @@ from fractions import Fraction
 
 import pytest
 
+from deniable.device.prepared import prepare
 from deniable.errors import RegistryError, ServedRegistryError
 from deniable.limits.caps import Caps
-from deniable.prepared import prepare
 from deniable.registry import Metric, Registry, parse
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction

@@ -14,11 +14,11 @@ from threading import Event, Thread
 
 import pytest
 
-from deniable.dsn import Dsn
 from deniable.errors import ConfigurationError
 from deniable.registry import parse
 from deniable.served_registry.fetch import Fetcher, HttpGet
 from deniable.served_registry.signature import MAX_BYTES
+from deniable.transport.dsn import Dsn
 
 TEXT = """
 format = 1

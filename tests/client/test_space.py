@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from deniable import registry, space
+from deniable import registry
 from deniable.commands import registry as command
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.forecast import space
 from deniable.wire.layout import Layout
 
 HEAD = 'format = 1\napp = "shop"\n'

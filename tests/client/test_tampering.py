@@ -338,8 +338,8 @@ def test_a_server_that_asks_for_more_gets_no_more(device, server, sealed, name):
     assert server.gets == 1
     assert client.explain("rare").sample == pytest.approx(0.5)
     own = parse(HONEST).metrics
-    assert {id_: replace(metric, expires=own[id_].expires) for id_, metric in client._registry.metrics.items()} == own
-    assert client._registry.metrics["theme"].expires == own["theme"].expires
+    assert {id_: replace(metric, expires=own[id_].expires) for id_, metric in client._metrics.registry.metrics.items()} == own
+    assert client._metrics.registry.metrics["theme"].expires == own["theme"].expires
 
 
 def test_everything_turned_off_sends_nothing(device, server, sealed):

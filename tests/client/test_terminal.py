@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from deniable import terminal
+from deniable.commands import terminal
 
 COMMANDS = sorted(point.name for point in entry_points(group="deniable.commands"))
 
@@ -81,7 +81,8 @@ def test_a_command_goes_on_without_its_log():
     reader, writer = os.pipe()
     os.close(reader)
     code = (
-        "import sys; from deniable import terminal\nwith terminal.guarded():\n print(1, file=sys.stderr, flush=True)\n print(2)"
+        "import sys; from deniable.commands.terminal import guarded\n"
+        "with guarded():\n print(1, file=sys.stderr, flush=True)\n print(2)"
     )
     with os.fdopen(writer) as log:
         done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=log, text=True, check=False)

@@ -15,9 +15,9 @@ import requests
 
 import deniable
 from deniable import Budget, Caps, Client, ConfigurationError, ParameterError, RegistryError, SenderSettings
-from deniable.dsn import Dsn
 from deniable.registry import parse
 from deniable.testing import Attempt, Capture, Captured, StubServer
+from deniable.transport.dsn import Dsn
 
 SEGMENTS = {"platform": "linux"}
 QUICK = SenderSettings(flush_at=1, flush_interval=0.2, timeout=5.0)

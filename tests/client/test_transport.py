@@ -12,9 +12,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from deniable.dsn import Dsn
 from deniable.errors import ParameterError
 from deniable.transport import Sender, SenderSettings, Spool
+from deniable.transport.dsn import Dsn
 from deniable.transport.http import UnreachedError
 from deniable.wire.batch import Batch
 from deniable.wire.report import Report, Stratum
@@ -1196,7 +1196,7 @@ def test_a_forked_child_shares_the_spool(sending, spool, in_child):
 EXIT = """
 import sys
 from pathlib import Path
-from deniable.dsn import Dsn
+from deniable.transport.dsn import Dsn
 from deniable.wire.report import Report, Stratum
 from deniable.transport import Sender, SenderSettings, Spool
 sender = Sender(Dsn(sys.argv[1], "key", "shop"), SenderSettings(), spool=Spool(Path(sys.argv[2])))
@@ -1223,7 +1223,7 @@ def test_an_app_that_just_ends(tmp_path, spool):
 SPAWN = """
 import multiprocessing, sys
 from pathlib import Path
-from deniable.dsn import Dsn
+from deniable.transport.dsn import Dsn
 from deniable.wire.report import Report, Stratum
 from deniable.transport import Sender, SenderSettings, Spool
 

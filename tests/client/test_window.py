@@ -39,7 +39,7 @@ def test_the_variance_is_exact(shape):
         exact = sum(share * mechanism.scores(payload)[0] ** 2 for payload, share in mass.items()) - at**2
         assert mechanism.score_variance(float(at)) == pytest.approx(float(exact), rel=1e-12)
         found.append(exact)
-    assert max(found) <= mechanism.worst_variance <= max(found) * Fraction(102, 100)
+    assert max(found) <= mechanism.worst_noise <= max(found) * Fraction(102, 100)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_means_are_nearly_as_exact_as_they_can_be(epsilon, blocks, worst):
     """The preset has the blocks and the variance of the table, within 1%, in one byte."""
     mechanism = mechanisms.make("window", domain_size=1 << 16, epsilon=epsilon)
     assert {"blocks": blocks, "length": 16} == for_mean(epsilon) == mechanism.chosen
-    assert 4 * float(mechanism.worst_variance) == pytest.approx(worst, rel=0.01)
+    assert 4 * float(mechanism.worst_noise) == pytest.approx(worst, rel=0.01)
     assert mechanism.layout.payload_size == 1
 
 
@@ -69,7 +69,7 @@ def test_distributions_cost_the_mean_little(epsilon, worst):
     """The other preset has about 129 points and one byte; its mean has the variance of the table."""
     mechanism = mechanisms.make("window", domain_size=1 << 16, epsilon=epsilon, **for_distribution(epsilon))
     assert 127 <= mechanism.points <= 131
-    assert 4 * float(mechanism.worst_variance) == pytest.approx(worst, rel=0.01)
+    assert 4 * float(mechanism.worst_noise) == pytest.approx(worst, rel=0.01)
     assert mechanism.layout.payload_size == 1
 
 

@@ -16,7 +16,8 @@ from test_local import ready
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
-from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server import embedded
 from deniable_server.access.keys import KeyStore
 
 LAYOUT = Layout(1, 3, "index")
@@ -84,13 +85,13 @@ def test_a_store_begins_from_the_copy_of_another(place):
         with closing(place.client("ingest")) as sending, closing(place.client("worker")) as counting:
             ingest, worker = Store(sending, "shop"), Store(counting, "shop")
             assert worker.partition("").commit("me", [], {STRATUM: np.array([5, 0, 7])}, 0) == []
-            assert ingest.append(b"entry", key="one", remember=b"-", cap=10, ttl=3600).outcome == "appended"
+            assert ingest.append(Upload(b"entry", key="one", remember=b"-", cap=10, ttl=3600)).outcome == "appended"
             with closing(place.client("operator")) as making:
                 KeyStore(Store(making, "shop")).create("ingest", "")
             before = place.held()
             done = place.run("backup.sh", place.copies)
             assert done.returncode == 0, done.stderr
-            assert ingest.append(b"entry", key="two", remember=b"-", cap=10, ttl=3600).outcome == "appended"
+            assert ingest.append(Upload(b"entry", key="two", remember=b"-", cap=10, ttl=3600)).outcome == "appended"
         end(process)
         (copy,) = place.copies.iterdir()
         assert copy.stat().st_mode & 0o077 == 0
@@ -103,8 +104,8 @@ def test_a_store_begins_from_the_copy_of_another(place):
             ingest = Store(sending, "shop")
             assert Store(counting, "shop").read(LAYOUT, [STRATUM]).counts.tolist() == [[5, 0, 7]]
             assert ingest.backlog() == 1
-            assert ingest.append(b"entry", key="one", remember=b"-", cap=10, ttl=3600).outcome == "duplicate"
-            assert ingest.append(b"entry", key="two", remember=b"-", cap=10, ttl=3600).outcome == "appended"
+            assert ingest.append(Upload(b"entry", key="one", remember=b"-", cap=10, ttl=3600)).outcome == "duplicate"
+            assert ingest.append(Upload(b"entry", key="two", remember=b"-", cap=10, ttl=3600)).outcome == "appended"
         end(process)
         place.start(undo, place.folder / "new")  # and what came since the restore outlives the next start
         with closing(place.client("ingest")) as sending:

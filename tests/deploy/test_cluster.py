@@ -27,10 +27,12 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, about, batch, connect, embedded
-from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.durability import Durability
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.server import about, embedded
+from deniable_aggregator.store.server.durability import Durability
+from deniable_aggregator.store.server.servers import primary
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
 from deniable_server.settings import Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback")
@@ -149,7 +151,7 @@ def nodes(tmp_path_factory):
 
 def append(store, key):
     body = batch.encode([Group(STRATUM, LAYOUT, b"\1")])
-    return store.append(body, key=key, remember=b"-", cap=1000, ttl=3600).outcome
+    return store.append(Upload(body, key=key, remember=b"-", cap=1000, ttl=3600)).outcome
 
 
 def test_each_three_in_a_row_are_together(nodes):

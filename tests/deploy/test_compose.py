@@ -67,10 +67,10 @@ def test_variables_are_read_by_something(private):
 
 @pytest.mark.parametrize("name", ["ingest", "query", "worker"])
 def test_settings_have_no_fault(composed, name):
-    """`deniable check-config` finds nothing wrong with what a process is told."""
+    """`deniable doctor --settings` finds nothing wrong with what a process is told."""
     told = composed.told(name)
     done = subprocess.run(
-        ["deniable", "check-config"], env=clean() | told, capture_output=True, text=True, timeout=60, check=False
+        ["deniable", "doctor", "--settings"], env=clean() | told, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -126,7 +126,7 @@ def test_a_worker_needs_one_place_to_write(composed):
     assert stages()["full"].environment["NUMBA_CACHE_DIR"].startswith("/tmp/")
     assert eventually(lambda: composed.workers() == 1), composed.log("worker")
     cache = Path(composed.told("worker")["NUMBA_CACHE_DIR"])
-    assert eventually(lambda: [*cache.rglob("complete-*")], 300), composed.log("worker")  # compiled in a process beside the worker
+    assert eventually(lambda: [*cache.rglob("complete-*")], 300), composed.log("worker")  # compiled beside the worker
     kept = sorted(cache.rglob("*.nbc"))
     assert kept
     told = composed.told("worker") | {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}

@@ -14,8 +14,9 @@ import requests
 from service import clean, end, eventually, spawn
 from shipped import DEPLOY, ROOT, Private, environment
 
-from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.server import embedded
 from deniable_server.local.stack import free_port
 
 
@@ -117,13 +118,13 @@ def test_the_store_has_all_that_it_was_told_when_it_starts_again(kind, tmp_path)
         with connect(environment(drawn.path("private/ingest.env"))["DENIABLE_REDIS_URL"]) as client:
             store = Store(client, "shop")
             assert eventually(lambda: ready(client))
-            assert store.append(b"entry", key="one", remember=b"-", cap=10, ttl=3600).outcome == "appended"
+            assert store.append(Upload(b"entry", key="one", remember=b"-", cap=10, ttl=3600)).outcome == "appended"
             process.terminate()  # killed, it may lose the last second: it writes once a second, and later if its disk is busy
             process.wait()
             spawn(undo, tmp_path / "log again", command, {})
             assert eventually(lambda: ready(client))
             assert store.backlog() == 1
-            assert store.append(b"entry", key="one", remember=b"-", cap=10, ttl=3600).outcome == "duplicate"
+            assert store.append(Upload(b"entry", key="one", remember=b"-", cap=10, ttl=3600)).outcome == "duplicate"
 
 
 def ready(client):

@@ -35,7 +35,9 @@ from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.questions import central_noise
-from deniable_aggregator.store import Store, connect, embedded, health
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads import health
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
 from deniable_server.local.stack import Stack, free_port

@@ -6,12 +6,30 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("client", "aggregator", "server")
+MODULES = 12
+"""Modules of a folder at most, beside its `__init__`."""
+COLLECTIONS = {"mechanisms", "decode", "commands"}
+"""Folders whose modules are of one kind, of which there may be many."""
+FULL = {
+    "client/deniable",
+    "client/deniable/registry",
+    "aggregator/deniable_aggregator/accounting",
+    "aggregator/deniable_aggregator/answer",
+    "aggregator/deniable_aggregator/decode/families",
+    "server/deniable_server/api",
+}
+"""Folders that hold more, still."""
+LINES = 400
+"""Lines of a module at most."""
+LONG = {"client/deniable/client.py", "client/deniable/mechanisms/base.py"}
+"""Modules that have more, still."""
 
 
 def lint_imports(folder):
@@ -39,41 +57,52 @@ def test_contracts_hold(copy):
     ("contract", "file", "line"),
     [
         ("server -> aggregator -> client", "aggregator/deniable_aggregator/tally/__init__.py", "import deniable_server.settings"),
-        ("server -> aggregator -> client", "client/deniable/wire/report.py", "import deniable_aggregator.store.batch"),
+        ("server -> aggregator -> client", "client/deniable/wire/report.py", "import deniable_aggregator.store.uploads.batch"),
         ("floors of the client", "client/deniable/wire/layout.py", "import deniable.mechanisms"),
         ("floors of the client", "client/deniable/registry/metric.py", "import deniable.transport"),
+        ("floors of the client's front", "client/deniable/client/counts.py", "import deniable.client.recorder"),
         ("floors of the aggregator", "aggregator/deniable_aggregator/store/script.py", "import deniable_aggregator.decode"),
         ("floors of the aggregator", "aggregator/deniable_aggregator/publish/release.py", "import deniable_aggregator.deletion"),
-        ("floors of the server", "server/deniable_server/api/ingest.py", "import deniable_server.pages"),
+        (
+            "floors of the store",
+            "aggregator/deniable_aggregator/store/sums/tallies.py",
+            "import deniable_aggregator.store.uploads",
+        ),
+        ("floors of the server", "server/deniable_server/api/uploads/ingest.py", "import deniable_server.pages"),
         ("floors of the server", "server/deniable_server/access/keys.py", "import deniable_server.service"),
+        ("rooms of the API", "server/deniable_server/api/uploads/intake.py", "import deniable_server.api.answers.export"),
         (
             "research and the archive know no store",
             "aggregator/deniable_aggregator/attack/averaging.py",
             "import deniable_aggregator.store",
         ),
-        ("floors of an answer", "aggregator/deniable_aggregator/answer/select.py", "import deniable_aggregator.answer.rows"),
+        ("floors of an answer", "aggregator/deniable_aggregator/answer/select.py", "import deniable_aggregator.answer.table"),
         (
             "few read what is counted and not published",
-            "aggregator/deniable_aggregator/answer/estimates.py",
-            "import deniable_aggregator.publish.counted",
+            "aggregator/deniable_aggregator/answer/pool.py",
+            "import deniable_aggregator.publish.strata",
         ),
         (
             "few read what is counted and not published",
-            "server/deniable_server/api/rows.py",
+            "server/deniable_server/api/answers/rows.py",
             "import deniable_aggregator.publish.hourly",
         ),
-        ("live numbers are for administrators", "server/deniable_server/api/query.py", "import deniable_aggregator.answer.live"),
+        (
+            "live numbers are for administrators",
+            "server/deniable_server/api/answers/metrics.py",
+            "import deniable_aggregator.answer.live",
+        ),
         ("only the store speaks Redis", "aggregator/deniable_aggregator/audit/log.py", "from redis import Redis"),
         ("only the store speaks Redis", "server/deniable_server/app.py", "import redis.exceptions"),
         (
             "families are asked by those who read tallies",
-            "aggregator/deniable_aggregator/answer/estimates.py",
+            "aggregator/deniable_aggregator/answer/pool.py",
             "from deniable_aggregator.decode.families import family_of",
         ),
         ("the SDK stays light", "client/deniable/source.py", "import random"),
-        ("the SDK stays light", "client/deniable/client.py", "import numpy"),
+        ("the SDK stays light", "client/deniable/client/__init__.py", "import numpy"),
         ("whoever asks needs requests only", "client/deniable_query/__init__.py", "import deniable.errors"),
-        ("nothing of ours asks", "client/deniable/client.py", "import deniable_query"),
+        ("nothing of ours asks", "client/deniable/client/__init__.py", "import deniable_query"),
         ("the worker runs without a web server", "aggregator/deniable_aggregator/counting/worker.py", "import flask"),
     ],
 )
@@ -99,3 +128,21 @@ def test_answers_select_and_read_in_one_place(call, place):
     folders = ("aggregator/deniable_aggregator/answer", "server/deniable_server/api", "server/deniable_server/pages")
     files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
     assert [file for file in files if call in file.read_text("utf-8")] == [ROOT / "aggregator/deniable_aggregator" / place]
+
+
+def modules():
+    """Return the product's modules, as paths from the root."""
+    return [path.relative_to(ROOT) for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))]
+
+
+def test_folders_are_small():
+    """A reader sees at once what a folder holds."""
+    numbers = Counter(path.parent for path in modules() if path.name != "__init__.py")
+    large = {str(folder) for folder, number in numbers.items() if number > MODULES and folder.name not in COLLECTIONS}
+    assert large - FULL == set()
+
+
+def test_modules_are_short():
+    """A module is read in one go."""
+    long = {str(path) for path in modules() if len((ROOT / path).read_text("utf-8").splitlines()) > LINES}
+    assert long - LONG == set()

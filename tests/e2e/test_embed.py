@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deniable import counts, mechanisms, registry
+from deniable import mechanisms, registry
+from deniable.client import counts
 from deniable.lint import lint
 from deniable.testing import StubServer
 

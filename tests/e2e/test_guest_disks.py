@@ -147,7 +147,7 @@ def test_a_slow_disk_holds_up_the_sending_thread_only(host):
     assert client.record("used", value=True)
 
     def write() -> None:
-        with client._state.transaction():
+        with client._session.state.transaction():
             begun.set()
             written.wait(20)
 
@@ -169,8 +169,8 @@ def test_a_transaction_within_another(host):
     host.bound(1)
     with deniable.Client(dsn=host.dsn, registry=host.registry, consent=True, state=host.state.parent) as client:
         assert client.record("used", value=True)
-        with client._state.transaction() as db:
-            with pytest.raises(StateError, match="before another begins"), client._state.transaction():
+        with client._session.state.transaction() as db:
+            with pytest.raises(StateError, match="before another begins"), client._session.state.transaction():
                 pass
             assert client.stats()["spent"]["lifetime"] is None
             db.execute("UPDATE facts SET value = value + 5 WHERE name = 'lifetime'")

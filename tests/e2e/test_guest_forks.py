@@ -47,7 +47,7 @@ def test_forks_amid_records(host, server):
             import signal
             signal.alarm(20)
             made = sum(deniable.record("used", False) for _ in range(3))
-            if any(lease is each for lease in client._ledger._leases.values() for each in parent_leases):
+            if any(lease is each for lease in client._session.ledger._leases.values() for each in parent_leases):
                 made = 98
             if not set(deniable.stats()["dropped"]) <= {"state"}:  # too many want the ledger at once, on a slow disk
                 made = 97
@@ -57,7 +57,7 @@ def test_forks_amid_records(host, server):
 
         alive, ends = [], []
         for _ in range(100):
-            parent_leases = list(client._ledger._leases.values())
+            parent_leases = list(client._session.ledger._leases.values())
             pid = os.fork()
             if not pid:
                 child()
@@ -172,7 +172,7 @@ def test_a_fork_in_a_signal_handler(host, server):
     assert len({report.payload for report in server.reports}) == of_parent + of_children
 
 
-@pytest.mark.parametrize("lock", ["_sender._orders.changed", "_state.lock", "_state._writing"])
+@pytest.mark.parametrize("lock", ["_session.sender._orders.changed", "_session.state.lock", "_session.state._writing"])
 def test_a_fork_while_waiting_for_a_lock(host, lock):
     """A signal handler forks while `record` waits for a lock that another thread has: the child gets it as the parent does."""
     host.bound(10)  # so that each report takes a transaction
@@ -217,7 +217,7 @@ def test_a_fork_amid_a_transaction(host):
         client = start()
         deniable.record("used", True)
         try:
-            with client._state.transaction() as db:
+            with client._session.state.transaction() as db:
                 db.execute("UPDATE facts SET value = value + 5 WHERE name = 'lifetime'")
                 pid = os.fork()
         except deniable.StateError:
@@ -225,7 +225,7 @@ def test_a_fork_amid_a_transaction(host):
         if not pid:
             os._exit(0)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-        with client._state.transaction() as db:
+        with client._session.state.transaction() as db:
             print(*db.execute("SELECT value FROM facts WHERE name = 'lifetime'").fetchone())
             print(*db.execute("PRAGMA integrity_check").fetchone())
         """

@@ -49,7 +49,8 @@ def test_a_worker(start_store):
     """A worker ends what it has in hand, and well."""
     from redis import Redis
 
-    from deniable_aggregator.store import Store, health
+    from deniable_aggregator.store import Store
+    from deniable_aggregator.store.uploads import health
 
     url = start_store("wheel")
 

@@ -261,7 +261,7 @@ def test_what_is_served_here_needs_no_option(trial, tmp_path):
         while "Ctrl-C" not in (line := process.stdout.readline()):
             assert line, process.stderr.read()
             said += line
-        for command in ("status", "doctor", "keys list", "dlq list", "audit-log head"):
+        for command in ("status", "doctor", "keys list", "dead-letters list", "audit-log head"):
             done = subprocess.run([sys.executable, "-m", "deniable", *command.split()], timeout=60, check=False, **told)
             assert done.returncode == 0, (command, done)
         process.send_signal(signal.SIGINT)

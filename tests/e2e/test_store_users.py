@@ -37,9 +37,10 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, connect, embedded, schema
-from deniable_aggregator.store.archived import LastRecount
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store import Store, connect, schema
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.servers import primaries
+from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
 from deniable_server.access.roles import ROLES
@@ -611,10 +612,10 @@ def look_after_dead_letters(store):
     """Do with a batch that cannot be counted what operators do."""
     with closing(store.client("watch")) as watch:
         watch.xadd(Store(watch, "shop").partitions[-1].stream, {"d": b"no batch"})
-    assert eventually(lambda: run(store, "dlq", "list"))
-    assert run(store, "dlq", "requeue", "--all")
-    assert eventually(lambda: run(store, "dlq", "list"))
-    assert run(store, "dlq", "purge", "--all") == "purged 1\n"
+    assert eventually(lambda: run(store, "dead-letters", "list"))
+    assert run(store, "dead-letters", "requeue", "--all")
+    assert eventually(lambda: run(store, "dead-letters", "list"))
+    assert run(store, "dead-letters", "purge", "--all") == "purged 1\n"
 
 
 def revoke_by_both_ways(store, url, admin):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from deniable.registry.types import TYPES
+from deniable.registry.answers.types import TYPES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("client", "aggregator", "server")
-COLUMNS = {"server/deniable_server/api/export.py", "server/deniable_server/local/population.py"}
+COLUMNS = {"server/deniable_server/api/answers/export.py", "server/deniable_server/local/population.py"}
 """Files about types of columns, of an answer or of the demo's data. These are no metrics."""
 
 LEFT = {

@@ -27,11 +27,12 @@ from deniable.commands.sheet import sheet
 from deniable.declared import Declared
 from deniable.device import permanent_responses
 from deniable.device.ledger import Ledger
+from deniable.device.prepared import Prepared
 from deniable.device.state import State
 from deniable.exact import hashing
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.prepared import Prepared
-from deniable.registry import load, parse, period, text, types
+from deniable.registry import load, parse, period, text
+from deniable.registry.answers import types
 from deniable.registry.tables import Budget
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope

@@ -35,8 +35,8 @@ from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import GROUP, Store, connect, schema
-from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.partition import names
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
+from deniable_aggregator.store.uploads.partition import names
 from deniable_aggregator.tally import set_bits
 from deniable_server.local.stack import free_port
 

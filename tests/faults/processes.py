@@ -40,7 +40,7 @@ def preloaded(folder: Path, name: str) -> dict[str, str]:
 
 def servers() -> dict[str, Path]:
     """Find the servers to run on: the packaged one, and the wheel's."""
-    from deniable_aggregator.store.embedded import find
+    from deniable_aggregator.store.server.embedded import find
 
     found = {}
     if packaged := shutil.which("redis-server"):

@@ -13,7 +13,7 @@ from machines import REPLICA_TIMEOUT, Machine, Machines, await_replicas, move, w
 from proxy import Proxy
 
 from deniable_aggregator.store import connect
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store.server.servers import primary
 
 if TYPE_CHECKING:
     import random

@@ -199,7 +199,7 @@ def test_a_full_backlog_refuses_and_trims_nothing(empty):
 
 def begin(stage, *options):
     """Start a worker, and wait until it has joined."""
-    from deniable_aggregator.store import health
+    from deniable_aggregator.store.uploads import health
 
     command = [sys.executable, "-m", "deniable", "worker", "--redis-url", stage.url, "--app", "shop", *options]
     others = health.read(stage.store).workers
@@ -221,7 +221,7 @@ def end(process, seconds=25.0):
 
 def test_a_worker_told_to_stop_counts_what_it_has(empty):
     """SIGTERM under load: the exit status is 0, nothing is left in hand, and the worker is no longer listed."""
-    from deniable_aggregator.store import health
+    from deniable_aggregator.store.uploads import health
 
     chance = random.Random(9)
     process = begin(empty)

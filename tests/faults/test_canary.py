@@ -25,8 +25,10 @@ from deniable import mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable_aggregator.publish import release
-from deniable_aggregator.store import Store, connect, embedded, schema, tallies
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store import Store, connect, schema
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.servers import primaries
+from deniable_aggregator.store.sums import tallies
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 

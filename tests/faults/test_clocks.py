@@ -13,8 +13,9 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import GROUP, Store, batch, connect, health
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import GROUP, Store, Upload, connect
+from deniable_aggregator.store.uploads import batch, health
+from deniable_aggregator.store.uploads.batch import Group
 
 INDEX = Layout(1, 5, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
@@ -60,7 +61,7 @@ def store(tmp_path, clock):
 def send(store, *keys):
     for key in keys:
         body = batch.encode([Group(ONE, INDEX, b"\1\2")])
-        assert store.append(body, key=str(key), remember=b"-", cap=100, ttl=60).outcome == "appended"
+        assert store.append(Upload(body, key=str(key), remember=b"-", cap=100, ttl=60)).outcome == "appended"
 
 
 def strand(store):

@@ -20,8 +20,10 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch, connect, tallies
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store.sums import tallies
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
 from deniable_server.local.stack import free_port
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operate" / "back-up.md").read_text("utf-8")
@@ -33,7 +35,7 @@ UPLOADS = 40
 def send(store, number):
     """Append an upload with one report, whose value is its number."""
     body = batch.encode([Group(ONE, INDEX, bytes([number]))])
-    return store.append(body, key=str(number), remember=b"-", cap=1000, ttl=3600).outcome
+    return store.append(Upload(body, key=str(number), remember=b"-", cap=1000, ttl=3600)).outcome
 
 
 def count(store):

@@ -18,9 +18,9 @@ import pytest
 from deniable.declared import Declared
 from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
+from deniable.device.prepared import Occasion, Prepared
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.prepared import Occasion, Prepared
 from deniable.registry import Metric
 from deniable.registry.tables import Budget
 from deniable.wire.report import Stratum
@@ -59,7 +59,7 @@ from deniable.device import permanent_responses
 from deniable.device import state
 from deniable.limits.allowance import Allowance
 from deniable.registry.tables import Budget
-from deniable.prepared import Occasion, Prepared
+from deniable.device.prepared import Occasion, Prepared
 from deniable.registry import Metric
 from deniable.wire.report import Stratum
 ledger._REPORTS = 3  # so that a lease is renewed all the time

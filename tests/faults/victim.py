@@ -15,7 +15,8 @@ import redis
 from redis.connection import AbstractConnection
 
 from deniable.cli import main
-from deniable_aggregator.store import Partition, deltas
+from deniable_aggregator.store import Partition
+from deniable_aggregator.store.sums import deltas
 
 
 def arm(seed: str, rate: float, record: str) -> None:

@@ -14,7 +14,7 @@ import redis
 from scipy.stats import chisquare
 
 from deniable.registry import period
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
@@ -66,7 +66,7 @@ def another(served):
 
 
 def queries(served):
-    found = [whole(line) for line in served.store._client.lrange("{shop}:audit", 0, -1)]
+    found = [intact_entry(line) for line in served.store._client.lrange("{shop}:audit", 0, -1)]
     return [(each.event, each.actor, each.details) for each in found if each.event.startswith("query.")]
 
 

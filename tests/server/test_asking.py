@@ -86,10 +86,10 @@ def test_pages_are_put_together(url, monkeypatch):
     monkeypatch.setattr(deniable_query, "_PAGE", 4)
     assert asked.rows() == whole
     states = iter("ab" + 10 * "c")
-    monkeypatch.setattr("deniable_aggregator.answer.rows.state_of", lambda *_: next(states))
+    monkeypatch.setattr("deniable_aggregator.answer.table.state_of", lambda *_: next(states))
     assert asked.rows() == whole
     assert len(list(states)) == 12 - 2 * 3
-    monkeypatch.setattr("deniable_aggregator.answer.rows.state_of", lambda *_: str(next(numbers)))
+    monkeypatch.setattr("deniable_aggregator.answer.table.state_of", lambda *_: str(next(numbers)))
     numbers = iter(range(100))
     with pytest.raises(QueryError, match="between the pages"):
         asked.rows()

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from deniable.wire.report import Stratum
-from deniable_aggregator.answer.measurement import Span, ValueEstimate, ValueShare
+from deniable_aggregator.answer.model.fields import Span
+from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from gunicorn.config import Config
 
-from deniable_server.api.door import Answer
-from deniable_server.serving import direct, plain_request
+from deniable_server.api.uploads.door import Answer
+from deniable_server.serving import direct
 from deniable_server.serving.direct import Direct, usable
 
 UPLOAD = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -221,8 +221,3 @@ def test_where_gunicorn_has_to_do_something_with_each_request(change):
     for name, value in change.items():
         config.set(name, value)
     assert not usable(config)
-
-
-def test_the_path_is_that_of_flask(served):
-    """The door is at the address of the view."""
-    assert plain_request.PATH in {rule.rule for rule in served.flask.url_map.iter_rules()}

@@ -28,9 +28,11 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, connect, embedded, health, schema
-from deniable_aggregator.store.archived import LastRecount
-from deniable_aggregator.store.health import Health
+from deniable_aggregator.store import Store, Upload, connect, schema
+from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.uploads import health
+from deniable_aggregator.store.uploads.archived import LastRecount
+from deniable_aggregator.store.uploads.health import Health
 from deniable_server.access.keys import KeyStore
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.local.stack import free_port
@@ -316,7 +318,7 @@ def test_batches_that_nobody_counts(examined, good):
     shop = Store(good.redis, "shop")
     good.redis.delete(shop.partitions[0].workers, shop.partitions[0].caught)
     for number in range(3):
-        shop.append(b"batch", key=str(number), remember=b"", cap=10, ttl=60)
+        shop.append(Upload(b"batch", key=str(number), remember=b"", cap=10, ttl=60))
     status, found = examined(good, max_backlog="4")
     assert (status, wrong(found)) == (1, {"workers": "fault", "backlog": "warning", "lag": "warning"})
     status, found = examined(good, max_backlog="3")

@@ -19,11 +19,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from werkzeug.test import EnvironBuilder
 
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import refused_reports
-from deniable_aggregator.store.room import Room
+from deniable_aggregator.store.server.room import Room
+from deniable_aggregator.store.uploads import refused_reports
 from deniable_server.access.key_ring import FRESH_SECONDS
 from deniable_server.access.keys import KeyStore
-from deniable_server.api import uploads
+from deniable_server.api.uploads import intake
 from deniable_server.http.visit import Visit
 from deniable_server.rates import Volume
 
@@ -78,8 +78,7 @@ class Way:
             for sample in family.samples
             if sample.name.endswith(("_total", "_count")) and sample.labels.get("route") != "/metrics"
         }
-        # Uploads that arrive together pay for the same new sums; the first of those that follow one another pays alone.
-        return entries, remembered, refused, [each for each in requests if not each[0].endswith(b":bytes")], counts
+        return entries, remembered, refused, requests, counts
 
 
 @pytest.fixture
@@ -253,13 +252,31 @@ def good(way, *keys):
 def test_a_failure_counts_once(way, monkeypatch):
     """After a bug when the store has answered, Flask answers all that arrived together: each counts once."""
     requests = good(way, "a", "b", "c")
-    monkeypatch.setattr(uploads, "_note_paid", lambda *_: 1 / 0)
+    monkeypatch.setattr(intake, "_note_paid", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         way.send(requests)
     monkeypatch.undo()
     answers = Way(way.served, direct=False).send(requests)
     assert [json.loads(body)["accepted"] for *_, body in answers] == [12] * 3
     assert len(way.left()[0]) == 1 + 3
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_first_of_a_group_pays_for_new_sums(start, served, settings, refused):
+    """The others of the group do not pay again; if the first is refused, the next one pays."""
+    taken = []
+    for direct in (True, False):
+        served.store._client.flushall()
+        way = start(replace(settings, metrics_key=METRICS), direct=direct)
+        way.send(good(way, "first"))
+        way.served.service.apps["shop"].paid.clear()
+        ((body, headers),) = good(way, "first")
+        repeated = [(body + b" ", headers)] * refused  # its key was used for another upload
+        answers = way.send([*repeated, *good(way, "a", "b", "c")])
+        assert [status[:3] for status, *_ in answers] == ["422"] * refused + ["202"] * 3
+        ((_, size),) = [(key, size) for key, size in way.left()[3] if key.endswith(b":bytes")]
+        taken.append(size)
+    assert taken[0] == taken[1]
 
 
 def test_a_store_that_hangs_is_waited_for_once(way, monkeypatch):
@@ -285,7 +302,7 @@ def test_nothing_is_asked_to_prepare_an_upload(way, unknown, monkeypatch):
         key, _ = KeyStore(way.served.store).create("ingest", "")
         requests[0][1]["Authorization"] = f"Bearer {key}"
         way.send(requests)
-        assert uploads.prepare(known, Visit(environ(*requests[0])))
+        assert intake.prepare(known, Visit(environ(*requests[0])))
         known.ring._clock = lambda: time.monotonic() + FRESH_SECONDS
     elif unknown == "partitions":
         known.apps["shop"].store._checked = -math.inf
@@ -293,7 +310,7 @@ def test_nothing_is_asked_to_prepare_an_upload(way, unknown, monkeypatch):
         known.limits._sources._day = "2020-01-01"
     for kind in (redis.Connection, redis.UnixDomainSocketConnection):
         monkeypatch.setattr(kind, "send_packed_command", lambda *_, **__: pytest.fail("the store was asked"))
-    prepared = uploads.prepare(known, Visit(environ(*requests[0])))
+    prepared = intake.prepare(known, Visit(environ(*requests[0])))
     monkeypatch.undo()
     assert (prepared is None) == (unknown != "nothing")
 

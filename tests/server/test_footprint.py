@@ -10,8 +10,8 @@ from itertools import count
 
 import pytest
 
-from deniable_aggregator.store import GROUP
-from deniable_server.api import uploads
+from deniable_aggregator.store import GROUP, Upload
+from deniable_server.api.uploads import intake
 
 pytestmark = pytest.mark.both_stores
 
@@ -131,7 +131,7 @@ def test_how_few_bytes_an_upload_takes_where_there_are_many(served):
     before = used(client)
     for _ in range(number):
         key = f"upload {next(keys)}"
-        remember = uploads.record(key, b"", {"accepted": 1, "rejected": 0})
-        store.append(b"", key=key, remember=remember, cap=1000, ttl=60)
+        remember = intake.record(key, b"", {"accepted": 1, "rejected": 0})
+        store.append(Upload(b"", key=key, remember=remember, cap=1000, ttl=60))
     client.delete(store.partitions[0].stream)
     assert (used(client) - before) / number < 36

@@ -27,11 +27,12 @@ from deniable.upload_rules import Refused, inflated
 from deniable.wire.layout import Layout
 from deniable.wire.report import MAX_INFLATED_BYTES, Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import GROUP, batch
-from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store import GROUP
+from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads.batch import Group
 from deniable_server.access.keys import KeyStore
-from deniable_server.api import batches
 from deniable_server.api.openapi import OPERATIONS
+from deniable_server.api.uploads import batches
 from deniable_server.http.visit import Upload
 
 INGEST, READ, METRICS = "pk_test_12345678", "rk_test_12345678", "mk_test_12345678"

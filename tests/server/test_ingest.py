@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from deniable.registry import period
-from deniable_aggregator.store import refused_reports
-from deniable_server.api import batches
+from deniable_aggregator.store.uploads import refused_reports
+from deniable_server.api.uploads import batches
 
 
 def batch(*groups, **changes):

@@ -1,4 +1,4 @@
-"""`deniable check-config`: what a server would make of its environment, all faults at once, and no secret."""
+"""`deniable doctor --settings`: what a server would make of its environment, all faults at once, and no secret."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(monkeypatch, capsys):
             monkeypatch.delenv(name)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        status = cli.main(["check-config", *arguments])
+        status = cli.main(["doctor", "--settings", *arguments])
         return status, capsys.readouterr().out
 
     return run
@@ -62,7 +62,7 @@ def test_a_good_environment(run, environment):
     assert (found["errors"], found["warnings"], found["apps"]) == ([], [], {"shop": 5})
     assert found["store"].startswith("sums and releases take at most ")
     assert found["store"].endswith("the store does not answer, so its maxmemory is not known")
-    shown = {each["name"]: (each["value"], each["origin"]) for each in found["shown"]}
+    shown = {each["name"]: (each["value"], each["origin"]) for each in found["settings"]}
     assert set(VARIABLES) <= set(shown)
     assert shown["DENIABLE_REDIS_URL"] == ("redis://store.example:6379/0", "environment")
     assert shown["DENIABLE_INGEST_KEYS"] == ("(hidden) 2 of shop", "environment")
@@ -75,6 +75,14 @@ def test_a_good_environment(run, environment):
     assert status == 0
     assert "canary" not in said
     assert "deniable doctor" in said
+
+
+def test_an_option_stands_above_a_variable(run, environment):
+    """The store that `--redis-url` names is the one that is looked at."""
+    status, said = run(environment, "--json", "--redis-url", "redis://other.example:6379/1")
+    assert status == 0
+    (store,) = (each["value"] for each in json.loads(said)["settings"] if each["name"] == "DENIABLE_REDIS_URL")
+    assert store == "redis://other.example:6379/1"
 
 
 FAULTS = {

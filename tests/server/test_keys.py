@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from deniable.cli import main
-from deniable.dsn import Dsn
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.transport.dsn import Dsn
 from deniable_aggregator.store import Store
 from deniable_server.access.key_ring import FRESH_SECONDS, STALE_SECONDS, Ring
 from deniable_server.access.keys import Key, KeyStore

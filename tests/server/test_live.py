@@ -14,12 +14,13 @@ import pytest
 import redis
 
 from deniable_aggregator.alarms.watcher import Watch
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.hourly import Hourly
-from deniable_aggregator.store import refused_reports, schema
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.uploads import refused_reports
 from deniable_server.access.keys import KeyStore, id_of
 
 from .conftest import INGEST, READ, Served
@@ -307,7 +308,7 @@ def test_who_looked_at_live_numbers_is_in_the_audit_log(filled, admin, browse):
         for key in (admin, READ, INGEST):
             filled.get(path, key)
     browse(admin)("/m/plugin/live")
-    log = [whole(line) for line in filled.store._client.lrange("{shop}:audit", 0, -1)]
+    log = [intact_entry(line) for line in filled.store._client.lrange("{shop}:audit", 0, -1)]
     owner, reader = (f"key:{id_of(sha256(key.encode()).digest())}" for key in (admin, READ))
     live, of_plugin = {"by": "api", "question": "live"}, {"by": "api", "question": "live", "metric": "plugin"}
     assert [(e.event, e.actor, e.details) for e in log if e.event.startswith("query.")] == [
@@ -327,7 +328,7 @@ def test_parameters_change_nothing_in_the_audit_log(shop, admin, browse, path, m
     for key in (admin, READ):
         answer = browse(key)(f"{path}?{more}") if pages else shop.get(f"{path}?{more}", key)
         assert answer.status_code == (400 if key == admin else 403)
-    log = [whole(line) for line in shop.store._client.lrange("{shop}:audit", 0, -1)]
+    log = [intact_entry(line) for line in shop.store._client.lrange("{shop}:audit", 0, -1)]
     expected = {"by": "page" if pages else "api", "question": "live"} | ({"metric": "plugin"} if "plugin" in path else {})
     assert [(e.event, e.details) for e in log if e.event.startswith("query.")] == [
         ("query.refused", expected | {"problem": problem}) for problem in ("unknown_parameter", "admin_only")
@@ -337,7 +338,7 @@ def test_parameters_change_nothing_in_the_audit_log(shop, admin, browse, path, m
 def test_a_look_is_logged_with_its_period_and_level(shop, admin):
     """What such a query can ask is in the log."""
     assert shop.get("/api/v1/live/plugin?period=2001-01-01&level=0.90", admin).status_code == 200
-    entry = whole(shop.store._client.lindex("{shop}:audit", -1))
+    entry = intact_entry(shop.store._client.lindex("{shop}:audit", -1))
     assert entry.details == {"by": "api", "question": "live", "metric": "plugin", "period": "2001-01-01", "level": "0.9"}
 
 

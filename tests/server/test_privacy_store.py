@@ -22,8 +22,9 @@ from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets
-from deniable_aggregator.store import health, schema
-from deniable_aggregator.store.archived import LastRecount
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.uploads import health
+from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.http.visit import Visit
 from deniable_server.privacy import compose, elsewhere, gather
@@ -130,7 +131,7 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     # What is too large for one step is made in pieces.
     with pytest.MonkeyPatch.context() as patch:
         apply = store.partitions[0].staging.apply
-        patch.setattr("deniable_aggregator.store.deltas.AT_ONCE", 0)
+        patch.setattr("deniable_aggregator.store.sums.deltas.AT_ONCE", 0)
         patch.setattr(store.partitions[0].staging, "apply", lambda: (scan(), apply()))
         send(shop, "export", [0])
         count(shop)

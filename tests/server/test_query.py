@@ -13,7 +13,7 @@ from deniable_aggregator import decode
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.decode.estimate import plausible
-from deniable_aggregator.store import health
+from deniable_aggregator.store.uploads import health
 from deniable_server.access.keys import KeyStore
 
 from .conftest import READ

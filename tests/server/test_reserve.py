@@ -13,19 +13,20 @@ import numpy as np
 import pytest
 
 from deniable.cli import main
-from deniable.space import STRATUM
+from deniable.forecast.space import STRATUM
 from deniable.wire.report import Stratum
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.answer.live import measure
 from deniable_aggregator.counting import faults
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.publish.counted import unpublished
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import health, room
-from deniable_aggregator.store.deltas import growth
+from deniable_aggregator.publish.strata import unpublished
 from deniable_aggregator.store.errors import NoRoom
+from deniable_aggregator.store.server import room
+from deniable_aggregator.store.sums.deltas import growth
+from deniable_aggregator.store.uploads import health
 from deniable_server.doctor.store import memory
 from deniable_server.rates import Volume
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from deniable.cli import main
-from deniable_aggregator.store import room
-from deniable_aggregator.store.room import Room
+from deniable_aggregator.store.server import room
+from deniable_aggregator.store.server.room import Room
 
 pytestmark = pytest.mark.both_stores
 

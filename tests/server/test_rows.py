@@ -23,12 +23,12 @@ import pytest
 from pyarrow import feather, parquet
 
 from deniable.registry import period
-from deniable_aggregator.answer.cells import kept
-from deniable_aggregator.answer.query import Filter, Query
+from deniable_aggregator.answer.model.query import Filter, Query
+from deniable_aggregator.answer.question.cells import kept
 from deniable_aggregator.answer.select import Published, state_of
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.decode.multiple_testing import holm, holm_adjusted
-from deniable_server.api.export import _harmless
+from deniable_server.api.answers.export import _harmless
 
 from .conftest import READ
 from .test_openapi import check
@@ -606,7 +606,7 @@ def test_no_text_is_run_as_a_formula():
 
 
 def test_a_server_without_the_extra_says_so(shop, monkeypatch):
-    monkeypatch.setattr("deniable_server.api.export.find_spec", lambda _: None)
+    monkeypatch.setattr("deniable_server.api.answers.export.find_spec", lambda _: None)
     refused = get(shop, 501, metrics="theme", format="parquet").get_json()
     assert refused["code"] == "no_export"
     assert "deniable[export]" in refused["detail"]
@@ -614,10 +614,10 @@ def test_a_server_without_the_extra_says_so(shop, monkeypatch):
 
 
 def test_too_much_is_refused_before_it_is_read(filled, monkeypatch):
-    monkeypatch.setattr("deniable_aggregator.answer.rows._MOST_VALUES", 9)
+    monkeypatch.setattr("deniable_aggregator.answer.table._MOST_VALUES", 9)
     monkeypatch.setattr(filled.app.store.releases, "some", lambda *_: pytest.fail("it was read"), raising=False)
     assert ask(filled, 400, metrics=["theme"], dimensions=["time", "value", "platform"])["code"] == "query_too_large"
-    monkeypatch.setattr("deniable_aggregator.answer.rows.MOST_ROWS", 9)
+    monkeypatch.setattr("deniable_aggregator.answer.table.MOST_ROWS", 9)
     assert ask(filled, 400, metrics=["theme"], dimensions=["time", "platform"])["code"] == "query_too_large"
 
 
@@ -644,7 +644,7 @@ def test_filters_with_many_values_cost_little():
 
 
 def logged(shop):
-    return dict(whole(shop.store._client.lindex("{shop}:audit", -1)).details)
+    return dict(intact_entry(shop.store._client.lindex("{shop}:audit", -1)).details)
 
 
 def test_the_audit_log_tells_what_was_asked(filled):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from deniable.registry import period
-from deniable_aggregator.answer.series.model import Line, Point, Series, Told
+from deniable_aggregator.answer.model.series import Line, Point, Series, Told
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.pages import series_page
 

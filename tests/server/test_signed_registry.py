@@ -23,7 +23,7 @@ from deniable.registry.tables import Budget
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope, generate, seal
 from deniable.transport.settings import SenderSettings
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_server.api import schemas
 from deniable_server.doctor import pipeline
 
@@ -151,7 +151,7 @@ def test_what_devices_are_told_is_in_the_audit_log(signed, revised, real_redis):
     """With its digest, which whoever watches a server can compare; once, until something else is signed."""
 
     def logged():
-        found = map(whole, real_redis.lrange("{shop}:audit", 0, -1))
+        found = map(intact_entry, real_redis.lrange("{shop}:audit", 0, -1))
         return [entry.details for entry in found if entry.event == "registry.served"]
 
     before = len(logged())

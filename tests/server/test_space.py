@@ -8,13 +8,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from deniable import registry, space
+from deniable import registry
 from deniable.declared import Declared
+from deniable.forecast import space
 from deniable.wire.report import Stratum
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.store import Store, schema, tallies
-from deniable_aggregator.store.deltas import Weights
+from deniable_aggregator.store import Store, schema
+from deniable_aggregator.store.sums import tallies
+from deniable_aggregator.store.sums.deltas import Weights
 from deniable_server.doctor.config import inspect
 
 pytestmark = pytest.mark.both_stores
@@ -112,7 +114,7 @@ def test_periods_are_those_of_the_figure(path):
 
 
 @pytest.mark.parametrize("divided", [1, 3])
-def test_check_config_compares_it_with_the_store(real_redis, store_url, path, divided):
+def test_the_doctor_compares_it_with_the_store(real_redis, store_url, path, divided):
     """With its `maxmemory`; a divided app has sums in each part."""
     Store(real_redis, "shop").divide(divided)
     told = {"DENIABLE_REDIS_URL": store_url, "DENIABLE_REGISTRY": str(path)}

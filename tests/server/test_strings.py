@@ -11,7 +11,6 @@ import pytest
 
 from deniable.errors import RegistryError
 from deniable_aggregator import tally
-from deniable_aggregator.answer.estimates import estimated
 from deniable_aggregator.answer.readings import ShareReading
 from deniable_aggregator.decode.support_estimate import Supported
 
@@ -197,7 +196,7 @@ def test_what_was_tried_and_not_confirmed_is_not_shown(start):
         read = ShareReading(declared, tally.empty(declared.layout), {})
         positions = [declared.metric.position(text) for text in ("ab", "cd")]
         vars(read)["_decoded"] = positions, Supported(channel, 1000, np.array([600, 260]))
-        measured = estimated(served.app, read, 0.95)
+        measured = read.estimates(served.app.describe(read.declared), 0.95)
         assert [row.detected for row in measured.estimates] == shown
 
 

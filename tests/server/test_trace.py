@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 import requests
 
-from deniable_aggregator.answer import published
+from deniable_aggregator.answer import measurement
 from deniable_aggregator.process import logs
 from deniable_server.http.trace import HEADER
 from deniable_server.local.stack import free_port
@@ -105,7 +105,7 @@ def test_a_bug_is_logged_with_its_request(served, told, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("canary-answer")
 
-    monkeypatch.setattr(published, "measure", fail)
+    monkeypatch.setattr(measurement, "measure", fail)
     answer = served.get("/api/v1/metrics/plugin")
     assert answer.status_code == 500
     failure, answered = told

@@ -12,7 +12,7 @@ import redis
 from werkzeug.routing import Rule
 
 from deniable import registry
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import Store
@@ -28,7 +28,7 @@ SIDES = {"a": "platform=linux", "b": "platform=macos"}
 
 
 def entries(client):
-    return [whole(line) for line in client.lrange("{shop}:audit", 0, -1)]
+    return [intact_entry(line) for line in client.lrange("{shop}:audit", 0, -1)]
 
 
 def queries(client):

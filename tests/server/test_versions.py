@@ -12,7 +12,7 @@ import pytest
 
 from deniable.declared import Declared
 from deniable.registry import published
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.publish import counted
 from deniable_server.access.keys import KeyStore
 
@@ -318,7 +318,7 @@ def test_the_owner_sees_each_version(shop):
 def test_queries_are_logged_with_their_version(shop, real_redis):
     """An auditor sees which one was asked for."""
     shop.get("/api/v1/metrics/theme@1")
-    told = [whole(line).details for line in real_redis.lrange("{shop}:audit", 0, -1)]
+    told = [intact_entry(line).details for line in real_redis.lrange("{shop}:audit", 0, -1)]
     assert {"metric": "theme", "version": 1}.items() <= told[-1].items()
     assert told[0]["digest"] == published.load(shop.service.settings.registry).digest
 

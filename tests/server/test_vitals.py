@@ -11,8 +11,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store import connect, health
-from deniable_server.api.batches import REJECTIONS
+from deniable_aggregator.store import connect
+from deniable_aggregator.store.uploads import health
+from deniable_server.api.uploads.batches import REJECTIONS
 from deniable_server.settings import Settings
 
 pytestmark = pytest.mark.both_stores

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import redis
 from redis.crc import key_slot
 
-from deniable_aggregator.store import about
-from deniable_aggregator.store.servers import primaries, primary
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.servers import primaries, primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Self
 
-    from deniable_aggregator.store.cluster import Cluster
+    from deniable_aggregator.store.server.cluster import Cluster
 
 SLOTS = 16_384
 REPLICA_TIMEOUT = 10

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
-    from deniable.mechanisms.base import Bounds
+    from deniable.mechanisms.bounds import Bounds
     from deniable_aggregator.tally import Tally
 
 ALPHA = 1e-4

@@ -19,7 +19,8 @@ from deniable.declared import Declared
 from deniable.registry.period import end
 from deniable_aggregator.alarms import checks, volume
 from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.store import schema, tallies
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.sums import tallies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.measurement import Description, Estimates
+    from deniable_aggregator.answer.model.metric import Description, Estimates
     from deniable_aggregator.decode.estimate import Estimate, Target
     from deniable_aggregator.inference.difference import Ends
     from deniable_aggregator.tally import Tally

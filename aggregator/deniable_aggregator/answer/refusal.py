@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from deniable.errors import ParameterError
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.registry import Metric
-    from deniable_aggregator.answer.collection import Collection
     from deniable_aggregator.publish.breakdown import Breakdown
 
 
@@ -62,6 +60,30 @@ class WithheldCell(Refusal):
         self.instead = instead
 
 
+class UnknownDimension(Refusal):
+    """A metric has no such dimension, or the dimension has no such value."""
+
+    code = "dimension"
+
+
+class Summed(Refusal):
+    """A filter asks for the sum of several cells."""
+
+    code = "filter"
+
+
+class IncompatibleMembers(Refusal):
+    """Two members of the query exclude each other."""
+
+    code = "query_conflict"
+
+
+class QueryTooLarge(Refusal):
+    """The query asks for more than is computed at once."""
+
+    code = "query_too_large"
+
+
 def check_period(metric: Metric, period: str) -> None:
     """Refuse a period that the metric does not have.
 
@@ -98,23 +120,3 @@ def withheld(declared: Declared, breakdown: Breakdown, cell: str, published: Som
     rests = f"each {part} that is published rests" if part else "what is published rests"
     rule = f"{rests} on {least} reports, and nothing computed from it on fewer: this segment is withheld"
     return WithheldCell(f"{rule}; ask for {instead or 'all segments'}", instead or None)
-
-
-def next_release(app: Collection, declared: Declared) -> datetime | None:
-    """Return when the next period closes; None if no release depends on it: in a trial, or once collection has ended."""
-    metric = declared.metric
-    name = metric.next_to_close(datetime.now(UTC))
-    begins, _ = bounds(name, metric.period)
-    return None if app.trial or metric.expired(begins.date()) else metric.closes(name)
-
-
-def awaited(app: Collection, declared: Declared) -> str:
-    """Say how many reports the next release needs, and when it is due. The words do not depend on how many came."""
-    least, due = declared.metric.min_reports, next_release(app, declared)
-    if due is None:
-        return "everything is published at once" if app.trial else "collection has ended"
-    steps = app.registry.publication.early and not declared.metric.segments
-    before = f", or earlier once there are some {2 * declared.mechanism.needed(least):,}" if steps else ""
-    needed = f"{declared.needed} {'are' if least > 1 else 'is'} needed"
-    wait = "" if declared.metric.kept else f"; fewer wait for those of the next {declared.metric.period}"
-    return f"{needed}, and the next release is due {due:%Y-%m-%d %H:%M} UTC{before}{wait}"

@@ -11,31 +11,29 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from math import inf
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from deniable_aggregator.answer.measurement import Span
-from deniable_aggregator.answer.refusal import Refusal, check_period, read_cell, withheld
+from deniable_aggregator.answer.model.fields import Span
+from deniable_aggregator.answer.refusal import check_period, read_cell, withheld
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Collection as Some
+    from collections.abc import Iterable, Mapping, Sequence
 
     from deniable.declared import Declared, Definition
     from deniable.wire.report import Stratum
-    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.publish.release import Release
 
 State = Literal["published", "joined", "withheld", "missing"]
-V = TypeVar("V")
-T = TypeVar("T")
 
 
 class Selection(NamedTuple):
     """Releases of one cell of one version, of which something is estimated together."""
 
-    app: Collection
+    app: AppMetrics
     declared: Declared
     releases: Mapping[Stratum, Release]  # by their last period, in order
 
@@ -89,12 +87,12 @@ class Selection(NamedTuple):
 class Published:
     """What was published of one version of a metric, under the definition that the registry has now."""
 
-    app: Collection
+    app: AppMetrics
     declared: Declared
     cells: Mapping[str, Mapping[str, tuple[Stratum, Release]]]  # by cell, then by last period
 
     @classmethod
-    def of_each(cls, app: Collection, versions: Sequence[Declared]) -> list[Published]:
+    def of_each(cls, app: AppMetrics, versions: Sequence[Declared]) -> list[Published]:
         """Look up some versions of one metric, in one trip to the store."""
         found: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {each.definition: {} for each in versions}
         for stratum, note in release.listed(app.store, versions[0].metric.id).items():
@@ -174,27 +172,6 @@ class Published:
         }
 
 
-def answers(versions: Iterable[V], ask: Callable[[V], T], has_reports: Callable[[T], object] = lambda _: True) -> list[T]:
-    """Ask each version, the highest first, and return the answers with reports; if there are none, the first answer.
-
-    Raises
-    ------
-    Refusal
-        The first one, if a version refuses and none has reports.
-    """
-    found: list[T] = []
-    refusal: Refusal | None = None
-    for version in versions:
-        try:
-            found.append(ask(version))
-        except Refusal as error:
-            refusal = refusal or error
-    answered = [each for each in found if has_reports(each)]
-    if refusal and not answered:
-        raise refusal
-    return answered or found[:1]
-
-
 def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
     """Say what became of a cell in a period, which each version names in its own way."""
     states: set[State] = {version.state(cell, name) for version, cell in versions}
@@ -202,7 +179,7 @@ def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
     return next((each for each in order if each in states), "missing")
 
 
-def state_of(app: Collection, versions: Iterable[Published]) -> str:
+def state_of(app: AppMetrics, versions: Iterable[Published]) -> str:
     """Return a text that changes with every release of some versions, and with the registry."""
     # The registry names files of candidates, and its digest does not tell what they contain.
     told = sorted((each.declared.definition, each.declared.candidates, _told(each)) for each in versions)

@@ -1,4 +1,4 @@
-"""The archive: the reports of ``bits`` layouts, kept in Parquet files so that they can be counted again.
+"""The archive: the reports of ``bits`` layouts in Parquet files, so that they can be counted again.
 
-Of an ``index`` layout the tally is the archive. Without order and time, a set of indices is its histogram.
+Reports of an ``index`` layout have no files. Without order and time they are their histogram, which the tally has.
 """

@@ -1,4 +1,4 @@
-"""What the archive raises. A worker without an archive needs none of its libraries."""
+"""Errors of the archive. This module needs none of its libraries, as a worker without an archive has none."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from deniable.errors import DeniableError
 
 
 class ArchiveError(DeniableError):
-    """The archive, or a file of it, cannot be used. All others are kinds of it.
-
-    Whoever runs the service sees its text, so this has no path, no password and no count.
-    """
+    """The archive, or a file of it, cannot be used. Its text is logged, so it contains no path, no password and no count."""
 
 
 class MissingFileError(ArchiveError):
@@ -17,8 +14,8 @@ class MissingFileError(ArchiveError):
 
 
 class DamagedFileError(ArchiveError):
-    """A file is not what a worker wrote there."""
+    """The content of a file is not what a worker wrote there."""
 
 
 class RecountDiffersError(ArchiveError):
-    """Files do not have the reports that were counted."""
+    """The files of a stratum do not have the reports that were counted."""

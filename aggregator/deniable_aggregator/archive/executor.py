@@ -1,4 +1,4 @@
-"""Executors: where files are counted, on this machine's cores or by a cluster."""
+"""Executors, which count files on the cores of this machine or of a cluster."""
 
 from __future__ import annotations
 
@@ -19,18 +19,7 @@ _DASK = "dask://"
 
 @contextmanager
 def start(name: str = PROCESS) -> Iterator[Executor]:
-    """Start an executor, or connect to one.
-
-    Parameters
-    ----------
-    name
-        ``process``, or ``dask://HOST:PORT`` for a scheduler of Dask. Its workers must have this package, and reach the archive.
-
-    Raises
-    ------
-    ConfigurationError
-        If the name is neither, or Dask is not installed or does not answer.
-    """
+    """Start an executor, or connect to one: ``process``, or ``dask://HOST:PORT`` for a scheduler of Dask."""
     if name == PROCESS:
         # The threads of an object store's client do not survive a fork.
         with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:

@@ -1,7 +1,6 @@
 """The file: Parquet with one column of payloads, and a head that says what reports they are.
 
-Payloads are nearly random, so there are no dictionaries and no statistics. They are sorted, so a file does not tell in which
-order they came. Pages and head have checksums: disks and hands that change a bit are found out.
+Payloads are sorted, so a file does not tell in which order they came. Pages and head have checksums, which show a changed bit.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ _ROWS = 1 << 20  # of a row group: what is decompressed at once
 
 
 class Head(NamedTuple):
-    """What the reports of a file are."""
+    """What the reports of a file have in common."""
 
-    # What they share. In the file of a commit the period is the devices': late reports may count in a later one.
-    stratum: Stratum
-    layout: Layout  # the shape of each
+    stratum: Stratum  # In the file of a commit it has the period that the devices stated; late reports may count in a later one.
+    layout: Layout
 
 
 def write(
@@ -50,6 +48,7 @@ def write(
     schema = pa.schema([pa.field(COLUMN, kind, nullable=False)])
     ordered = np.sort(np.frombuffer(payloads, f"S{layout.payload_size}"))
     column = pa.FixedSizeBinaryArray.from_buffers(kind, len(ordered), [None, pa.py_buffer(ordered)])
+    # Payloads are nearly random: dictionaries and statistics would only take room.
     with parquet.ParquetWriter(
         sink,
         schema,
@@ -66,27 +65,14 @@ def write(
 def read(
     source: pa.NativeFile,  # an open file; it stays open while the payloads are read
 ) -> tuple[Head, Iterator[bytes]]:
-    """Read a file.
-
-    Returns
-    -------
-    head : Head
-        What the reports are.
-    payloads : iterator of bytes
-        Whole payloads, one after another, a million or fewer at once.
-
-    Raises
-    ------
-    DamagedFileError
-        If the file is not one that `write` has written; perhaps not before all payloads are read.
-    """
+    """Return the head of a file and its payloads, a million or fewer at once. The last of them may raise DamagedFileError."""
     try:
         opened = parquet.ParquetFile(source, page_checksum_verification=True)
     except pa.ArrowInvalid:
         raise DamagedFileError("it is empty, cut off, or no Parquet file") from None
-    told = _told(opened)
-    head = Head(Stratum(*(told[field] for field in Stratum._fields)), Layout(told["rows"], told["width"], told["kind"]))
-    return head, _payloads(opened, head.layout.payload_size, told["reports"])
+    fields = _fields_of(opened)
+    head = Head(Stratum(*(fields[name] for name in Stratum._fields)), Layout(fields["rows"], fields["width"], fields["kind"]))
+    return head, _payloads(opened, head.layout.payload_size, fields["reports"])
 
 
 def _payloads(opened: parquet.ParquetFile, size: int, reports: int) -> Iterator[bytes]:
@@ -101,15 +87,16 @@ def _payloads(opened: parquet.ParquetFile, size: int, reports: int) -> Iterator[
         raise DamagedFileError("it has more or fewer reports than were written")
 
 
-def _told(opened: parquet.ParquetFile) -> dict[str, Any]:
-    """Return what the head says."""
+def _fields_of(opened: parquet.ParquetFile) -> dict[str, Any]:
+    """Return the fields of the head."""
     about: dict[bytes, bytes] = opened.metadata.metadata or {}
     head = about.get(_KEY.encode())
     if head is None:
         raise DamagedFileError("no worker wrote it")
+    # Parquet has checksums of pages, not of its metadata.
     if about.get(_CHECKSUM.encode()) != str(crc32(head)).encode():
         raise DamagedFileError("its head is damaged")
-    told: dict[str, Any] = json.loads(head)
-    if told["format"] != _FORMAT:
-        raise DamagedFileError(f"its format is {told['format']}, and this version reads {_FORMAT}")
-    return told
+    fields: dict[str, Any] = json.loads(head)
+    if fields["format"] != _FORMAT:
+        raise DamagedFileError(f"its format is {fields['format']}, and this version reads {_FORMAT}")
+    return fields

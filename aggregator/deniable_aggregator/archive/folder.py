@@ -6,7 +6,7 @@
     <URL>/<number of the partition>/<metric>/<version>-<fingerprint>/hours/<random>.parquet
     <URL>/<number of the partition>/<metric>/<version>-<fingerprint>/period=<period>/segment=<segment>/<random>.parquet
 
-Files of commits make way for those of an hour, and these for those of a closed period. No path tells order, or more of the time.
+Files of commits are replaced by files of an hour, and these by files of a closed period. No path tells an order or another time.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
 
 COMMITS, HOURS, PERIOD = "commits/", "hours/", ""
-"""How names of files begin: of those of a commit, of the commits of an hour, and of all of a period."""
+"""How names of files begin: of a commit, of the commits of an hour, and of a closed period."""
 _ENDING = ".parquet"
-_PROBE = 1 << 20  # bytes of a file that is written to see whether one can be
+_PROBE = 1 << 20  # bytes of the file that `check` writes
 _USER = re.compile(r"^(\w+://).*@")
 _PATH = re.compile(
     rf"([^/]+)/(\d+)-[^/]+/(?:({COMMITS}|{HOURS})|period=[^/]*/segment=[^/]*/)([0-9a-f]{{32}}){re.escape(_ENDING)}"
 )
 
 
-class Found(NamedTuple):
-    """A file that was found."""
+class ArchiveFile(NamedTuple):
+    """A file of the archive."""
 
     path: str  # within the folder
     # metric, version: of its reports
@@ -52,17 +52,11 @@ class Found(NamedTuple):
     version: int
     name: str  # as the store notes it
     size: int  # in bytes
-    changed: float  # Unix time in seconds at which it was written; infinite if the place does not tell
+    changed: float  # Unix time in seconds at which it was written; infinite if the file system has no such time
 
 
 class Folder:
-    """The files of one partition.
-
-    Raises
-    ------
-    ConfigurationError
-        If the URL is invalid.
-    """
+    """The files of one partition. ConfigurationError if the URL is invalid."""
 
     def __init__(
         self,
@@ -72,7 +66,7 @@ class Folder:
         self.url = url if "://" in url else str(Path(url).absolute())
         self.number = number
         try:
-            with suppress(OSError):  # it is away, as the first use tells
+            with suppress(OSError):  # the place is away: the first use raises that
                 _place(self.url)
         except (ArrowException, ImportError, ValueError):  # its text may contain a password
             raise ConfigurationError("DENIABLE_ARCHIVE, --archive: a path or a URL, see docs/archive.md") from None
@@ -95,14 +89,8 @@ class Folder:
         return Folder(self.url, number)
 
     def check(self) -> None:
-        """Write a file and delete it. A disk that is all but full has no room for it.
-
-        Raises
-        ------
-        ArchiveError
-            If that fails.
-        """
-        with _told():
+        """Write a file and delete it, to see whether there is room for one. ArchiveError if that fails."""
+        with _archive_errors():
             path = f"{self._root}/{uuid4().hex}"
             with self._opened(path) as sink:
                 sink.write(bytes(_PROBE))
@@ -116,20 +104,9 @@ class Folder:
         payloads: bytes,  # whole payloads, one after another
         kind: str = COMMITS,  # `COMMITS`, `HOURS` or `PERIOD`
     ) -> str:
-        """Write reports to a new file. It is on the disk when this returns.
-
-        Returns
-        -------
-        str
-            The file's name, to be noted under the stratum.
-
-        Raises
-        ------
-        ArchiveError
-            If it cannot be written.
-        """
+        """Write reports to a new file, which is on the disk when this returns; return its name. ArchiveError if it fails."""
         name = kind + uuid4().hex
-        with _told(), self._opened(f"{self._root}/{self.path(stratum, name)}") as sink:
+        with _archive_errors(), self._opened(f"{self._root}/{self.path(stratum, name)}") as sink:
             file.write(sink, file.Head(stratum, layout), payloads)
         return name
 
@@ -140,66 +117,45 @@ class Folder:
         stratum: Stratum,
         name: str,
     ) -> Iterator[tuple[file.Head, Iterator[bytes]]]:
-        """Open a file; yield what `file.read` returns.
-
-        Raises
-        ------
-        MissingFileError
-            If there is no such file.
-        DamagedFileError
-            If it is not what a worker wrote there; perhaps not before all is read.
-        ArchiveError
-            If it cannot be read.
-        """
-        with _told(), self._fs.open_input_file(f"{self._root}/{self.path(stratum, name)}") as source:
+        """Open a file; yield what `file.read` returns. Any error in the block of the caller, too, becomes an ArchiveError."""
+        with _archive_errors(), self._fs.open_input_file(f"{self._root}/{self.path(stratum, name)}") as source:
             try:
                 head, payloads = file.read(source)
-                late = name.startswith(COMMITS)  # perhaps: then it tells the devices' period
-                if head.stratum != (stratum._replace(period=head.stratum.period) if late else stratum):
+                # The file of a commit has the period of the devices. If they were late, its reports count in another one.
+                expected = stratum._replace(period=head.stratum.period) if name.startswith(COMMITS) else stratum
+                if head.stratum != expected:
                     raise DamagedFileError("it has reports of something else")
                 yield head, payloads
             except PayloadError:
                 raise DamagedFileError("it has reports that no device sends") from None
             except (ArrowException, OSError) as error:
+                # Arrow raises a wrong checksum as an OSError without a number. From afar that may also be a lost connection.
                 if self._local and not getattr(error, "errno", None):
                     raise DamagedFileError(f"it is damaged ({type(error).__name__})") from error
                 raise
 
-    def find(self, metric: str = "") -> list[Found]:
-        """List all files, or those of a metric, in the order of their paths. What no worker wrote is left out.
-
-        Raises
-        ------
-        MissingFileError
-            If the folder is not there: a disk that is not mounted has no files, but that says nothing.
-        ArchiveError
-            If they cannot be listed.
-        """
-        with _told():
+    def find(self, metric: str = "") -> list[ArchiveFile]:
+        """List all files, or those of a metric, in the order of their paths. Files that no worker wrote are left out."""
+        with _archive_errors():
+            # A disk that is not mounted seems to have no files. To say so would be taken for an empty archive.
             if self._local and self.number and not Path(self._root).is_dir():
                 raise MissingFileError("the folder is not there; is the disk?")
             start = f"{self._root}/{quote(metric, safe='')}".rstrip("/")
             selected = fs.FileSelector(start, allow_not_found=True, recursive=True)
-            found = [each for each in self._fs.get_file_info(selected) if each.type == fs.FileType.File]
-        listed = [_found(each.path[len(self._root) + 1 :], each) for each in found]
+            files = [each for each in self._fs.get_file_info(selected) if each.type == fs.FileType.File]
+        listed = [_parsed(each.path[len(self._root) + 1 :], each) for each in files]
         return sorted(filter(None, listed))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files, and folders that this leaves empty. A file that is not there is no error.
-
-        Raises
-        ------
-        ArchiveError
-            If one cannot be deleted.
-        """
+        """Delete files, and folders that this leaves empty. A file that is not there is no error."""
         for path in paths:
-            with _told(), suppress(FileNotFoundError):
+            with _archive_errors(), suppress(FileNotFoundError):
                 self._fs.delete_file(f"{self._root}/{path}")
             if self._local:
                 self._prune(Path(self._root, path).parent)
 
     def address(self, path: str) -> str:
-        """Return where a file is, as other programs take it: without keys and options of the URL."""
+        """Return the path or URL of a file, without secret keys and options, for other programs."""
         place = _USER.sub(r"\1", self.url.partition("?")[0].removeprefix("fsspec+"))
         return "/".join(filter(None, (place.rstrip("/"), self.number, path)))
 
@@ -220,7 +176,7 @@ class Folder:
         try:
             with sink:
                 yield sink
-        except BaseException:
+        except BaseException:  # a half-written file would stay for a day
             with suppress(Exception):
                 self._fs.delete_file(path)
             raise
@@ -232,10 +188,10 @@ class Folder:
         if not self._local:
             self._fs.create_dir(folder)
             return
-        missing = [each for each in (Path(folder), *Path(folder).parents) if not each.exists()]
-        for each in reversed(missing):  # nobody else may read what is made here
-            each.mkdir(0o700, exist_ok=True)
-            _sync(str(each.parent))
+        missing = [ancestor for ancestor in (Path(folder), *Path(folder).parents) if not ancestor.exists()]
+        for ancestor in reversed(missing):  # readable by nobody else
+            ancestor.mkdir(0o700, exist_ok=True)
+            _sync(str(ancestor.parent))
 
     def _prune(self, folder: Path) -> None:
         with suppress(OSError):  # it is not empty
@@ -246,14 +202,14 @@ class Folder:
 
 @lru_cache(8)
 def _place(url: str) -> tuple[fs.FileSystem, str]:
-    """Return what speaks to a place, and the path in it."""
-    speaker, path = fs.FileSystem.from_uri(url)
-    return speaker, path
+    """Return the file system of a URL, and the path in it."""
+    system, path = fs.FileSystem.from_uri(url)
+    return system, path
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Raise errors of any library that speaks to an archive as one of ours."""
+def _archive_errors() -> Iterator[None]:
+    """Raise the errors of any library as errors of ours."""
     try:
         yield
     except DeniableError:
@@ -273,9 +229,10 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _found(path: str, told: fs.FileInfo) -> Found | None:
+def _parsed(path: str, info: fs.FileInfo) -> ArchiveFile | None:
+    """Return the file of a path; None if it is not the path of a worker's file."""
     parts = _PATH.fullmatch(path)
     if not parts:
         return None
-    changed = math.inf if told.mtime_ns is None else told.mtime_ns / 1e9
-    return Found(path, unquote(parts[1]), int(parts[2]), (parts[3] or "") + parts[4], told.size, changed)
+    changed = math.inf if info.mtime_ns is None else info.mtime_ns / 1e9
+    return ArchiveFile(path, unquote(parts[1]), int(parts[2]), (parts[3] or "") + parts[4], info.size, changed)

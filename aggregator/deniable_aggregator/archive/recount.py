@@ -1,4 +1,4 @@
-"""The recount: files are counted again, some at a time, wherever an executor has it done."""
+"""The recount: files are counted again, in lots, by an executor."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from deniable_aggregator.tally import Tally
 
 _BYTES, _FILES = 64 << 20, 256
-"""Bytes, and files, that are counted at once at most, but at least one file."""
+"""Most bytes and files of a lot; a larger file is a lot of its own."""
 
 
 class Counted(NamedTuple):
-    """What files have."""
+    """The recount of files."""
 
     tally: Tally | None  # of those that could be counted; None if none could
-    failed: dict[str, str]  # names of the others, and why
-    missing: bool  # whether some of these are not there
+    failed: dict[str, str]  # why the others could not be counted, by name
+    missing: bool  # whether one of these is not there
 
 
 def cut(
     files: Iterable[tuple[str, int]],  # the name and the size of each
 ) -> Iterator[list[str]]:
-    """Cut files into lots that are counted at once."""
+    """Cut files into lots, each counted by one process."""
     lot: list[str] = []
     held = 0
     for name, size in files:
@@ -53,19 +53,19 @@ def count_files(
     stratum: Stratum,
     names: Sequence[str],
 ) -> Counted:
-    """Count the reports of some files."""
-    folder, found = Folder(url, number), Counted(None, {}, missing=False)
+    """Count the reports of files. One that cannot be counted is named, and the others are counted."""
+    folder, total = Folder(url, number), Counted(None, {}, missing=False)
     for name in names:
         try:
             with folder.read(stratum, name) as (head, payloads):
-                counted = tally.merge(tally.empty(head.layout), *(tally.count(head.layout, some) for some in payloads))
-                if found.tally is not None and found.tally.layout != head.layout:
+                counted = tally.merge(tally.empty(head.layout), *(tally.count(head.layout, chunk) for chunk in payloads))
+                if total.tally is not None and total.tally.layout != head.layout:
                     raise DamagedFileError("its layout is not that of the others")
         except ArchiveError as error:
-            found = _added(found, Counted(None, {name: str(error)}, isinstance(error, MissingFileError)))
+            total = _added(total, Counted(None, {name: str(error)}, isinstance(error, MissingFileError)))
         else:
-            found = _added(found, Counted(counted, {}, missing=False))
-    return found
+            total = _added(total, Counted(counted, {}, missing=False))
+    return total
 
 
 def count(
@@ -74,29 +74,18 @@ def count(
     executor: Executor,  # counts each lot
     advance: Callable[[], None] = lambda: None,  # called after each lot
 ) -> dict[Stratum, Counted]:
-    """Count files.
-
-    Returns
-    -------
-    dict
-        What the files of each stratum have.
-
-    Raises
-    ------
-    ConfigurationError
-        If the executor fails.
-    """
-    found: dict[Stratum, Counted] = {}
+    """Count files, by stratum. ConfigurationError if the executor fails."""
+    counted: dict[Stratum, Counted] = {}
     waiting = {
         executor.submit(count_files, folder.url, folder.number, stratum, lot): stratum
-        for stratum, some in lots.items()
-        for lot in some
+        for stratum, of_stratum in lots.items()
+        for lot in of_stratum
     }
     for done in as_completed(waiting):
         stratum, more = waiting.pop(done), _result(done)
-        found[stratum] = _added(found[stratum], more) if stratum in found else more
+        counted[stratum] = _added(counted[stratum], more) if stratum in counted else more
         advance()
-    return found
+    return counted
 
 
 def _result(done: Future[Counted]) -> Counted:
@@ -104,9 +93,9 @@ def _result(done: Future[Counted]) -> Counted:
         return done.result()
     except DeniableError:
         raise
-    except Exception as error:  # clusters have errors of their own
-        told = f"--executor: files could not be counted ({type(error).__name__})"
-        raise ConfigurationError(f"{told}; did its processes end, or do they lack this package?") from error
+    except Exception as error:  # executors have their own types of errors
+        fault = f"--executor: files could not be counted ({type(error).__name__})"
+        raise ConfigurationError(f"{fault}; did its processes end, or do they lack this package?") from error
 
 
 def _added(before: Counted, more: Counted) -> Counted:

@@ -6,7 +6,7 @@ An entry is one line of JSON, in exactly one form::
      "nonce":"5b0c6d9f0c1e8a72","previous":"<hash of entry 6>","hash":"<hash of this entry>"}
 
 The hash is SHA-256 of the line ``deniable audit 1`` and then the entry without its last member. The nonce is random. Without it,
-a hash kept elsewhere would let others test guesses about the entry, and two equal entries of one second would be the same.
+whoever has the hash alone could test guesses about the entry, and two equal entries of one second would be the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _OF_METRIC = ("by", "metric", "version", "period", "segment", "a", "b", "level", "only", "bands")
-_ASKED = (*_OF_METRIC, "question", "filters", "compare", "pool", "among", "epsilon")
+_QUERY = (*_OF_METRIC, "question", "filters", "compare", "pool", "among", "epsilon")
 
 EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -36,8 +36,8 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
             "key.revoked": ("id",),
             "release.published": ("metric", "version", "period", "segment", "number", "closed"),
             "release.refused": ("metric", "version", "period", "segment", "reason"),
-            "query.answered": (*_ASKED, "spent"),
-            "query.refused": (*_ASKED, "problem"),
+            "query.answered": (*_QUERY, "spent"),
+            "query.refused": (*_QUERY, "problem"),
             "metric.erased": ("metric", "version", "keys"),
             "audit.rotated": ("file", "first", "last", "hash"),
             "audit.expired": ("files", "last", "hash"),
@@ -65,22 +65,16 @@ def genesis(app: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text as details may have it: of a longer one the beginning, its length, and its SHA-256."""
+    """Return a text of at most `LONGEST` characters: of a longer text the beginning, its length and its SHA-256."""
     if len(text) <= LONGEST:
         return text
-    rest = f"... ({len(text)} characters, SHA-256 {sha256(text.encode()).hexdigest()})"
-    return text[: LONGEST - len(rest)] + rest
+    ending = f"... ({len(text)} characters, SHA-256 {sha256(text.encode()).hexdigest()})"
+    return text[: LONGEST - len(ending)] + ending
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """An entry, complete and in its only form.
-
-    Raises
-    ------
-    ParameterError
-        If one of them is invalid.
-    """
+class LogEntry:
+    """A complete entry of the audit log. ParameterError if a member is invalid."""
 
     number: int  # its place in the log, from 1
     time: int  # Unix time in whole seconds
@@ -91,7 +85,7 @@ class Entry:
     nonce: str  # 16 random hexadecimal digits
     previous: str  # hash of the entry before, or `genesis`
     hash: str = field(init=False)  # SHA-256 of all of it, as 64 hexadecimal digits
-    line: bytes = field(init=False, repr=False)  # the entry as a line, without a line end
+    line: bytes = field(init=False, repr=False)  # the only form of the entry, without a line end
 
     def __post_init__(self) -> None:
         for name, value, most in (("number", self.number, _MOST), ("time", self.time, _LAST_SECOND)):
@@ -109,9 +103,9 @@ class Entry:
         if not isinstance(self.details, dict) or not self.details.keys() <= EVENTS[self.event]:
             raise ParameterError(f"the details of {self.event} are {', '.join(sorted(EVENTS[self.event]))}", self.details)
         for name, detail in self.details.items():
-            # Not bool: it equals 0 or 1, but is written differently.
-            whole = type(detail) is int and abs(detail) <= _MOST
-            if not whole and not (type(detail) is str and detail.isprintable() and len(detail) <= LONGEST):
+            # A bool is refused, although it is an int: it is written differently.
+            is_number = type(detail) is int and abs(detail) <= _MOST
+            if not is_number and not (type(detail) is str and detail.isprintable() and len(detail) <= LONGEST):
                 rule = f"{name} of {self.event} is a whole number, or printable and at most {LONGEST} characters"
                 raise ParameterError(rule, type(detail).__name__)
         body = self._written()
@@ -133,26 +127,20 @@ class Entry:
 
 def read(
     line: bytes,  # any bytes
-) -> tuple[Entry, str] | None:
-    """Read a line of a log.
-
-    Returns
-    -------
-    (Entry, str) or None
-        The entry of the line, and its hash; None if the line is no entry. If the line was changed, `Entry.line` differs from it.
-    """
+) -> tuple[LogEntry, str] | None:
+    """Return the entry of a line and the hash in the line; None if it is no entry. A changed line is not `LogEntry.line`."""
     try:
         members = json.loads(line)
         if type(members) is not dict or tuple(members) != _MEMBERS:
             return None
         members["time"] = int(datetime.fromisoformat(members["time"]).timestamp())
         written = members.pop("hash")
-        return (Entry(**members), written) if isinstance(written, str) else None
+        return (LogEntry(**members), written) if isinstance(written, str) else None
     except (ValueError, TypeError, OverflowError, RecursionError):  # ParameterError and errors of json are ValueErrors
         return None
 
 
-def whole(line: bytes) -> Entry | None:
-    """Read a line of a log; None if it is no entry, or was changed."""
-    found = read(line)
-    return found[0] if found and found[0].line == line else None
+def intact_entry(line: bytes) -> LogEntry | None:
+    """Return the entry of a line; None if it is no entry, or was changed."""
+    entry_and_hash = read(line)
+    return entry_and_hash[0] if entry_and_hash and entry_and_hash[0].line == line else None

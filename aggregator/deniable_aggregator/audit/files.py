@@ -1,8 +1,8 @@
 """Files of old entries of an audit log: writing, verifying and deleting them.
 
 A file has one entry in each line (JSON Lines). Only its owner can read it, and it is on disk before the entries leave the store.
-In the same script an entry is appended with the name of the file and the hash of its last entry, so the chain in the store is
-never empty. An entry is also appended before old files are deleted; it explains why the log begins later.
+The script that removes them appends an entry with the name of the file and the hash of its last entry, so the chain in the store
+is never empty. Before old files are deleted, an entry is appended that explains why the log begins later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from deniable.device import files as disk
 from deniable.errors import ConfigurationError
-from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.log import Rotated
 from deniable_aggregator.audit.verify import Chain
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from deniable_aggregator.audit.entry import Entry
+    from deniable_aggregator.audit.entry import LogEntry
     from deniable_aggregator.audit.log import AuditLog
     from deniable_aggregator.audit.verify import Fault
 
@@ -45,13 +45,7 @@ class Verification:
 
 
 def files(folder: Path, app: str) -> list[Path]:
-    """Return the files of an app's log, the oldest first.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be read.
-    """
+    """Return the files of an app's log, the oldest first."""
     form = re.compile(rf"{re.escape(app)}\.audit\.(\d{{12}})-\d{{12}}\.jsonl")
     return sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
 
@@ -61,15 +55,8 @@ def verify(
     folder: Path | None = None,  # folder of its files; None to verify the store only
     anchors: Mapping[int, str] | None = None,  # hash by number of entries
 ) -> Verification:
-    """Verify a whole log.
-
-    Raises
-    ------
-    OSError
-        If a file cannot be read.
-    StoreError
-        If the store cannot be used.
-    """
+    """Verify a log from its first entry to its last."""
+    # If entries are moved to a file meanwhile, it starts again.
     for _ in range(_ROUNDS - 1):
         try:
             return _verify(log, folder, anchors or {})
@@ -105,31 +92,14 @@ def rotate(
     folder: Path,  # folder of the files of this log; created if missing
     before: int,  # Unix time in seconds. Older entries are moved, up to the first younger one.
 ) -> list[Path]:
-    """Move old entries to files, unchanged, even if the chain is broken.
-
-    Returns
-    -------
-    list of Path
-        The new files.
-
-    Raises
-    ------
-    ConfigurationError
-        If the folder has files of another log, or the last file was changed.
-    OSError
-        If the disk fails; entries that were not moved stay in the store.
-    StoreError
-        If the store cannot be used. Entries in both a file and the store are removed from the store by the next rotation.
-    Rotated
-        If somebody else rotates the log at the moment.
-    """
+    """Move old entries to files, unchanged, even if the chain is broken; return the files. Rotated if somebody else does so."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made: list[Path] = []
+    paths: list[Path] = []
     more = True
     while more:
         path, more = _rotate(log, folder, before)
-        made += [path] if path else []
-    return made
+        paths += [path] if path else []
+    return paths
 
 
 def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool]:
@@ -138,7 +108,7 @@ def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool
     written = _lines(known[-1]) if known else []
     if first is None:
         return None, False
-    if written and _written(first) == written[0]:
+    if written and _written(first) == written[0]:  # an earlier rotation wrote its file and was interrupted; finish it
         path = known[-1]
         lines = log.store.audit.some(0, len(written) - 1)
         if [_written(line) for line in lines] != written:
@@ -146,21 +116,22 @@ def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool
         more = True
     else:
         lines = _older(log, first, before)
-        new = _new(log.app, folder, lines, whole(written[-1]) if written else None)
+        new = _new(log.app, folder, lines, intact_entry(written[-1]) if written else None)
         if new is None:
             return None, False
         path, more = new, len(lines) == _MOST
     ends = _ends(lines)
     if ends is None:
         return None, False
-    told: dict[str, str | int] = {"file": path.name, "first": ends[0].number, "last": ends[1].number, "hash": ends[1].hash}
+    details: dict[str, str | int] = {"file": path.name, "first": ends[0].number, "last": ends[1].number, "hash": ends[1].hash}
+    # One script drops the entries and appends the one about it, unless another rotation has moved them first.
     moved = log.store.audit.dropping(len(lines))
-    if not log.append("audit.rotated", "command", told, change=moved, unless=lambda: log.first() != first):
+    if not log.append("audit.rotated", "command", details, change=moved, unless=lambda: log.first() != first):
         raise Rotated
     return path, more
 
 
-def _new(app: str, folder: Path, lines: Sequence[bytes], last: Entry | None) -> Path | None:
+def _new(app: str, folder: Path, lines: Sequence[bytes], last: LogEntry | None) -> Path | None:
     """Write a file that follows the last entry in files; None if there is nothing to write."""
     ends = _ends(lines)
     if ends is None:
@@ -173,6 +144,7 @@ def _new(app: str, folder: Path, lines: Sequence[bytes], last: Entry | None) -> 
     path = folder / f"{app}.audit.{ends[0].number:012}-{ends[1].number:012}.jsonl"
     if path.exists():
         raise ConfigurationError(f"there is a file {path} already, which is not what the store has: ask `verify`")
+    # The file gets its name when it is complete: an interrupted rotation leaves none that is cut off.
     part = path.with_name(f".{path.name}.{token_hex(4)}")
     disk.write_new(part, b"".join(_written(line) + b"\n" for line in lines))
     part.rename(path)
@@ -185,22 +157,9 @@ def expire(
     folder: Path,  # folder of its files
     before: int,  # Unix time in seconds
 ) -> list[Path]:
-    """Delete files, the oldest first, that contain only entries older than a moment. The log must have been verified just before.
-
-    Returns
-    -------
-    list of Path
-        The deleted files.
-
-    Raises
-    ------
-    OSError
-        If the disk fails.
-    StoreError
-        If the store cannot be used; then nothing is deleted.
-    """
+    """Delete the files whose entries are all older than a moment; return them. The log must have been verified just before."""
     old: list[Path] = []
-    end: Entry | None = None
+    end: LogEntry | None = None
     for path in files(folder, log.app):
         ends = _ends(_lines(path))
         if ends is None or ends[1].time >= before:
@@ -209,7 +168,7 @@ def expire(
         end = ends[1]
     if end:
         log.append("audit.expired", "command", {"files": len(old), "last": end.number, "hash": end.hash})
-    for path in old:
+    for path in old:  # the oldest first, so that an interruption leaves no gap
         path.unlink()
         disk.sync(folder)
     return old
@@ -218,17 +177,17 @@ def expire(
 def _older(log: AuditLog, first: bytes, before: int) -> list[bytes]:
     lines: list[bytes] = []
     for line in log.lines(first):
-        entry = whole(line)
+        entry = intact_entry(line)
         if (entry and entry.time >= before) or len(lines) == _MOST:
             break
         lines.append(line)
     return lines
 
 
-def _ends(lines: Sequence[bytes]) -> tuple[Entry, Entry] | None:
+def _ends(lines: Sequence[bytes]) -> tuple[LogEntry, LogEntry] | None:
     """Return the first and the last entry among lines; None if there is none."""
-    found = [entry for line in lines if (entry := whole(line))]
-    return (found[0], found[-1]) if found else None
+    entries = [entry for line in lines if (entry := intact_entry(line))]
+    return (entries[0], entries[-1]) if entries else None
 
 
 def _lines(path: Path) -> list[bytes]:

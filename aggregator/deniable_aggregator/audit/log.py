@@ -1,11 +1,11 @@
 """The audit log of an app: what operators did and analysts asked, in a chain that shows any later change.
 
-It is a list of entries, each one line of `deniable_aggregator.audit.entry`. It is a list because a store user with RPUSH can only
-append. A user with XADD on a stream could also trim it.
+In the store it is a list of lines, each an entry of `deniable_aggregator.audit.entry`. It is no stream, because a user who may
+append to a stream (XADD) may also trim it. RPUSH only appends.
 
-The caller computes the hash of a new entry on top of the last entry that it knows. A script appends the entry only if that one is
-still the last. Otherwise it returns the last entries, for another try. The script can also make the change that the entry is
-about, so that both happen or neither.
+The caller computes the hash of a new entry from the last entry that it knows. A script appends the entry only if that one is the
+last still. Otherwise it returns the last entries, for another try. The script can also make the change that the entry is about,
+so that both happen or neither.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from deniable_aggregator.audit.entry import Entry, genesis, whole
+from deniable_aggregator.audit.entry import LogEntry, genesis, intact_entry
 from deniable_aggregator.store.errors import CommandRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.change import Change
+    from deniable_aggregator.store.values.collections import Change
 
 _TRIES = 1000  # a try fails only if another process has appended
 _PAGE = 1000
-_LAST = 16  # the number of entries that the script returns
+_LAST = 16  # entries that the script returns
 
 
 class Rotated(Exception):  # noqa: N818 - nothing went wrong
@@ -44,7 +44,7 @@ class _End:
 
 
 class AuditLog:
-    """The audit log of one app, as far as it is in the store."""
+    """The part of an app's audit log that is in the store."""
 
     def __init__(
         self,
@@ -61,47 +61,25 @@ class AuditLog:
         actor: str,
         details: Mapping[str, str | int],
         *,
+        # A change of the store that the entry is about: both happen, or neither if the change would change nothing.
         change: Change | None = None,
+        # Instead of `change`: appends the entry together with several changes. It gets the expected last line and the new line,
+        # and returns the last entries if the log ends differently, otherwise whether it has appended the entry.
         along: Callable[[bytes, bytes], Any] | None = None,
+        # Called before each try: if it returns True, nothing is appended. What it looks at may change only with an entry.
         unless: Callable[[], bool] | None = None,
-    ) -> Entry | None:
-        """Append an entry.
-
-        Parameters
-        ----------
-        event, actor, details
-            As `Entry` takes them.
-        change
-            A change of the app's store that the entry is about. Both happen or neither.
-        along
-            Appends the entry together with what it is about, where that is more than one change. It is called with the expected
-            last line and the line to append. It returns the last entries if the log ends differently, else whether it was done.
-        unless
-            Called before each try; if it returns True, nothing is appended. It may depend on things that change only with an
-            entry.
-
-        Returns
-        -------
-        Entry or None
-            None if nothing was appended, because of `unless` or because the change would have changed nothing.
-
-        Raises
-        ------
-        ParameterError
-            If the entry is invalid.
-        StoreError
-            If the store cannot be used. The entry may have been appended.
-        """
+    ) -> LogEntry | None:
+        """Append an entry and return it; None if nothing was appended. After a StoreError it may have been appended."""
         attempt = along or partial(self._write, change)
         for _ in range(_TRIES):
-            end = self._end or self._found(self.store.audit.some(-_LAST, -1))
+            end = self._end or self._end_of(self.store.audit.some(-_LAST, -1))
             self._end = end
             if unless and unless():
                 return None
-            entry = Entry(end.number + 1, int(time.time()), event, actor, dict(details), token_hex(8), end.hash)
+            entry = LogEntry(end.number + 1, int(time.time()), event, actor, dict(details), token_hex(8), end.hash)
             done = attempt(end.line, entry.line)
             if isinstance(done, list):
-                self._end = self._found(done)
+                self._end = self._end_of(done)
                 if entry.line in done:  # the script was sent twice, because its first answer was lost
                     return entry
             elif done:
@@ -117,27 +95,19 @@ class AuditLog:
             return self._append([self.key], [seen, line])
         return self._append([self.key, change.key], [seen, line, change.command, *change.arguments])
 
-    def last(self) -> Entry | None:
+    def last(self) -> LogEntry | None:
         """Return the last entry, or None if there is none."""
         for page in self._backwards():
-            found = _last(page)
-            if found:
-                return found
+            entry = _last(page)
+            if entry:
+                return entry
         return None
 
     def lines(
         self,
         first: bytes | None,  # the oldest line, from an earlier call of `first`
     ) -> Iterator[bytes]:
-        """Yield all lines in the store, the oldest first, valid or not.
-
-        Raises
-        ------
-        Rotated
-            If the oldest lines were moved to a file meanwhile. Then the lines read are incomplete, so start again.
-        StoreError
-            If the store cannot be used.
-        """
+        """Yield all lines, the oldest first, also invalid ones. Rotated if some were moved meanwhile: then start again."""
         at = 0
         while True:
             page = self.store.audit.some(at, at + _PAGE - 1)
@@ -152,8 +122,8 @@ class AuditLog:
         """Return the oldest line in the store, or None."""
         return self.store.audit.first()
 
-    def _found(self, lines: Sequence[bytes]) -> _End:
-        """Find the end of the chain. Invalid lines are skipped; `verify` reports them."""
+    def _end_of(self, lines: Sequence[bytes]) -> _End:
+        """Return the end of the chain. Invalid lines are skipped; `verify` reports them."""
         if not lines:
             return _End(b"", 0, genesis(self.app))
         entry = _last(lines) or self.last()
@@ -166,9 +136,9 @@ class AuditLog:
             at -= _PAGE
 
 
-def _last(lines: Sequence[bytes]) -> Entry | None:
+def _last(lines: Sequence[bytes]) -> LogEntry | None:
     for line in reversed(lines):
-        entry = whole(line)
+        entry = intact_entry(line)
         if entry:
             return entry
     return None

@@ -1,8 +1,8 @@
-"""Verifying the chain of an audit log: all places where it is broken.
+"""Verification of an audit log: all places where its chain is broken.
 
-A chain shows every change except two. The end may be cut off, and somebody who can compute hashes may rewrite everything from
-some entry on. An anchor shows both: the number and hash of an entry, noted when it was the last one. Anchors must be kept where
-nobody who can write to the store or the files can reach them.
+A chain shows every change except two. The end may be cut off, and everything from an entry on may be rewritten with new hashes.
+An anchor shows both: the number and hash of an entry, noted when it was the last one. Whoever can write to the store or the files
+must not be able to change the anchors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.audit.entry import Entry, genesis, read
+from deniable_aggregator.audit.entry import LogEntry, genesis, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,10 +38,10 @@ class Chain:
     number: int = field(default=0, init=False)
     hash: str = field(default="", init=False)
     faults: list[Fault] = field(default_factory=list, init=False)  # in the order of the lines
-    _first: Entry | None = field(default=None, init=False)
+    _first: LogEntry | None = field(default=None, init=False)
     _where: str = field(default="", init=False)
     _before: int = field(default=0, init=False)
-    _moved: dict[str, list[Entry]] = field(default_factory=dict, init=False)
+    _moved: dict[str, list[LogEntry]] = field(default_factory=dict, init=False)
     _met: set[int] = field(default_factory=set, init=False)
 
     def add(
@@ -55,17 +55,17 @@ class Chain:
             self._add(f"{name}:{place}", line)
 
     def _add(self, where: str, line: bytes) -> None:
-        found = read(line)
-        if found is None:
+        entry_and_hash = read(line)
+        if entry_and_hash is None:
             self.fault(where, "this is no entry: somebody else put it there, or it was damaged")
             return
-        entry, written = found
+        entry, written = entry_and_hash
         self.entries += 1
         number = entry.number
         if self._first is None:
             self._first, self._where, self._before = entry, where, len(self.faults)
         if entry.line != line:
-            # Its content is not reliable, but its place and hash may be unchanged: then what follows is whole.
+            # Its content is not reliable, but its place and hash may be unchanged. Then the chain goes on behind it.
             number = self.number + 1 if self.number else number
             self.fault(where, f"entry {number} was changed")
         else:
@@ -78,7 +78,7 @@ class Chain:
                 self.fault(where, f"entry {number} is another one than that of the anchor")
         self.number, self.hash = number, written
 
-    def _link(self, where: str, entry: Entry) -> None:
+    def _link(self, where: str, entry: LogEntry) -> None:
         before, number = self.number, entry.number
         if not before:
             return
@@ -99,13 +99,7 @@ class Chain:
         *,
         with_files: bool,  # whether the files of rotated entries were read, too
     ) -> list[str]:
-        """Check both ends, after all lines were read.
-
-        Returns
-        -------
-        list of str
-            What could not be checked, and why.
-        """
+        """Check both ends, after all lines were read; return notes on what could not be checked, and why."""
         notes = self._front(with_files=with_files)
         for number in sorted(self.anchors.keys() - self._met):
             self._unmet(number)

@@ -1,4 +1,4 @@
-"""The subcommand ``account``: what all reports of a device cost together, and which total to quote."""
+"""The subcommand ``account``: the privacy loss of all reports of a device together, and which total to quote."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _account(arguments: Namespace) -> int:
 
     draw = drawing("accounting.plot") if arguments.plot else None  # a missing library is reported before the work
     planned = None if arguments.epsilon else _plan(arguments)
-    spends = planned.spends if planned else _given(arguments)
-    found = statement(
+    spends = planned.spends if planned else _stated(arguments)
+    summary = statement(
         spends,
         tuple(dict.fromkeys(arguments.delta)),
         devices=arguments.group,
@@ -71,37 +71,37 @@ def _account(arguments: Namespace) -> int:
         sample=1.0 if planned else float(_sample(arguments)),
         kept=arguments.epsilon_permanent is not None,
     )
-    checked = [library.epsilon(spends, each.delta) for each in found.accounts] if arguments.check else []
+    checked = [library.epsilon(spends, entry.delta) for entry in summary.accounts] if arguments.check else []
     if arguments.json:
-        written = found.to_dict()
+        written = summary.to_dict()
         if checked:
             written["dp_accounting"] = [
-                {"delta": each.delta, "epsilon": epsilon} for each, epsilon in zip(found.accounts, checked, strict=True)
+                {"delta": entry.delta, "epsilon": epsilon} for entry, epsilon in zip(summary.accounts, checked, strict=True)
             ]
         print(json.dumps(written))
     else:
-        for line in found.lines(every=arguments.all):
+        for line in summary.lines(every=arguments.all):
             print(line)
-        for each, epsilon in zip(found.accounts, checked, strict=False):
+        for entry, epsilon in zip(summary.accounts, checked, strict=False):
             print(
-                f"dp-accounting, for any mechanisms, delta {each.delta:g}: {epsilon:.6g}; ours is {each.totals['optimal']:.6g}."
+                f"dp-accounting, for any mechanisms, delta {entry.delta:g}: {epsilon:.6g}; ours is {entry.totals['optimal']:.6g}."
             )
-        for line in _next(found, arguments):
+        for line in _next(summary, arguments):
             print(line)
     if draw:
         axis, places = _series(arguments)
-        kept = [(_kept(spend), spend.count * spend.epsilon) for spend in spends] if arguments.epsilon_permanent else []
-        draw(axis, places, arguments.plot, kept)
+        permanent = [(_responses(spend), spend.count * spend.epsilon) for spend in spends] if arguments.epsilon_permanent else []
+        draw(axis, places, arguments.plot, permanent)
         print(f"Plot: {arguments.plot}", file=sys.stderr)
-    return 0 if found.fits else 1
+    return 0 if summary.fits else 1
 
 
 def _plan(arguments: Namespace) -> Plan:
-    """Plan the spends of the registry."""
+    """Return the plan of the registry."""
     numbers = ("epsilon_permanent", "mechanism", "sample")
-    given = [f"--{name.replace('_', '-')}" for name in numbers if getattr(arguments, name) is not None]
-    if given:
-        raise ConfigurationError(f"{given[0]} goes with --epsilon; a registry states its own")
+    flags = [f"--{name.replace('_', '-')}" for name in numbers if getattr(arguments, name) is not None]
+    if flags:
+        raise ConfigurationError(f"{flags[0]} goes with --epsilon; a registry states its own")
     if len(arguments.reports) > 1:
         raise ConfigurationError("one --reports is for all metrics of a registry")
     return _planned(arguments, arguments.days, arguments.reports[0] if arguments.reports else None)
@@ -114,8 +114,8 @@ def _planned(arguments: Namespace, days: int | None, reports: int | None) -> Pla
     return plan(registry, metrics=arguments.metric, days=days, reports=reports, answers=arguments.answers)
 
 
-def _given(arguments: Namespace) -> list[Spend]:
-    """Read the spends from the command line."""
+def _stated(arguments: Namespace) -> list[Spend]:
+    """Return the spends of the command line."""
     if arguments.registry or arguments.metric:
         raise ConfigurationError("either --registry and --metric or --epsilon")
     if arguments.days is not None and arguments.reports:
@@ -136,6 +136,7 @@ def _spend(arguments: Namespace, epsilon: str, count: int) -> Spend:
     from deniable_aggregator.accounting.spend import Spend
 
     checks.count("--reports" if arguments.reports else "--days", count)
+    # All reports of one answer tell no more than its permanent response, so only different answers add up.
     if arguments.epsilon_permanent is not None and count > 1:
         answers = checks.count("--answers", 1 if arguments.answers is None else arguments.answers)
         return Spend.given(arguments.epsilon_permanent, min(answers, count))
@@ -156,46 +157,48 @@ def _sample(arguments: Namespace) -> Fraction:
     return share
 
 
-def _next(found: Statement, arguments: Namespace) -> Iterator[str]:
-    if not found.plan:
-        again = any(spend.count > 1 for spend in found.spends)
+def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
+    if not summary.plan:
+        again = any(spend.count > 1 for spend in summary.spends)
         if again and not arguments.epsilon_permanent:
             yield "Next: --epsilon-permanent shows the same with kept responses, which do not add up while an answer stays."
         return
-    asked = [use for use in found.plan.uses if use.occasions > 1 and not use.kept and not use.metric.discover]
-    if not found.fits:
-        dearest = max(found.plan.uses, key=lambda use: use.reserved_window)
+    repeated = [use for use in summary.plan.uses if use.occasions > 1 and not use.kept and not use.metric.discover]
+    if not summary.fits:
+        dearest = max(summary.plan.uses, key=lambda use: use.reserved_window)
         yield f"The budget is too small. Most is reserved for {dearest.metric.id}."
-    if asked:
-        names = ", ".join(use.metric.id for use in asked)
+    if repeated:
+        names = ", ".join(use.metric.id for use in repeated)
         yield f"Next: declare epsilon_permanent for metrics that are asked often and change rarely ({names}), or ask less often."
-    elif not found.fits:
+    elif not summary.fits:
         yield "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room."
     else:
         yield "Next: quote these figures with the time they are for. `deniable attack averaging` shows what they mean."
 
 
 def _series(arguments: Namespace) -> tuple[str, list[tuple[int, Statement]]]:
-    """Make statements by reports or days for a plot: the name of the axis, and each place on it."""
+    """Return what a plot shows: the name of its axis, and a statement for each number of reports or days on it."""
     from deniable_aggregator.accounting.statement import statement
 
     deltas = arguments.delta[:1]
     if arguments.epsilon:
-        fresh = _given(Namespace(**(vars(arguments) | {"epsilon_permanent": None, "answers": None})))
+        # The curve shows reports that add up. `draw` gets permanent responses apart, as a line to compare it with.
+        fresh = _stated(Namespace(**(vars(arguments) | {"epsilon_permanent": None, "answers": None})))
         most = max(spend.count for spend in fresh)
-        made = ((place, [replace(each, count=min(place, each.count)) for each in fresh]) for place in _places(most))
-        return "reports of one device", [(place, statement(spends, deltas)) for place, spends in made]
-    whole = _plan(arguments)
-    by_days = whole.days is not None
-    most = whole.days or arguments.reports[0]
+        series = ((place, [replace(each, count=min(place, each.count)) for each in fresh]) for place in _places(most))
+        return "reports of one device", [(place, statement(spends, deltas)) for place, spends in series]
+    planned = _plan(arguments)
+    by_days = planned.days is not None
+    most = planned.days or arguments.reports[0]
     plans = [(place, _planned(arguments, *((place, None) if by_days else (None, place)))) for place in _places(most)]
     word = "days" if by_days else "reports of each metric"
     return word, [(place, statement(each.spends, deltas, plan=each)) for place, each in plans]
 
 
 def _places(most: int) -> list[int]:
+    """Return whole numbers up to a largest one, evenly spaced on a logarithmic axis."""
     return sorted({max(1, round(most ** (i / (_POINTS - 1)))) for i in range(_POINTS)})
 
 
-def _kept(spend: Spend) -> str:
+def _responses(spend: Spend) -> str:
     return "one response kept" if spend.count == 1 else f"{spend.count} responses kept"

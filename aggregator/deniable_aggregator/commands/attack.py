@@ -1,11 +1,12 @@
-"""The subcommand ``attack``: what an observer learns of one person, in a simulation."""
+"""The subcommand ``attack``: simulate what an observer learns of one person."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms, terminal
+from deniable import mechanisms
+from deniable.commands import terminal
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.sampled_option import Sampled
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed
@@ -44,29 +45,29 @@ def attack(parser: argparse.ArgumentParser) -> Run:
 
 def _add_averaging(actions: Any) -> None:
     about = "guess each device's answer from its first 1, 2, 5, ... reports, with and without a kept permanent response"
-    found = actions.add_parser("averaging", help=about)
-    found.add_argument("--mechanism", nargs="+", default=["l_grr", "rappor"], metavar="NAME", help="default: l_grr rappor")
-    found.add_argument("--domain-size", type=int, default=2, metavar="D", help="values; of sets of m options 2^m (default 2)")
-    found.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of a report in nats (default 1)")
-    found.add_argument("--epsilon-permanent", default="2", metavar="E", help="of the kept response (default 2)")
-    found.add_argument("--preset", metavar="NAME", help="parameters of google_rappor")
-    found.add_argument("--prior", type=int, nargs="+", default=[], metavar="N", help="weight of each value (default: all alike)")
-    found.add_argument("--reports", type=int, default=1000, metavar="N", help="of each device (default 1000)")
-    found.add_argument("--devices", type=int, default=400, metavar="N", help="of each kind (default 400)")
-    found.add_argument("--lose-every", type=int, metavar="N", help="add devices that lose their state after every N reports")
-    found.add_argument("--plot", metavar="FILE", help="plot the success: .svg, .png or .pdf")
-    found.add_argument("--json", action="store_true", help="print one JSON object for each mechanism")
+    parser = actions.add_parser("averaging", help=about)
+    parser.add_argument("--mechanism", nargs="+", default=["l_grr", "rappor"], metavar="NAME", help="default: l_grr rappor")
+    parser.add_argument("--domain-size", type=int, default=2, metavar="D", help="values; of sets of m options 2^m (default 2)")
+    parser.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of a report in nats (default 1)")
+    parser.add_argument("--epsilon-permanent", default="2", metavar="E", help="of the kept response (default 2)")
+    parser.add_argument("--preset", metavar="NAME", help="parameters of google_rappor")
+    parser.add_argument("--prior", type=int, nargs="+", default=[], metavar="N", help="weight of each value (default: all alike)")
+    parser.add_argument("--reports", type=int, default=1000, metavar="N", help="of each device (default 1000)")
+    parser.add_argument("--devices", type=int, default=400, metavar="N", help="of each kind (default 400)")
+    parser.add_argument("--lose-every", type=int, metavar="N", help="add devices that lose their state after every N reports")
+    parser.add_argument("--plot", metavar="FILE", help="plot the success: .svg, .png or .pdf")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each mechanism")
 
 
 def _add_differencing(actions: Any) -> None:
     about = "guess the answer of a person who left a group, from what was published of it before and after"
-    found = actions.add_parser("differencing", help=about)
-    found.add_argument("--people", type=int, default=500, metavar="N", help="before one of them leaves (default 500)")
-    found.add_argument("--epsilon", default="1", metavar="E", help="of a report, and of noise in a count (default 1)")
-    found.add_argument("--min-reports", type=int, default=100, metavar="N", help="fewest reports behind a release (default 100)")
-    found.add_argument("--runs", type=int, default=10_000, metavar="N", help="groups (default 10000)")
-    add_seed(found)
-    found.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = actions.add_parser("differencing", help=about)
+    parser.add_argument("--people", type=int, default=500, metavar="N", help="before one of them leaves (default 500)")
+    parser.add_argument("--epsilon", default="1", metavar="E", help="of a report, and of noise in a count (default 1)")
+    parser.add_argument("--min-reports", type=int, default=100, metavar="N", help="fewest reports behind a release (default 100)")
+    parser.add_argument("--runs", type=int, default=10_000, metavar="N", help="groups (default 10000)")
+    add_seed(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _averaging(arguments: argparse.Namespace) -> int:
@@ -75,7 +76,7 @@ def _averaging(arguments: argparse.Namespace) -> int:
 
     if arguments.plot:
         drawing("attack.plot")  # a missing library is reported before the work
-    observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
+    observers = [Observer(_mechanism(name, arguments), arguments.prior) for name in arguments.mechanism]
     kinds = [(2 + bool(arguments.lose_every)) if each.mechanism.in_two_steps else 1 for each in observers]
     advance = progress(sum(kinds) * max(arguments.devices, 0), "devices")
     results = [
@@ -85,7 +86,7 @@ def _averaging(arguments: argparse.Namespace) -> int:
         for observer in observers
     ]
     for result in results:
-        print(json.dumps(result.to_dict()) if arguments.json else _told(result, arguments.lose_every))
+        print(json.dumps(result.to_dict()) if arguments.json else _text(result, arguments.lose_every))
     if arguments.plot:
         drawing("attack.plot")(results, arguments.plot)
         if not arguments.json:
@@ -93,7 +94,7 @@ def _averaging(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
+def _mechanism(name: str, arguments: argparse.Namespace) -> Mechanism:
     options: dict[str, Any] = {}
     if name == "google_rappor":  # its prob_f sets the epsilon of the permanent response
         options["preset"] = arguments.preset or ""
@@ -102,9 +103,9 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
     return mechanisms.make(name, domain_size=arguments.domain_size, epsilon=arguments.epsilon, **options)
 
 
-def _told(result: Result, lose_every: int | None) -> str:
+def _text(result: Result, lose_every: int | None) -> str:
     mechanism, first = result.observer.mechanism, result.curves[0]
-    kept = next((curve for curve in result.curves if curve.way == "kept"), None)
+    permanent_curve = next((curve for curve in result.curves if curve.way == "kept"), None)
     title = f"{mechanism.name}, {mechanism.answers}, epsilon {mechanism.epsilon:.4g} a report"
     if permanent := mechanism.in_two_steps:
         total = f"{permanent.epsilon_permanent:.4g}" if permanent.permanent_ratio else "without bound"
@@ -115,7 +116,7 @@ def _told(result: Result, lose_every: int | None) -> str:
             lines.append(_row(f"{reports:,}", [_cell(curve, place) for curve in result.curves]))
     guess = result.observer.chances.max()
     lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
-    if kept is None:
+    if permanent_curve is None:
         or_keep = "" if isinstance(mechanism, Sampled) else ", or declare epsilon_permanent"
         lines.append(f"This mechanism keeps no response: ask each person once{or_keep}.")
         return "\n".join(lines) + "\n"
@@ -150,26 +151,26 @@ def _differencing(arguments: argparse.Namespace) -> int:
 
     from deniable_aggregator.attack.differencing import differencing
 
-    told = {name: getattr(arguments, name) for name in ("people", "epsilon", "min_reports", "runs")}
+    settings = {name: getattr(arguments, name) for name in ("people", "epsilon", "min_reports", "runs")}
     number = seed(arguments)
-    found = {each.published: each for each in differencing(**told, rng=default_rng(number))}
+    guesses = {guess.published: guess for guess in differencing(**settings, rng=default_rng(number))}
     if arguments.json:
-        told |= {"epsilon": float(exact(arguments.epsilon)), "seed": number}
-        print(json.dumps(told | {"results": [each.to_dict() for each in found.values()]}))
+        settings |= {"epsilon": float(exact(arguments.epsilon)), "seed": number}
+        print(json.dumps(settings | {"results": [guess.to_dict() for guess in guesses.values()]}))
         return 0
     print(f"A yes or no of {arguments.people:,} people, then without one of them; epsilon {arguments.epsilon}")
     rows = [("published both times", "right guesses", "95% interval", "at most")]
-    for name, each in found.items():
-        rows.append((_PUBLISHED[name], f"{each.success:.1%}", f"{each.low:.1%} to {each.high:.1%}", f"{each.bound:.1%}"))
+    for name, guess in guesses.items():
+        rows.append((_PUBLISHED[name], f"{guess.success:.1%}", f"{guess.low:.1%} to {guess.high:.1%}", f"{guess.bound:.1%}"))
     terminal.print_table(rows)
-    print(f"Subtracting exact counts gives the answer away. {_about_releases(found, arguments.min_reports)}")
+    print(f"Subtracting exact counts gives the answer away. {_about_releases(guesses, arguments.min_reports)}")
     print("Next: keep min_reports well above 1, and choose an epsilon that would do if everything were published.")
     print(f"Seed: {number}")
     return 0
 
 
-def _about_releases(found: Mapping[str, Guesses], min_reports: int) -> str:
-    success = found["releases"].success
+def _about_releases(guesses: Mapping[str, Guesses], min_reports: int) -> str:
+    success = guesses["releases"].success
     if min_reports == 1:
         return f"Subtracting our releases leaves one randomised report: a guess is right in {success:.1%}, as epsilon allows."
     return f"Our releases are never one person apart, so a guess is right in {success:.1%}; a coin is right in 50%."

@@ -1,4 +1,4 @@
-"""The subcommand ``audit``: bound the epsilon of any randomizer from below, by calling it."""
+"""The subcommand ``audit``: call any randomizer, and bound its epsilon from below."""
 
 from __future__ import annotations
 
@@ -44,15 +44,14 @@ def _audit(arguments: argparse.Namespace) -> int:
 
     claimed, inputs = exact(arguments.epsilon), _inputs(arguments.inputs)
     advance = progress(len(inputs) * max(arguments.calls, 0) // CALLS_AT_ONCE, "thousand calls")
-    found = distinguish(_loaded(arguments.function), inputs, calls=arguments.calls, level=arguments.level, advance=advance)
-    exceeded = found.epsilon > claimed
+    evidence = distinguish(_loaded(arguments.function), inputs, calls=arguments.calls, level=arguments.level, advance=advance)
+    exceeded = evidence.epsilon > claimed
     if arguments.json:
         about = {"function": arguments.function, "claimed": float(claimed), "level": arguments.level, "exceeded": exceeded}
-        print(
-            json.dumps(about | asdict(found) | {"likely": repr(inputs[found.likely]), "unlikely": repr(inputs[found.unlikely])})
-        )
+        pair = {"likely": repr(inputs[evidence.likely]), "unlikely": repr(inputs[evidence.unlikely])}
+        print(json.dumps(about | asdict(evidence) | pair))
     else:
-        print(_told(arguments, inputs, found, exceeded=exceeded))
+        print(_text(arguments, inputs, evidence, exceeded=exceeded))
     return int(exceeded)
 
 
@@ -71,22 +70,23 @@ def _loaded(written: str) -> Callable[[Any], object]:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        found: Any = reduce(getattr, name.split("."), import_module(module))
-    except Exception as error:  # a module of somebody else raises what it likes
+        function: Any = reduce(getattr, name.split("."), import_module(module))
+    except Exception as error:  # a module of somebody else may raise anything
         raise ConfigurationError(f"{written} cannot be imported: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise ConfigurationError(f"{written} is no function, but a {type(found).__name__}")
-    return found  # type: ignore[no-any-return] # a function of somebody else
+    if not callable(function):
+        raise ConfigurationError(f"{written} is no function, but a {type(function).__name__}")
+    return function  # type: ignore[no-any-return] # a function of somebody else
 
 
-def _told(arguments: argparse.Namespace, inputs: Sequence[Any], found: Evidence, *, exceeded: bool) -> str:
-    likely, unlikely = inputs[found.likely], inputs[found.unlikely]
+def _text(arguments: argparse.Namespace, inputs: Sequence[Any], evidence: Evidence, *, exceeded: bool) -> str:
+    likely, unlikely = inputs[evidence.likely], inputs[evidence.unlikely]
+    hits, false_hits = f"{evidence.hits:,}", f"{evidence.false_hits:,}"
     verdict = f"{'more than' if exceeded else 'not shown to be more than'} the claimed {arguments.epsilon}"
     lines = [
         f"{arguments.function}, {arguments.calls:,} calls with each of {len(inputs)} inputs",
-        f"Epsilon is at least {found.epsilon:.3f}, with confidence {arguments.level:g}: {verdict}.",
-        f"Event: {found.event}.",
-        f"It came in {found.hits:,} of {found.calls:,} calls with {likely!r}, and in {found.false_hits:,} with {unlikely!r}.",
+        f"Epsilon is at least {evidence.epsilon:.3f}, with confidence {arguments.level:g}: {verdict}.",
+        f"Event: {evidence.event}.",
+        f"It came in {hits} of {evidence.calls:,} calls with {likely!r}, and in {false_hits} with {unlikely!r}.",
     ]
     if exceeded:
         lines.append("Next: mend what makes this event so likely, or claim more; then audit again.")

@@ -1,4 +1,4 @@
-"""The subcommand ``audit-log``: list an app's audit log, verify it, and move old entries to files."""
+"""The subcommand ``audit-log``: list and verify an app's audit log, and move old entries to files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.audit.entry import EVENTS, whole
+from deniable_aggregator.audit.entry import EVENTS, intact_entry
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ _MOST_DAYS = 36500
 def audit_log(parser: argparse.ArgumentParser) -> Run:
     """``deniable audit-log verify|list|head|rotate --redis-url URL --app NAME``.
 
-    Exit status: 0 done, or the log is whole; 2 for a wrong configuration; 3 if the store cannot be used. It is 1 if the log is
-    broken, if its end was asked for and it is empty, or if somebody else rotates it at the moment.
+    Exit status: 0 done, or the log is whole; 1 if it is broken, if it has no end to print, or if somebody else rotates it at the
+    moment; 2 for a wrong configuration; 3 if the store cannot be used.
     """
     options.add(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -72,10 +72,10 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
 
 
 def _anchor(text: str) -> tuple[int, str]:
-    found = _ANCHOR.fullmatch(text)
-    if not found:
+    match = _ANCHOR.fullmatch(text)
+    if not match:
         raise argparse.ArgumentTypeError(f"an anchor is N:HASH, as `deniable audit-log head` prints it; got {text!r}")
-    return int(found[1]), found[2]
+    return int(match[1]), match[2]
 
 
 def _days(text: str) -> float:
@@ -91,31 +91,31 @@ def _days(text: str) -> float:
 def _verify(log: AuditLog, folder: Path | None, anchors: dict[int, str], *, as_json: bool) -> int:
     from deniable_aggregator.audit import files
 
-    found = files.verify(log, folder, anchors)
+    verification = files.verify(log, folder, anchors)
     if as_json:
-        print(json.dumps({"app": log.app, "whole": not found.faults} | asdict(found)))
+        print(json.dumps({"app": log.app, "whole": not verification.faults} | asdict(verification)))
     else:
-        _print(log, found)
-    return int(bool(found.faults))
+        _print(log, verification)
+    return int(bool(verification.faults))
 
 
-def _print(log: AuditLog, found: Verification) -> None:
-    for fault in found.faults:
+def _print(log: AuditLog, verification: Verification) -> None:
+    for fault in verification.faults:
         print(fault)
-    for note in found.notes:
+    for note in verification.notes:
         print(f"note: {note}")
-    if found.faults:
-        places = "1 place" if len(found.faults) == 1 else f"{len(found.faults)} places"
+    if verification.faults:
+        places = "1 place" if len(verification.faults) == 1 else f"{len(verification.faults)} places"
         print(f"the audit log of {log.app} is broken in {places}")
-    elif found.entries:
-        print(f"{found.entries} entries of {log.app}, whole as far as {found.number}:{found.hash}")
+    elif verification.entries:
+        print(f"{verification.entries} entries of {log.app}, whole as far as {verification.number}:{verification.hash}")
     else:
         print(f"nothing was ever logged of {log.app}, or all of it was removed")
 
 
 def _list(log: AuditLog, event: str | None, *, as_json: bool) -> int:
     for line in log.lines(log.first()):
-        entry = whole(line)
+        entry = intact_entry(line)
         if entry is None:
             print("no entry; ask `deniable audit-log verify`", file=sys.stderr)
         elif event in (None, entry.event):
@@ -143,9 +143,10 @@ def _rotate(log: AuditLog, folder: Path, older_than: float, retain: float | None
     for path in files.rotate(log, folder, now - int(older_than * _DAY)):
         print(f"moved to {path}")
     if retain is not None:
-        found = files.verify(log, folder)
-        if found.faults:
-            _print(log, found)
+        # Files of a broken log stay: they may show what happened.
+        verification = files.verify(log, folder)
+        if verification.faults:
+            _print(log, verification)
             print("nothing was deleted: these files may be needed to see what happened", file=sys.stderr)
             return 1
         for path in files.expire(log, folder, now - int(retain * _DAY)):

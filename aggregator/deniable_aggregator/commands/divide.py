@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def divide(parser: argparse.ArgumentParser) -> Run:
     """``deniable divide --redis-url URL --app NAME --into N``.
 
-    Exit status: 0 if the app has so many partitions now; 1 if it has another number; 2 for a wrong configuration; 3 if the store
+    Exit status: 0 if the app has this number of partitions now; 1 if it has another; 2 for a wrong configuration; 3 if the store
     cannot be used.
     """
     options.add(parser)
@@ -25,7 +25,7 @@ def divide(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.store.partition import MOST
+        from deniable_aggregator.store.uploads.partition import MOST
 
         store = options.store(options.environment(arguments), arguments.app, "divide takes")
         if not 1 <= arguments.into <= MOST:

@@ -1,4 +1,4 @@
-"""The subcommand ``erase``: remove everything about a metric, or about one version of it, from the store."""
+"""The subcommand ``erase``: remove everything about a metric, or about one of its versions, from the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deniable_aggregator.commands import options
 if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_aggregator.archive.folder import Folder
-    from deniable_aggregator.deletion.erase import Found, Removal
+    from deniable_aggregator.deletion.erase import ErasePlan, Removal
     from deniable_aggregator.store import Store
 
 _MOST = 1 << 53
@@ -23,8 +23,8 @@ _MOST = 1 << 53
 def erase(parser: argparse.ArgumentParser) -> Run:
     """``deniable erase --redis-url URL --app NAME --metric ID [--version V] [--yes]``.
 
-    Exit status: 0 done, or shown what would be done; 1 if the metric is unknown; 2 for a wrong configuration; 3 if the store
-    cannot be used.
+    Exit status: 0 done, or, without ``--yes``, the data are listed; 1 if the metric is unknown; 2 for a wrong configuration; 3 if
+    the store cannot be used.
     """
     options.add(parser)
     about = "metrics.toml of the app; several are joined by : (default: DENIABLE_REGISTRY, or none)"
@@ -38,26 +38,27 @@ def erase(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.deletion.erase import Removal
 
-        told = options.environment(arguments)
-        store = options.store(told, arguments.app, "erase takes")
+        environment = options.environment(arguments)
+        store = options.store(environment, arguments.app, "erase takes")
         metric, version = arguments.metric, arguments.version
         if not 0 < len(metric) <= LONGEST or not metric.isprintable() or "|" in metric:
             raise ConfigurationError(f"--metric is the id of a metric, such as ui.theme; got {metric!r}")
-        declared = _declared(told["DENIABLE_REGISTRY"], store.app, metric)
+        declared = _declared(environment["DENIABLE_REGISTRY"], store.app, metric)
         removal = Removal(store, metric, version)
-        found = removal.find()
-        highest = max([*found.versions, *declared, *filter(None, (version,))], default=None)
-        if highest is None and not found.letters:
+        plan = removal.find()
+        # Versions that are declared and have no data yet are erased, too: their first reports may wait to be counted.
+        highest = max([*plan.versions, *declared, *filter(None, (version,))], default=None)
+        if highest is None and not plan.letters:
             print(f"the store of {store.app} has nothing of {metric}, and no registry given declares it", file=sys.stderr)
             return 1
-        _print(store, f"{metric} version {version}" if version else metric, found)
-        kept = ", ".join(map(str, sorted(declared if version is None else declared & {version})))
-        if kept:
-            print(f"the registry declares version {kept}: reports of it are accepted, and dropped")
+        _print(store, f"{metric} version {version}" if version else metric, plan)
+        dropped = ", ".join(map(str, sorted(declared if version is None else declared & {version})))
+        if dropped:
+            print(f"the registry declares version {dropped}: reports of it are accepted, and dropped")
         if not arguments.yes:
             print("nothing was removed; --yes removes it for good")
             return 0
-        _erase(store, removal, arguments, found, highest or 1)
+        _erase(store, removal, arguments, plan, highest or 1)
         _erase_files(store, options.archive(arguments), metric, version)
         return 0
 
@@ -76,11 +77,11 @@ def _declared(paths: str | None, app: str, metric: str) -> set[int]:
     return {each.version for each in loaded.definitions if each.id == metric} if loaded else set()
 
 
-def _print(store: Store, what: str, found: Found) -> None:
-    versions = ", ".join(map(str, found.versions)) or "none"
-    print(f"{what} of {store.app}: versions {versions}; periods {found.periods}; keys and fields {found.keys}")
-    if found.letters:
-        print(f"dead letters with reports of it: {len(found.letters)}; other reports in them are kept")
+def _print(store: Store, what: str, plan: ErasePlan) -> None:
+    versions = ", ".join(map(str, plan.versions)) or "none"
+    print(f"{what} of {store.app}: versions {versions}; periods {plan.periods}; keys and fields {plan.keys}")
+    if plan.letters:
+        print(f"dead letters with reports of it: {len(plan.letters)}; other reports in them are kept")
     waiting = store.backlog()
     if waiting:
         print(f"batches that wait: {waiting}; reports of it are dropped when they are counted")
@@ -100,15 +101,16 @@ def _erase_files(store: Store, archive: Folder | None, metric: str, version: int
         print(later)
 
 
-def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found: Found, highest: int) -> None:
+def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, plan: ErasePlan, highest: int) -> None:
     from deniable_aggregator.audit.log import AuditLog
 
-    details: dict[str, str | int] = {"metric": arguments.metric, "keys": found.keys + len(found.letters)}
+    details: dict[str, str | int] = {"metric": arguments.metric, "keys": plan.keys + len(plan.letters)}
     if arguments.version:
         details["version"] = arguments.version
+    # The audit log comes first: no erasure goes unrecorded. The mark comes before the data: nothing is counted anew meanwhile.
     AuditLog(store).append("metric.erased", "command", details)
     removal.mark(highest)
     letters = removal.rewrite()
     removal.sweep()
-    print(f"removed: keys and fields {found.keys}, dead letters {letters}")
+    print(f"removed: keys and fields {plan.keys}, dead letters {letters}")
     print("it leaves the store's append-only file when that is rewritten: within an hour if a worker runs")

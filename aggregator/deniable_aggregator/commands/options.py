@@ -1,4 +1,4 @@
-"""Options that several commands share, and errors of those that use the store if it cannot be used."""
+"""Options that several commands share, and what they do if the store cannot be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable import terminal
+from deniable.commands import terminal
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import running
 from deniable_aggregator.process.variables import ARCHIVE
@@ -34,7 +34,7 @@ STORE_STATUS = 3
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a store, and some of its apps."""
+    """Add the options that name a store and its apps."""
     add_store(parser)
     add_apps(parser)
 
@@ -58,20 +58,14 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
 
 
 def add_archive(parser: argparse.ArgumentParser, about: str) -> None:
-    """Add ``--archive``, and say what the command does with it."""
+    """Add ``--archive``, with a text on what the command does with it."""
     parser.add_argument("--archive", metavar="URL", help=f"{about} (default: {ARCHIVE}, else none)")
 
 
 def archive(
     arguments: argparse.Namespace,  # with `--archive`
 ) -> Folder | None:
-    """Open the archive, if one is named.
-
-    Raises
-    ------
-    ConfigurationError
-        If the URL is invalid, or a library is missing.
-    """
+    """Open the archive, if one is named. ConfigurationError if the URL is invalid, or a library is missing."""
     url = arguments.archive or os.environ.get(ARCHIVE)
     if not url:
         return None
@@ -85,13 +79,7 @@ def archive(
 
 
 def seed(arguments: argparse.Namespace) -> int:
-    """Return the seed that was given, or a new one.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is below 0.
-    """
+    """Return the number of ``--seed``, or a new one."""
     if arguments.seed is None:
         return secrets.randbits(_SEED_BITS)
     if arguments.seed < 0:
@@ -100,82 +88,67 @@ def seed(arguments: argparse.Namespace) -> int:
 
 
 def environment(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the variables that a command goes by: those of a running ``deniable serve``, or else of this process.
+    """Return the variables of a command: those of a running ``deniable serve``, or else of this process.
 
-    Options stand above variables. Without a named store it is the ``deniable serve`` that runs in this folder.
-
-    Raises
-    ------
-    ConfigurationError
-        If no store is named and none runs here, or two are named.
+    Options replace variables. If no store is named, it is the one of the ``deniable serve`` that runs in this folder.
+    ConfigurationError if there is none, or if two are named.
     """
     if arguments.data and arguments.redis_url:
         raise ConfigurationError("--redis-url and --data both name a store: leave one of them out")
-    told = dict(os.environ)
-    if arguments.data or not (arguments.redis_url or told.get(_URL)):
+    variables = dict(os.environ)
+    if arguments.data or not (arguments.redis_url or variables.get(_URL)):
         served = running.find(arguments.data or running.FOLDER)
         if served is not None:
-            told = served.environment
+            variables = served.environment
         elif arguments.data:
             raise ConfigurationError(f"no `deniable serve` runs with --data {arguments.data}: start one, or leave --data out")
+    # Both variables are set from here on, perhaps to an empty text.
     for option, variable in (("redis_url", _URL), ("registry", _REGISTRY)):
-        told[variable] = getattr(arguments, option, None) or told.get(variable, "")
-    if not told[_URL]:
+        variables[variable] = getattr(arguments, option, None) or variables.get(variable, "")
+    if not variables[_URL]:
         raise ConfigurationError(
             f"no store is named, and no `deniable serve` runs in this folder: set {_URL}, or give --redis-url, or --data of one"
         )
-    return told
+    return variables
 
 
 def stores(
-    told: Mapping[str, str],  # variables, as `environment` returns them
-    apps: Sequence[str] | None,  # those that were named; else the variables name them
+    variables: Mapping[str, str],  # as `environment` returns them
+    apps: Sequence[str] | None,  # of `--app`; without it the variables name them
 ) -> list[Store]:
-    """Open the store of each app, without connecting.
-
-    Raises
-    ------
-    ConfigurationError
-        If no app is named, or the URL is invalid.
-    """
+    """Open the store of each app, without connecting. ConfigurationError if no app is named, or the URL is invalid."""
     from deniable_aggregator.store import Store
 
-    apps = apps or _apps(told)
+    apps = apps or _apps(variables)
     if not apps:
         raise ConfigurationError(f"this needs --app, the name in the registry, or {_APPS} or {_REGISTRY}")
-    client = opened(told[_URL])
+    client = opened(variables[_URL])
     return [Store(client, app) for app in dict.fromkeys(apps)]
 
 
 def store(
-    # told, apps: as `stores` takes them
-    told: Mapping[str, str],
+    # variables, apps: as `stores` takes them
+    variables: Mapping[str, str],
     apps: Sequence[str] | None,
     doing: str,  # what the command does with it, as the beginning of an error
 ) -> Store:
-    """Open the store of the only app.
-
-    Raises
-    ------
-    ConfigurationError
-        If several apps are named, and as `stores` does.
-    """
-    found = stores(told, apps)
-    if len(found) > 1:
+    """Open the store of one app. ConfigurationError if several apps are named."""
+    of_apps = stores(variables, apps)
+    if len(of_apps) > 1:
         raise ConfigurationError(f"{doing} one --app at a time")
-    return found[0]
+    return of_apps[0]
 
 
-def _apps(told: Mapping[str, str]) -> list[str]:
+def _apps(variables: Mapping[str, str]) -> list[str]:
     """Return the apps that the variables name, or else those of the registries."""
-    named = [app.strip() for app in told.get(_APPS, "").split(",")]
-    if any(named):
-        return list(filter(None, named))
-    if not told.get(_REGISTRY):
+    listed = [app.strip() for app in variables.get(_APPS, "").split(",")]
+    if any(listed):
+        return list(filter(None, listed))
+    if not variables.get(_REGISTRY):
         return []
     from deniable.registry import published
 
-    return list(published.load_all(told[_REGISTRY]))
+    return list(published.load_all(variables[_REGISTRY]))
 
 
 def opened(
@@ -183,13 +156,7 @@ def opened(
     *,
     timeout: float = 10.0,  # as `store.connect` takes it
 ) -> Client:
-    """Make a client of the store, without connecting.
-
-    Raises
-    ------
-    ConfigurationError
-        If the URL is invalid.
-    """
+    """Make a client of the store, without connecting. ConfigurationError if the URL is invalid."""
     from deniable_aggregator.store import connect
 
     try:
@@ -201,7 +168,7 @@ def opened(
 
 
 def answered(run: Run) -> Run:
-    """Wrap a command: if the store cannot be used, it says so and ends with `STORE_STATUS`."""
+    """Wrap a command: if the store cannot be used, it prints that and ends with `STORE_STATUS`."""
 
     @wraps(run)
     def answering(arguments: argparse.Namespace) -> int:
@@ -210,6 +177,7 @@ def answered(run: Run) -> Run:
         try:
             return run(arguments)
         except StoreError as error:
+            # The text of the error may contain an address or a password.
             print(f"the store cannot be used ({type(error).__name__})", file=sys.stderr)
             return STORE_STATUS
 
@@ -236,13 +204,7 @@ def share(written: str) -> float:
 
 
 def drawing(module: str) -> Callable[..., None]:
-    """Return the function `draw` of a module of this package.
-
-    Raises
-    ------
-    ConfigurationError
-        If a library that it needs is not installed.
-    """
+    """Return the function `draw` of a module of this package. ConfigurationError if it needs a library that is missing."""
     try:
         draw: Any = import_module(f"deniable_aggregator.{module}").draw
     except ModuleNotFoundError as error:
@@ -253,7 +215,7 @@ def drawing(module: str) -> Callable[..., None]:
 
 
 def progress(total: int, what: str) -> Callable[[], None]:
-    """Return a function that shows progress on a terminal. It is called for each of `total` runs, devices or others."""
+    """Return a function that shows progress on a terminal. It is called `total` times, once for each run or device."""
     screen, done = terminal.raw(sys.stderr), count(1)
 
     def advance() -> None:

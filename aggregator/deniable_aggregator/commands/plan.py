@@ -1,4 +1,4 @@
-"""The subcommand ``plan``: what so many users would tell, and what a wanted error needs."""
+"""The subcommand ``plan``: the errors that a number of users gives, and the users that an error needs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
+from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
-from deniable.expectation import length
+from deniable.forecast.precision import length
 from deniable.registry import Metric
-from deniable.registry.axis import read_number
-from deniable.registry.domain import MAX_OPTIONS, MAX_VALUES
+from deniable.registry.answers.axis import read_number
+from deniable.registry.answers.domain import MAX_OPTIONS, MAX_VALUES
 from deniable.registry.period import LENGTHS
 from deniable.registry.published import newest
-from deniable.terminal import print_table
 from deniable_aggregator.commands.options import share, whole_number
 
 if TYPE_CHECKING:
@@ -41,20 +41,20 @@ _OWN = {
     "min_reports": "--min-reports",
     "distribution": "--distribution",
 }
-"""What a registry states itself."""
+"""Options for what a registry states itself, by name."""
 
 
 def plan(parser: argparse.ArgumentParser) -> Run:
     """``deniable plan FILE --users N``, or ``deniable plan --values D --epsilon E --users N``.
 
-    Without ``--users`` it finds how many ``--within`` or an arm needs; without ``--epsilon`` the epsilon.
+    Without ``--users`` it finds how many users ``--within`` or an arm needs. Without ``--epsilon`` it finds the epsilon.
     """
     parser.add_argument("file", nargs="?", metavar="FILE", help="a registry: all its metrics, with their budget")
     parser.add_argument("--users", type=whole_number, metavar="N", help="people who answer once, such as 1e5")
     parser.add_argument(
         "--within", type=share, metavar="W", help="find the users or the epsilon for this error; of a range, a part"
     )
-    parser.add_argument("--share", type=share, default=0.1, metavar="F", help="the share of which errors are told (default 0.1)")
+    parser.add_argument("--share", type=share, default=0.1, metavar="F", help="the share whose errors are shown (default 0.1)")
     parser.add_argument("--difference", type=share, metavar="D", help="size the arms of a comparison that is to see this rise")
     parser.add_argument("--level", type=share, default=0.95, metavar="P", help="confidence (default 0.95)")
     parser.add_argument("--per-day", type=float, metavar="N", help="reports a day (default: of all users in a period)")
@@ -88,9 +88,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.file is None:
         _print(_for_mechanisms(arguments, terms), terms, None, as_json=arguments.json)
         return 0
-    given = [option for name, option in _OWN.items() if getattr(arguments, name)]
-    if given:
-        raise ConfigurationError(f"{given[0]} goes without a registry, which states its own")
+    flags = [option for name, option in _OWN.items() if getattr(arguments, name)]
+    if flags:
+        raise ConfigurationError(f"{flags[0]} goes without a registry, which states its own")
     registry = newest(arguments.file)
     rows = of_registry(registry, terms)
     budget = accounting.plan(_with(registry, rows))
@@ -99,7 +99,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _check_purpose(arguments: argparse.Namespace) -> None:
-    """Refuse a plan of nothing, or for nothing, and say how to ask."""
+    """Refuse a plan without a metric, or without a number of users, an error or a difference."""
     if arguments.file is None and not _kinds(arguments):
         how = "deniable plan FILE --users N, such as deniable plan metrics.toml --users 1e5"
         raise ConfigurationError(f"state a registry: {how}; or one of --values, --options and --range")
@@ -108,6 +108,7 @@ def _check_purpose(arguments: argparse.Namespace) -> None:
 
 
 def _kinds(arguments: argparse.Namespace) -> list[str]:
+    """Return the options that say what kind of metric is planned."""
     return [name for name in ("values", "options", "range") if getattr(arguments, name) is not None]
 
 
@@ -126,7 +127,7 @@ def _for_mechanisms(arguments: argparse.Namespace, terms: Terms) -> list[Outlook
     if any(size < 1 for size in arguments.segments):
         raise ConfigurationError("a segment has at least one value")
     return of_mechanisms(
-        _asked(arguments),
+        _described(arguments),
         terms,
         epsilon_needed=arguments.epsilon is None,
         names=tuple(arguments.mechanism),
@@ -134,45 +135,45 @@ def _for_mechanisms(arguments: argparse.Namespace, terms: Terms) -> list[Outlook
     )
 
 
-def _asked(arguments: argparse.Namespace) -> Metric:
-    """Make the metric that the options describe."""
+def _described(arguments: argparse.Namespace) -> Metric:
+    """Return the metric that the options describe."""
     kinds = _kinds(arguments)
     if len(kinds) != 1:
         raise ConfigurationError("state only one of --values, --options and --range")
     if arguments.distribution and kinds != ["range"]:
         raise ConfigurationError("--distribution goes with --range")
-    told: dict[str, Any] = {"id": "", "epsilon": arguments.epsilon or "1", "period": arguments.period or "day"}
+    fields: dict[str, Any] = {"id": "", "epsilon": arguments.epsilon or "1", "period": arguments.period or "day"}
     if arguments.epsilon_permanent is not None:
-        told["epsilon_permanent"] = str(exact(arguments.epsilon_permanent))
+        fields["epsilon_permanent"] = str(exact(arguments.epsilon_permanent))
     if arguments.min_reports is not None:
         if arguments.min_reports < 1:
             raise ConfigurationError("--min-reports is a whole number of at least 1")
-        told["min_reports"] = arguments.min_reports
+        fields["min_reports"] = arguments.min_reports
     if kinds == ["range"]:
         low, high = map(read_number, arguments.range)
         if low >= high:
             raise ConfigurationError("--range is the least number and then the greatest")
-        told["estimate"] = "distribution" if arguments.distribution else "mean"
-        return Metric(type="number", values=(), range=tuple(arguments.range), **told)
+        fields["estimate"] = "distribution" if arguments.distribution else "mean"
+        return Metric(type="number", values=(), range=tuple(arguments.range), **fields)
     kind, option, most = ("categorical", "--values", MAX_VALUES) if kinds == ["values"] else ("set", "--options", MAX_OPTIONS)
     size = getattr(arguments, kinds[0])
     if not 1 < size <= most:
         raise ConfigurationError(f"{option} is a whole number from 2 to {most:,}")
-    told["type"] = kind
-    return Metric(values=tuple(map(str, range(size))), **told)
+    fields["type"] = kind
+    return Metric(values=tuple(map(str, range(size))), **fields)
 
 
 def _with(registry: Registry, rows: Sequence[Outlook]) -> Registry:
-    """Return the registry with the epsilons that a plan has found."""
+    """Return the registry with the epsilons of a plan."""
     return replace(registry, metrics={row.metric.id: row.metric for row in rows})
 
 
 def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_json: bool) -> None:
     if as_json:
-        told: dict[str, Any] = {"plan": [row.to_dict() for row in rows]}
+        document: dict[str, Any] = {"plan": [row.to_dict() for row in rows]}
         if budget:
-            told["budget"] = _budget(budget)
-        print(json.dumps(told))
+            document["budget"] = _budget(budget)
+        print(json.dumps(document))
         return
     first = ["metric"] if budget else []
     cells = ["cell"] if any(row.cell for row in rows) else []
@@ -184,10 +185,11 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
     for line in _notes(rows, terms):
         print(line)
     if budget:
-        told = _budget(budget)
         fits = "fits" if budget.fits else "does not fit"
-        of = "" if told["per_window"] is None else f" of {told['per_window']:g}"
-        print(f"Budget: {told['reserved']:.4g}{of} nats are reserved in any {told['window_days']:g} days; the registry {fits}.")
+        most = budget.budget.per_window
+        of = "" if most is None else f" of {most:g}"
+        window = f"{budget.budget.window:g} days"
+        print(f"Budget: {budget.reserved_window:.4g}{of} nats are reserved in any {window}; the registry {fits}.")
 
 
 def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -196,13 +198,14 @@ def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[st
 
 
 def _row(row: Outlook) -> list[str]:
-    made = row.mechanism
-    if not made:
+    mechanism = row.mechanism
+    if not mechanism:
         return [row.metric.mechanism, "none is enough", *[_NONE] * (8 if row.terms.difference else 7)]
     figures = [_figure(row, part) for part in (row.error, row.detects, row.difference, row.overall)]
     arm = [] if row.terms.difference is None else [_NONE if row.arm is None else f"{row.arm:,}"]
     users = _NONE if row.n is None else f"{row.n if row.terms.users else row.users:,}"
-    return [made.name, f"{made.epsilon:.4g}", str(made.layout.payload_size), users, *figures, *arm, _duration(row.wait)]
+    size = str(mechanism.layout.payload_size)
+    return [mechanism.name, f"{mechanism.epsilon:.4g}", size, users, *figures, *arm, _duration(row.wait)]
 
 
 def _figure(row: Outlook, part: float | None) -> str:
@@ -223,7 +226,7 @@ def _duration(wait: timedelta | None) -> str:
 
 
 def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
-    """Tell how to read the table."""
+    """Return lines that explain the table."""
     lines = [
         f"+-: half the length of a {terms.level:.0%} interval of a share of {terms.share:g}, or of a mean at most.",
         "detects: the smallest share that is detected half of the time.",
@@ -236,7 +239,7 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         lines.append(f"an arm: {needs}, with one look. {often}.")
     for row in rows:
         if row.resolved and not row.cell:
-            words = ", ".join(f"{name} is {'' if found else 'not '}resolved" for name, found in row.resolved.items())
+            words = ", ".join(f"{name} is {'' if is_resolved else 'not '}resolved" for name, is_resolved in row.resolved.items())
             lines.append(f"Quantiles{f' of {row.metric.id}' if row.metric.id else ''}: {words} (rough).")
         if row.mechanism and row.n and row.error is None and not row.cell:
             lines.append(f"The error of {row.mechanism.name} depends on all answers: it is not known before.")

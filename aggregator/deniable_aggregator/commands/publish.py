@@ -1,4 +1,4 @@
-"""The subcommand ``publish``."""
+"""The subcommand ``publish``: publish now what is due."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def publish(parser: argparse.ArgumentParser) -> Run:
     """``deniable publish --redis-url URL --registry FILE``.
 
-    Exit status: 0 done, also if there was nothing to publish; 2 for a wrong configuration; 3 when the store could not be used.
+    Exit status: 0 done, also if nothing was due; 2 for a wrong configuration; 3 if the store cannot be used.
     """
     options.add(parser)
     about = "metrics.toml of the apps; several are joined by : (default: DENIABLE_REGISTRY)"
@@ -28,18 +28,19 @@ def publish(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.publish.publisher import Publisher
 
-        told = options.environment(arguments)
-        loaded = published.load_all(told["DENIABLE_REGISTRY"])
+        environment = options.environment(arguments)
+        loaded = published.load_all(environment["DENIABLE_REGISTRY"])
         if not loaded:
             raise ConfigurationError("this needs --registry, which says how many reports a release needs")
-        made = 0
-        for store in options.stores(told, arguments.app):
+        number = 0
+        for store in options.stores(environment, arguments.app):
             if store.app not in loaded:
                 raise ConfigurationError(f"--registry names the registry of each app; {store.app} has none")
             publisher = Publisher(store, loaded[store.app], actor="command")
-            for each in publisher.publish(store.now()):
-                made += 1
-                print(f"{store.app}: {each.metric}@{each.version}, {each.period}{', ' + each.segment if each.segment else ''}")
+            for release in publisher.publish(store.now()):
+                number += 1
+                cell = f", {release.segment}" if release.segment else ""
+                print(f"{store.app}: {release.metric}@{release.version}, {release.period}{cell}")
             if loaded[store.app].publication.trial:
                 print(f"{store.app}: a trial: all reports are published as soon as they are counted")
                 continue
@@ -48,7 +49,7 @@ def publish(parser: argparse.ArgumentParser) -> Run:
                 due = metric.closes(metric.next_to_close(datetime.now(UTC)))
                 wait = f"reports that wait: {came:,}; needed: {declared.needed}"
                 print(f"{store.app}: {metric.id}@{metric.version}: {wait}; the next release is due {due:%Y-%m-%d %H:%M} UTC")
-        print(f"{made} published")
+        print(f"{number} published")
         return 0
 
     return run

@@ -24,17 +24,17 @@ _SHOWN = 20
 def rappor(parser: argparse.ArgumentParser) -> Run:
     """``deniable rappor decode|count|map|associate``: read the files of a google/rappor deployment."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    found = actions.add_parser("decode", help="estimate shares from counts (or reports) and candidates")
-    found.add_argument("--counts", metavar="CSV", help="m lines of k + 1 numbers: the reports of a cohort, then of each bit")
-    found.add_argument("--reports", metavar="CSV", help="the reports themselves, with columns cohort and irr (or rappor)")
-    found.add_argument("--map", metavar="CSV", help="candidates with the positions of their bits, which are checked")
-    found.add_argument("--candidates", metavar="FILE", help="candidates alone, one to a line")
-    found.add_argument("--basic", metavar="FILE", help="candidates of basic RAPPOR: line i has bit i")
-    found.add_argument("--boolean", action="store_true", help="one bit: yes or no")
-    found.add_argument("--alpha", type=float, default=0.05, help="bound on error over all candidates (default 0.05)")
-    found.add_argument("--control", choices=("family", "discovery"), default="family", help="Holm, or Benjamini and Hochberg")
-    found.add_argument("--all", action="store_true", help="print the candidates that were not detected, too")
-    found.add_argument("--json", action="store_true", help="print one JSON object")
+    decoding = actions.add_parser("decode", help="estimate shares from counts (or reports) and candidates")
+    decoding.add_argument("--counts", metavar="CSV", help="m lines of k + 1 numbers: the reports of a cohort, then of each bit")
+    decoding.add_argument("--reports", metavar="CSV", help="the reports themselves, with columns cohort and irr (or rappor)")
+    decoding.add_argument("--map", metavar="CSV", help="candidates with the positions of their bits, which are checked")
+    decoding.add_argument("--candidates", metavar="FILE", help="candidates alone, one to a line")
+    decoding.add_argument("--basic", metavar="FILE", help="candidates of basic RAPPOR: line i has bit i")
+    decoding.add_argument("--boolean", action="store_true", help="one bit: yes or no")
+    decoding.add_argument("--alpha", type=float, default=0.05, help="bound on error over all candidates (default 0.05)")
+    decoding.add_argument("--control", choices=("family", "discovery"), default="family", help="Holm, or Benjamini and Hochberg")
+    decoding.add_argument("--all", action="store_true", help="print the candidates that were not detected, too")
+    decoding.add_argument("--json", action="store_true", help="print one JSON object")
     count = actions.add_parser("count", help="sum a reports file into a counts file")
     count.add_argument("--reports", metavar="CSV", required=True)
     count.add_argument("--out", metavar="CSV", required=True)
@@ -53,7 +53,7 @@ def rappor(parser: argparse.ArgumentParser) -> Run:
     )
     together.add_argument("--cohort", default="cohort", metavar="COLUMN", help="heading of the cohorts (default cohort)")
     together.add_argument("--json", action="store_true", help="print one JSON object")
-    for action in (found, count, hashed):
+    for action in (decoding, count, hashed):
         action.add_argument("--params", metavar="CSV", required=True, help="with the header k,h,m,p,q,f; or JSON")
 
     def run(arguments: argparse.Namespace) -> int:
@@ -105,10 +105,11 @@ def _decode(arguments: argparse.Namespace, params: Params) -> None:
     counted = decode.load_tally(params, counts=arguments.counts, reports=arguments.reports)
     names, estimate = _candidates(arguments, params, counted)
     detected = estimate.detected(arguments.alpha, control=arguments.control)
+    # Detected candidates were selected by their estimates, so their intervals are wider than those of values chosen before.
     low, high = estimate.selected_interval(detected, 1 - arguments.alpha)
-    rest, rest_stderr = estimate.unallocated
+    unallocated, unallocated_stderr = estimate.unallocated
     limit = estimate.detection_frequency(arguments.alpha)
-    shown = [i for i in np.argsort(-estimate.frequency, kind="stable") if detected[i] or arguments.all]
+    order = [i for i in np.argsort(-estimate.frequency, kind="stable") if detected[i] or arguments.all]
     if arguments.json:
         rows = [
             {
@@ -120,28 +121,28 @@ def _decode(arguments: argparse.Namespace, params: Params) -> None:
                 "p_value": float(estimate.p_value[i]),
                 "detected": bool(detected[i]),
             }
-            for i in shown
+            for i in order
         ]
         summary = {
             "n": counted.n,
             "candidates": len(names),
             "detected": int(detected.sum()),
             "detection_frequency": finite(limit),
-            "unallocated": {"frequency": finite(rest), "stderr": finite(rest_stderr)},
+            "unallocated": {"frequency": finite(unallocated), "stderr": finite(unallocated_stderr)},
             "epsilon": params.epsilon_one_time,
             "epsilon_permanent": finite(params.epsilon_permanent),
         }
         print(json.dumps(summary | {"estimates": rows}, indent=2, ensure_ascii=False))
         return
-    for i in shown:
+    for i in order:
         mark = "" if detected[i] else "  not detected"
         interval = f"{low[i]:8.3%} to {high[i]:7.3%}"
         print(f"{estimate.frequency[i]:8.3%} ± {estimate.stderr[i]:.3%}  {interval}  {names[i]}{mark}")
     forever = f"{params.epsilon_permanent:.4g}" if isfinite(params.epsilon_permanent) else "without a bound"
     print(f"{counted.n} reports, epsilon {params.epsilon_one_time:.4g} each, {forever} for all of one value")
     print(f"{detected.sum()} of {len(names)} candidates detected; their intervals allow for having been selected")
-    if isfinite(rest_stderr):
-        print(f"{rest:.1%} ± {rest_stderr:.1%} of people hold none of the candidates")
+    if isfinite(unallocated_stderr):
+        print(f"{unallocated:.1%} ± {unallocated_stderr:.1%} of people hold none of the candidates")
     if not detected.any():
         print("Nothing is detectable with this many reports: collect more, or spend more epsilon.")
     if isfinite(limit):
@@ -161,24 +162,25 @@ def _associate(arguments: argparse.Namespace) -> int:
         for column, params, names in arguments.variable
     ]
     with Path(arguments.reports).open(encoding="utf-8-sig", newline="") as lines:
-        found = decode.associate(lines, variables, arguments.cohort)
-    test = found.independence()
-    low, high = found.interval(0.95)
-    shape, order = found.frequency.shape, np.argsort(-found.frequency, axis=None, kind="stable").tolist()
+        association = decode.associate(lines, variables, arguments.cohort)
+    test = association.independence()
+    low, high = association.interval(0.95)
+    shape, order = association.frequency.shape, np.argsort(-association.frequency, axis=None, kind="stable").tolist()
     names = [[variable.categories[i] for variable, i in zip(variables, np.unravel_index(at, shape), strict=True)] for at in order]
-    numbers = {"frequency": found.frequency, "stderr": found.stderr, "low": low, "high": high}
+    numbers = {"frequency": association.frequency, "stderr": association.stderr, "low": low, "high": high}
     if arguments.json:
         independence = {"statistic": finite(test.statistic), "degrees": test.degrees, "p_value": finite(test.p_value)}
         rows = [
             {"values": values} | {name: finite(array.flat[at]) for name, array in numbers.items()}
             for values, at in zip(names, order, strict=True)
         ]
-        outcome = {"n": found.n, "converged": found.converged, "independence": independence, "estimates": rows}
+        outcome = {"n": association.n, "converged": association.converged, "independence": independence, "estimates": rows}
         print(json.dumps(outcome, indent=2, ensure_ascii=False))
         return 0
     for values, at in zip(names[:_SHOWN], order, strict=False):
-        print(f"{found.frequency.flat[at]:8.2%} ± {found.stderr.flat[at]:.2%}  {', '.join(values)}")
+        print(f"{association.frequency.flat[at]:8.2%} ± {association.stderr.flat[at]:.2%}  {', '.join(values)}")
     if len(order) > _SHOWN:
         print(f"... and {len(order) - _SHOWN} more combinations; --json prints them all")
-    print(f"{found.n} devices; independent? chi-square {test.statistic:.4g} on {test.degrees} degrees, p = {test.p_value:.2g}")
+    chi_square = f"chi-square {test.statistic:.4g} on {test.degrees} degrees, p = {test.p_value:.2g}"
+    print(f"{association.n} devices; independent? {chi_square}")
     return 0

@@ -1,4 +1,4 @@
-"""The subcommand ``recount``: count the reports of an archive again, and compare them with the live tallies."""
+"""The subcommand ``recount``: count the reports of an archive again, and compare the sums with the live tallies."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _NONE = "nothing of {} is archived: of an index layout the tally is the archive,
 
 
 class _Read(NamedTuple):
-    """What a partition had of a stratum at one moment: names of files, and the cells of its tally."""
+    """A stratum of a partition at one moment."""
 
-    names: list[str]
-    cells: NDArray[np.int64]
+    names: list[str]  # of its files
+    cells: NDArray[np.int64]  # of its tally
 
 
 class _Recount(NamedTuple):
-    """A stratum of a partition, and its recount, with the addresses of files that could not be counted."""
+    """A stratum of a partition and its recount."""
 
     read: _Read
-    counted: Counted
+    counted: Counted  # with addresses in place of the names of files
 
 
 def recount(parser: argparse.ArgumentParser) -> Run:
@@ -78,109 +78,111 @@ def _run(store: Store, archive: Folder, arguments: argparse.Namespace) -> int:
     from deniable_aggregator.deletion.archived_files import folders_of
 
     parts = list(folders_of(store, archive))
-    found = [dict(_archived(store, partition, folder, arguments.metric)) for partition, folder in parts]
-    if not any(found):
+    archived = [dict(_archived(store, partition, folder, arguments.metric)) for partition, folder in parts]
+    if not any(archived):
         print(_NONE.format(arguments.metric or store.app), file=sys.stderr)
         return 1
     if arguments.files:
-        for (_, folder), reads in zip(parts, found, strict=True):
+        for (_, folder), reads in zip(parts, archived, strict=True):
             for stratum, read in reads.items():
                 for name in read.names:
                     print(folder.address(folder.path(stratum, name)))
         return 0
     recounts: defaultdict[Stratum, list[_Recount]] = defaultdict(list)
     with executor.start(arguments.executor) as workers:
-        for (partition, folder), reads in zip(parts, found, strict=True):
-            for stratum, each in _recounts(partition, folder, reads, workers):
-                recounts[stratum].append(each)
-    verdicts = Counter(_tell(stratum, some, _left_out(store, stratum)) for stratum, some in sorted(recounts.items()))
+        for (partition, folder), reads in zip(parts, archived, strict=True):
+            for stratum, recounted in _recounts(partition, folder, reads, workers):
+                recounts[stratum].append(recounted)
+    verdicts = Counter(_tell(stratum, of_stratum, _left_out(store, stratum)) for stratum, of_stratum in sorted(recounts.items()))
     if not arguments.metric:
         _note(store, verdicts)
     return int(set(verdicts) != {_EQUAL})
 
 
 def _archived(store: Store, partition: Partition, folder: Folder, metric: str) -> Iterator[tuple[Stratum, _Read]]:
-    """Read what is archived of a partition, by stratum."""
+    """Read the archived strata of a partition."""
     metrics = {metric} if metric else store.metrics.all() | {each.metric for each in folder.find()}
-    for each in sorted(metrics):
-        for stratum in partition.archived.names(sorted(partition.strata(each))):
+    for name in sorted(metrics):
+        for stratum in partition.archived.names(sorted(partition.strata(name))):
             yield stratum, _read(partition, stratum)
 
 
 def _read(partition: Partition, stratum: Stratum) -> _Read:
-    """Read a stratum while no part of a commit is being added. One that was decided is added now."""
+    """Read a stratum at a moment when no commit is half added."""
     while True:
         commits = partition.staging.settled(stratum.metric)
         read = _Read(*partition.archived.read(stratum))
         if commits is not None and commits == partition.staging.settled(stratum.metric):
             return read
-        partition.staging.apply()
+        partition.staging.apply()  # add the pieces of a commit whose worker may have died
 
 
 def _recounts(
-    partition: Partition, folder: Folder, found: dict[Stratum, _Read], workers: Executor
+    partition: Partition, folder: Folder, reads: dict[Stratum, _Read], workers: Executor
 ) -> Iterator[tuple[Stratum, _Recount]]:
-    """Count the files of a partition, by stratum. What was mixed meanwhile is counted again."""
+    """Count the files of a partition, by stratum."""
     for left in reversed(range(_TRIES)):
         again: dict[Stratum, _Read] = {}
-        for stratum, counted in _count(folder, found, workers).items():
-            now = _read(partition, stratum) if counted.missing and left else found[stratum]
-            if now.names and now.names != found[stratum].names:
+        for stratum, counted in _count(folder, reads, workers).items():
+            # A worker may have mixed the files meanwhile, and deleted these: then the new ones are counted.
+            now = _read(partition, stratum) if counted.missing and left else reads[stratum]
+            if now.names and now.names != reads[stratum].names:
                 again[stratum] = now
             else:
                 failed = {folder.address(folder.path(stratum, name)): why for name, why in counted.failed.items()}
-                yield stratum, _Recount(found[stratum], counted._replace(failed=failed))
+                yield stratum, _Recount(reads[stratum], counted._replace(failed=failed))
         if not again:
             return
-        found = again
+        reads = again
 
 
-def _count(folder: Folder, found: dict[Stratum, _Read], workers: Executor) -> dict[Stratum, Counted]:
+def _count(folder: Folder, reads: dict[Stratum, _Read], workers: Executor) -> dict[Stratum, Counted]:
     from deniable_aggregator.archive import recount as files
 
-    sizes = {each.path: each.size for metric in {stratum.metric for stratum in found} for each in folder.find(metric)}
+    sizes = {each.path: each.size for metric in {stratum.metric for stratum in reads} for each in folder.find(metric)}
     lots: dict[Stratum, list[list[str]]] = {}
-    for stratum, read in found.items():
+    for stratum, read in reads.items():
         lots[stratum] = list(files.cut((name, sizes.get(folder.path(stratum, name), 0)) for name in read.names))
     return files.count(folder, lots, workers, options.progress(sum(map(len, lots.values())), "lots of files"))
 
 
 def _left_out(store: Store, stratum: Stratum) -> list[_Read]:
-    """Return what partitions counted of a stratum without the archive."""
+    """Return the stratum in partitions that counted reports of it and have no files of it."""
     reads = [_read(partition, stratum) for partition in store.partitions]
     return [each for each in reads if each.cells.size and not each.names]
 
 
 def _tell(stratum: Stratum, recounts: list[_Recount], left_out: list[_Read]) -> str:
-    """Print whether the recounts of a stratum equal the tallies, in each partition; return this in a word."""
+    """Print whether the recounts of a stratum equal the tallies of all partitions; return the verdict."""
     from deniable_aggregator import tally
 
     files = sum(len(each.read.names) for each in recounts)
-    told = f"{stratum.metric} version {stratum.version}, {stratum.period}, segment {stratum.segment or 'none'}"
+    title = f"{stratum.metric} version {stratum.version}, {stratum.period}, segment {stratum.segment or 'none'}"
     failed = {address: why for each in recounts for address, why in each.counted.failed.items()}
     if failed:
-        print(f"{told}: of {files:,} files {len(failed):,} cannot be counted")
+        print(f"{title}: of {files:,} files {len(failed):,} cannot be counted")
         for address, why in sorted(failed.items())[:_NAMED]:
             print(f"  {address}: {why}")
         if len(failed) > _NAMED:
             print(f"  and {len(failed) - _NAMED:,} more")
         return _FAILS
     counted = [each.counted.tally for each in recounts if each.counted.tally is not None]
+    # Each recount is compared with the tally of its own partition. A partition without files makes the lists differ in length.
     live = [tally.from_cells(counted[0].layout, each.cells) for each in (*(each.read for each in recounts), *left_out)]
     verdict = (
         "equal to the live tally" if counted == live else f"the live tally has {sum(each.n for each in live):,}, and differs"
     )
-    print(f"{told}: {sum(each.n for each in counted):,} reports in {files:,} files, {verdict}")
+    print(f"{title}: {sum(each.n for each in counted):,} reports in {files:,} files, {verdict}")
     return _EQUAL if counted == live else _DIFFERS
 
 
 def _note(store: Store, verdicts: Counter[str]) -> None:
-    """Note what was found, for the doctor."""
-    from deniable_aggregator.store.archived import LastRecount
+    """Store the verdicts for the doctor."""
     from deniable_aggregator.store.errors import CommandRefused
+    from deniable_aggregator.store.uploads.archived import LastRecount
 
-    found = LastRecount(int(store.now()), verdicts.total(), verdicts[_DIFFERS], verdicts[_FAILS])
+    last = LastRecount(int(store.now()), verdicts.total(), verdicts[_DIFFERS], verdicts[_FAILS])
     try:
-        found.note(store)
+        last.note(store)
     except CommandRefused as error:
-        print(f"the store does not take what was found ({type(error).__name__}), so doctor does not tell it", file=sys.stderr)
+        print(f"the store does not take this result ({type(error).__name__}), so doctor does not show it", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The subcommand ``simulate``: the errors of a registry's metrics, measured on tallies that are drawn without devices."""
+"""The subcommand ``simulate``: measure the errors of a registry's metrics on random tallies, drawn without devices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable import terminal
+from deniable.commands import terminal
 from deniable.registry.published import newest
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed, whole_number
 
@@ -42,11 +42,12 @@ def _simulate(arguments: argparse.Namespace) -> int:
     draw = drawing("planning.plot") if arguments.plot else None  # a missing library is reported before the work
     number = seed(arguments)
     stated = read_shares(arguments.shares) if arguments.shares else {}
-    made, left = rehearsals(newest(arguments.file), stated)
-    advance = progress(len(made) * max(arguments.runs, 0), "runs")
+    planned, left = rehearsals(newest(arguments.file), stated)
+    advance = progress(len(planned) * max(arguments.runs, 0), "runs")
+    # Each metric has its own stream of random numbers, so what one of them draws does not change the others.
     results = [
         rehearsal.run(arguments.users, arguments.runs, np.random.default_rng(chance), level=arguments.level, advance=advance)
-        for rehearsal, chance in zip(made, np.random.SeedSequence(number).spawn(len(made)), strict=True)
+        for rehearsal, chance in zip(planned, np.random.SeedSequence(number).spawn(len(planned)), strict=True)
     ]
     if arguments.json:
         print(json.dumps({"seed": number, "results": [result.to_dict() for result in results], "not_simulated": left}))
@@ -62,17 +63,16 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 def _tell(results: Sequence[Result], left: Sequence[str]) -> None:
     rows = [("metric", "mechanism", "errors of", "reports", "runs", "measured", "predicted", "ratio", "coverage")]
-    for each in results:
-        known = each.predicted is not None
-        ratio = f"{each.ratio:.3f} +-{each.ratio * each.ratio_stderr:.3f}" if each.ratio else "-"
-        errors = f"{each.measured:.3g}", f"{each.predicted:.3g}" if known else "-"
-        rows.append(
-            (each.metric, each.mechanism, each.of, f"{each.n:,}", f"{each.runs:,}", *errors, ratio, f"{each.coverage:.3f}")
-        )
+    for result in results:
+        known = result.predicted is not None
+        ratio = f"{result.ratio:.3f} +-{result.ratio * result.ratio_stderr:.3f}" if result.ratio else "-"
+        errors = f"{result.measured:.3g}", f"{result.predicted:.3g}" if known else "-"
+        sizes = f"{result.n:,}", f"{result.runs:,}"
+        rows.append((result.metric, result.mechanism, result.of, *sizes, *errors, ratio, f"{result.coverage:.3f}"))
     terminal.print_table(rows)
     print()
     print("measured: root of the mean squared error, over values and runs; predicted: by the mechanism's variance.")
-    if any(each.of == "mean" for each in results):
+    if any(result.of == "mean" for result in results):
         print("Errors of a mean are parts of its range.")
     if results:
         print(f"coverage: the share of {results[0].level:.4g} intervals that held the truth.")

@@ -1,4 +1,4 @@
-"""The subcommand ``status``."""
+"""The subcommand ``status``: batches that wait, workers and dead letters of each app."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.store import health
+        from deniable_aggregator.store.uploads import health
 
         stores = options.stores(options.environment(arguments), arguments.app)
         state = {store.app: health.read(store) for store in stores}
@@ -54,6 +54,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
 
 
 def _text(value: object) -> str:
+    """Write a cell of the table."""
     if value is None:
         return "-"
     if isinstance(value, dict):

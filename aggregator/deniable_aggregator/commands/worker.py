@@ -1,4 +1,4 @@
-"""The subcommand ``worker``."""
+"""The subcommand ``worker``: count reports, publish sums, and delete old data."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that K
 def worker(parser: argparse.ArgumentParser) -> Run:
     """``deniable worker --redis-url URL --app NAME...``.
 
-    Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration. It is 3 if
-    the store could not be used at the end. Then entries may be left for another worker.
+    Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration; 3 if the
+    store could not be used at the end: then entries may be left for another worker.
     """
     parser.add_argument(
         "--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), metavar="URL", help="the store (default: DENIABLE_REDIS_URL)"
@@ -50,8 +50,8 @@ def worker(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
     parser.add_argument("--burst", action="store_true", help="stop when the stream is empty and all due is done")
     for number in variables.WORKER:
-        told = f"{number.about} (default: {number.variable}, else {number.default:g})"
-        parser.add_argument(number.flag, metavar=number.unit, help=told)
+        about = f"{number.about} (default: {number.variable}, else {number.default:g})"
+        parser.add_argument(number.flag, metavar=number.unit, help=about)
     parser.add_argument(
         "--metrics-bind",
         default=os.environ.get("DENIABLE_METRICS_BIND"),
@@ -68,8 +68,8 @@ def worker(parser: argparse.ArgumentParser) -> Run:
 
         if not arguments.redis_url:
             raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
-        told = {**os.environ, "DENIABLE_REDIS_URL": arguments.redis_url, "DENIABLE_REGISTRY": arguments.registry or ""}
-        stores = options.stores(told, arguments.app)
+        environment = {**os.environ, "DENIABLE_REDIS_URL": arguments.redis_url, "DENIABLE_REGISTRY": arguments.registry or ""}
+        stores = options.stores(environment, arguments.app)
         log_settings = logs.LogSettings.from_environment()
         log_settings.apply()
         variables.warn()
@@ -94,18 +94,18 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         finally:
             if compilation:
                 compilation.stop()
-        said = f"counted {counter.counted} reports, put aside {counter.buried} batches"
+        summary = f"counted {counter.counted} reports, put aside {counter.buried} batches"
         if log_settings.format == "json":  # readers of the log expect nothing else in it
-            log.info("%s", said)
+            log.info("%s", summary)
         else:
-            print(said, file=sys.stderr)
+            print(summary, file=sys.stderr)
         return options.STORE_STATUS if counter.cut_off else 0
 
     return run
 
 
 def _is_in_front() -> bool:
-    """Tell whether somebody started this process at a terminal, rather than `deniable serve`, in a session of its own."""
+    """Return whether somebody started this process at a terminal. `deniable serve` starts it in a session of its own."""
     try:
         return os.tcgetpgrp(2) == os.getpgrp()
     except OSError:
@@ -113,17 +113,17 @@ def _is_in_front() -> bool:
 
 
 def _chores(stores: list[Store], paths: str | None, events: Events | None, archive: Folder | None) -> Iterator[Chore]:
-    """Return the chores: those of the store, of each app, and of each app whose registry is given."""
+    """Yield the chores of the store, of each app, and of each app whose registry is known."""
     from deniable.registry import published
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.counting.faults import Faults
-    from deniable_aggregator.store import compaction, consumers
+    from deniable_aggregator.store.uploads import compaction, deliveries
 
     yield Chore("compaction", compaction.EVERY_SECONDS, compaction.Compaction(stores[0]).run, Faults(stores[0], events))
     loaded = published.load_all(paths or "")
     for store in stores:
         faults = Faults(store, events)
-        yield Chore("departures", consumers.EVERY_SECONDS, partial(consumers.forget, store), faults)
+        yield Chore("departures", deliveries.FORGET_SECONDS, partial(deliveries.forget_dead, store), faults)
         if store.app in loaded:
             yield from _published(store, loaded[store.app], faults, archive)
         else:
@@ -133,12 +133,13 @@ def _chores(stores: list[Store], paths: str | None, events: Events | None, archi
 
 
 def _published(store: Store, registry: Registry, faults: Faults, archive: Folder | None) -> Iterator[Chore]:
-    """Return the chores of an app with a registry: the watch, the publisher, copies, retention, and that of its archive."""
+    """Yield the chores of an app with a registry."""
     from deniable_aggregator.alarms import watcher
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.deletion import retention
     from deniable_aggregator.publish import hourly, publisher
 
+    # Chores run in this order. Retention comes after the publisher, which knows then which periods wait.
     publishing = publisher.Publisher(store, registry, faults=faults)
     often = publisher.TRIAL_SECONDS if registry.publication.trial else publisher.EVERY_SECONDS
     yield Chore("watch", watcher.EVERY_SECONDS, watcher.Watch(store, registry, faults=faults).run, faults)
@@ -154,7 +155,7 @@ def _published(store: Store, registry: Registry, faults: Faults, archive: Folder
 
 
 def _events(stores: list[Store], bind: str | None) -> Events | None:
-    """Serve the numbers of this process, if an address is given."""
+    """Serve the metrics of this process, if there is an address for them."""
     if not bind:
         return None
     from deniable_aggregator.counting.prometheus import Vitals
@@ -165,7 +166,7 @@ def _events(stores: list[Store], bind: str | None) -> Events | None:
 
 
 def _stop_on_signals() -> Event:
-    """Stop gently on the first SIGTERM or SIGINT, within the time that supervisors allow; stop at once on the second."""
+    """Return an event that the first SIGTERM or SIGINT sets. The second one, or too long a stop, ends the process at once."""
     stop = Event()
 
     def give_up() -> None:
@@ -176,7 +177,7 @@ def _stop_on_signals() -> Event:
         if stop.is_set():
             os._exit(_FORCED)
         stop.set()
-        if number == signal.SIGINT and os.isatty(2):  # not print, amid which a signal may come
+        if number == signal.SIGINT and os.isatty(2):  # `print` is not safe here: the signal may have interrupted one
             os.write(2, b"Stopping ...\n")
         last = Timer(_STOP_SECONDS, give_up)
         last.daemon = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import PayloadError
 from deniable_aggregator import tally
-from deniable_aggregator.store.deltas import Additions, Deltas, Weights
+from deniable_aggregator.store.sums.deltas import Additions, Deltas, Weights
 from deniable_aggregator.tally import set_bits
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
-    from deniable_aggregator.store import batch
+    from deniable_aggregator.store.uploads import batch
 
 Joined = dict[tuple["Stratum", "Layout"], bytes]
 
@@ -23,17 +23,17 @@ Joined = dict[tuple["Stratum", "Layout"], bytes]
 def join(
     batches: Iterable[list[batch.Group]],  # the groups of each
 ) -> Joined:
-    """Return the payloads of batches, one after another, by stratum and layout."""
-    # Decoding mostly returns the same object for a stratum or layout. Comparing objects is faster than comparing values.
-    found: dict[tuple[int, int], tuple[batch.Group, list[bytes]]] = {}
+    """Join the payloads of batches, by stratum and layout."""
+    # Decoding mostly returns the same object for equal strata or layouts, and an id is hashed faster than their fields.
+    by_object: dict[tuple[int, int], tuple[batch.Group, list[bytes]]] = {}
     for groups in batches:
         for group in groups:
             key = id(group.stratum), id(group.layout)
-            if key not in found:
-                found[key] = group, []
-            found[key][1].append(group.payloads)
+            if key not in by_object:
+                by_object[key] = group, []
+            by_object[key][1].append(group.payloads)
     payloads: dict[tuple[Stratum, Layout], list[bytes]] = defaultdict(list)
-    for group, parts in found.values():
+    for group, parts in by_object.values():
         payloads[group.stratum, group.layout] += parts
     return {of: b"".join(parts) for of, parts in payloads.items()}
 
@@ -41,26 +41,14 @@ def join(
 def count(
     joined: Joined,  # as `join` returns them
 ) -> tuple[Deltas, int]:
-    """Count reports.
-
-    Returns
-    -------
-    deltas : dict
-        Cells to add, by stratum or weights.
-    reports : int
-        Number of reports.
-
-    Raises
-    ------
-    PayloadError
-        If no device could have sent a payload.
-    """
+    """Return the cells to add, by stratum or weights, and the number of reports; PayloadError if no device sends one of them."""
     deltas: Deltas = {}
     reports = 0
     for (stratum, layout), payloads in joined.items():
         reports += len(payloads) // layout.payload_size
-        few = tally.count_few(layout, payloads)
-        deltas[stratum] = Additions(*few) if few else tally.count(layout, payloads).cells
+        # A few reports of a wide layout change few cells: then only these go to the store.
+        additions = tally.count_few(layout, payloads)
+        deltas[stratum] = Additions(*additions) if additions else tally.count(layout, payloads).cells
         if layout.kind == "bits":
             deltas[Weights(stratum)] = set_bits.count(layout, payloads)
     return deltas, reports

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("deniable.worker")
 
 _LOOK_SECONDS = 0.5  # between looks what is due
-_AGAIN_SECONDS = 60.0  # until the next try, if the store was unavailable or full
+_AGAIN_SECONDS = 60.0  # until the next try, if the store could not be used
 
 
 class Chore:
@@ -37,21 +37,11 @@ class Chore:
         self._next = 0.0
 
     def do(self) -> bool:
-        """Run it, if it is due. A failure is recorded, and the next run comes at its time.
-
-        Returns
-        -------
-        bool
-            Whether there is more to do at once.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be used.
-        """
+        """Run it, if it is due; return whether there is more to do at once. StoreError if the store cannot be used."""
         now, more = time.monotonic(), False
         if now < self._next:
             return False
+        # `alone` lets only errors of the store pass. Then the next try is in a minute at the latest.
         self._next = now + min(self._every, _AGAIN_SECONDS)
         with self._faults.alone(self.name):
             more = bool(self._run())

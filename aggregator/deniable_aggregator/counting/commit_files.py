@@ -1,7 +1,7 @@
 """Commit files: the reports of a commit, in the archive before they count.
 
-The commit notes the names of its files if and only if it counts. So the files that are noted have exactly the reports that were
-counted, whoever dies when. While the archive cannot be written nothing is counted, and the reports wait in the stream.
+The commit notes the names of its files if and only if it counts. So the noted files have exactly the reports that were counted,
+even if a worker dies. While the archive cannot be written, nothing is counted, and the reports wait in the stream.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("deniable.worker")
 
 LIFE_SECONDS = 3600.0
-"""Seconds after which a commit needs new files: those that were not noted for a day are deleted."""
+"""Seconds after which a commit that is tried again needs new files: those that are not noted are deleted after a day."""
 
 
 class CommitFiles:
@@ -35,12 +35,12 @@ class CommitFiles:
     def __init__(
         self,
         archive: Folder | None,  # where they are written; None for nowhere
-        told: Callable[[ArchiveError | None], None],  # hears of each try: why it failed, or None
+        listener: Callable[[ArchiveError | None], None],  # called after each try with its error, or with None
     ) -> None:
-        self._archive, self._told = archive, told
+        self._archive, self._listener = archive, listener
 
     def wait(self, stop: Event) -> None:
-        """Wait until the archive can be written, or for the stop. Batches that are taken over in vain too often are put aside."""
+        """Wait until the archive can be written, or for the stop."""
         pauses = Pauses()
         while self._archive and not stop.is_set():
             try:
@@ -48,7 +48,7 @@ class CommitFiles:
             except ArchiveError as error:
                 self._pause(pauses, error, stop)
             else:
-                self._told(None)
+                self._listener(None)
                 return
 
     def write(
@@ -57,29 +57,16 @@ class CommitFiles:
         joined: Joined,  # the payloads, by stratum and layout
         stop: Event,  # when set, it gives up
     ) -> dict[Stratum, str]:
-        """Write a file for each stratum of a ``bits`` layout, however long it takes.
-
-        Returns
-        -------
-        dict
-            Names of the files, by stratum.
-
-        Raises
-        ------
-        ArchiveError
-            If they could not be written before the stop.
-        StoreError
-            If the store cannot be used.
-        """
-        kept = {stratum: (layout, payloads) for (stratum, layout), payloads in joined.items() if layout.kind == "bits"}
-        if not self._archive or not kept:
+        """Write a file for each stratum of a ``bits`` layout; return their names. ArchiveError if stopped before it succeeds."""
+        of_bits = {stratum: (layout, payloads) for (stratum, layout), payloads in joined.items() if layout.kind == "bits"}
+        if not self._archive or not of_bits:
             return {}
-        # It is asked for each time: if the store was emptied, perhaps only another worker noticed.
+        # The number is read each time: a store that was emptied has a new one, which another worker may have drawn.
         folder, pauses = self._archive.of(partition.archived.begin()), Pauses()
         while True:
             written: dict[Stratum, str] = {}
             try:
-                for stratum, (layout, payloads) in kept.items():
+                for stratum, (layout, payloads) in of_bits.items():
                     written[stratum] = folder.write(stratum, layout, payloads)
             except ArchiveError as error:
                 with suppress(ArchiveError):
@@ -87,10 +74,10 @@ class CommitFiles:
                 if self._pause(pauses, error, stop):
                     raise
             else:
-                self._told(None)
+                self._listener(None)
                 return written
 
     def _pause(self, pauses: Pauses, error: ArchiveError, stop: Event) -> bool:
         log.error("the archive cannot be used (%s), so nothing is counted; trying again in %.1f s", error, pauses.next)
-        self._told(error)
+        self._listener(error)
         return pauses.take(stop)

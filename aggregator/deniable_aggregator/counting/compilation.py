@@ -1,7 +1,7 @@
-"""Compilation while reports are counted: a worker counts with numpy until its kernels are there.
+"""Compilation while reports are counted: a worker counts with numpy until its kernels are ready.
 
-A thread looks whether their machine code is kept from an earlier time. If not, it starts a process that compiles them, and waits.
-Then it loads them. If any of this fails, numpy counts for good, which takes some ten times as long for reports with bits.
+If no earlier process has stored their machine code, a thread starts a process that compiles them, and waits for it. Then it loads
+them. If any of this fails, numpy counts for good, which takes some ten times as long for reports with bits.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ _FAMILIES = ("PYTHON", "NUMBA_")
 
 
 class Compilation:
-    """What makes the kernels ready. It begins in the main thread, and counting is by numpy until it is done."""
+    """Makes the kernels ready, in a thread. It is created in the main thread."""
 
     def __init__(self) -> None:
         kernels.postpone()
-        self._tied = children.tied()  # to the thread below, which starts the process and waits for it
+        # Only the main thread gets this. The process ends with the thread below, which starts it and waits for it.
+        self._tied = children.tied()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._thread = Thread(target=self._run, name="kernels", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End it, done or not. What was compiled by then is kept."""
+        """End it. What was compiled by then stays on the disk."""
         self._stopped = True
         if self._process:
             self._process.kill()
@@ -75,7 +76,7 @@ class Compilation:
             start_new_session=True,  # Ctrl-C is for the worker
             preexec_fn=self._tied,  # noqa: PLW1509 - one system call, which no other thread's lock can block
         )
-        if self._stopped:
+        if self._stopped:  # before the process had its name here
             self._process.kill()
         status = self._process.wait()
         if status:
@@ -86,6 +87,6 @@ class Compilation:
             log.warning("reports are counted with numpy, which is slower: %s", why)
 
 
-def _environment(told: Mapping[str, str]) -> dict[str, str]:
-    """Return what a process needs of an environment to find Python, our modules and the cache."""
-    return {name: value for name, value in told.items() if name in _NEEDED or name.startswith(_FAMILIES)}
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which a process finds Python, our modules and the cache: none with a secret."""
+    return {name: value for name, value in environment.items() if name in _NEEDED or name.startswith(_FAMILIES)}

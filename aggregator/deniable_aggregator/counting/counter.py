@@ -1,8 +1,8 @@
 """The counter: reads batches of some partitions, counts them, and commits the sums, each report exactly once.
 
-It does not depend on mechanisms: an entry states the layout of its reports, and two kernels count every layout. Whatever dies, an
-entry is either in the stream or counted, never both. One script does the commit: it checks that the entries are still this
-worker's, adds the sums and deletes the entries.
+It does not depend on mechanisms: an entry states the layout of its reports, and two kernels count every layout. One script does
+the commit: it checks that the entries are still this worker's, adds the sums and deletes the entries. So an entry is in the
+stream or counted, never both, whichever process dies.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store import batch, health
-from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
-from deniable_aggregator.store.deltas import growth
 from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, transient
-from deniable_aggregator.store.room import COMMITS, COUNTING, Room
+from deniable_aggregator.store.server.room import COMMITS, COUNTING, Room
+from deniable_aggregator.store.sums.deltas import growth
+from deniable_aggregator.store.uploads import batch, health
+from deniable_aggregator.store.uploads.deliveries import Deliveries, StreamEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Partition, Store
-    from deniable_aggregator.store.deltas import Deltas
+    from deniable_aggregator.store.sums.deltas import Deltas
 
 log = logging.getLogger("deniable.worker")
 
@@ -71,24 +71,23 @@ class Counter:
         self._files = CommitFiles(archive, self._tell_archive)
         self._faults = [Faults(store, events) for store in stores]
         self._reading, self._adding = Room(COUNTING), Room(COMMITS)
-        self._passed: set[str] = set()  # faults; of others nobody knows, as another worker may have noted them
+        self._passed: set[str] = set()  # faults that are known to be over; another worker may have noted any other
         self._claim_at = self._beat_at = 0.0
         self._pauses = Pauses()  # while the store fails
         self._again = False  # whether batches in hand may have been handed out in an answer that was lost
         self._joined = False
         self.counted = self.buried = 0
         self.cut_off = False
-        """Whether the last use of the store or the archive failed. If so at the end, entries may be left in hand."""
+        """Whether the last use of the store or the archive failed. Then entries may be left in hand at the end."""
 
     def join(self, stop: Event) -> None:
-        """Join the consumer group of each partition, and wait until the archive can be written, or for the stop.
-
-        A store that was emptied is told how many partitions an app has.
-        """
+        """Join the consumer group of each partition, and wait until the archive can be written, or for the stop."""
         if self._joined:
             return
         for store in self._stores:
-            with suppress(*AWAY):  # it may be on another server; then whoever appends tells it
+            # A store that was emptied has lost the app's number of partitions. It may be on another server that is away: then
+            # the next upload writes the number.
+            with suppress(*AWAY):
                 store.divide()
         for partition in self._partitions.values():
             partition.join()
@@ -106,7 +105,8 @@ class Counter:
             self.join(stop)
             if stop.is_set():
                 return False
-            next(iter(self._partitions.values())).check_room(self._reading)  # all are on one server
+            # Nothing is read that the store has no room to count. All partitions are on one server, so one is asked.
+            next(iter(self._partitions.values())).check_room(self._reading)
             read = False
             for stream, entries in self._entries(stop, block=block):
                 read = True
@@ -114,7 +114,7 @@ class Counter:
             self._beat()
             self._tell(health.COUNTING)
         except StoreError as error:
-            # The store is unavailable or was emptied. Nothing is lost: entries in hand are claimed again later.
+            # Nothing is lost: entries in hand are claimed again later. An emptied store has no groups, so they are joined again.
             log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, self._pauses.next)
             self._events.failed()
             self.cut_off, self._joined = True, False
@@ -125,7 +125,7 @@ class Counter:
                     self._beat()
             self._pauses.take(stop)
             return True
-        except ArchiveError:  # and stopped
+        except ArchiveError:  # raised only after the stop
             self.cut_off = True
             return False
         self.cut_off = False
@@ -153,7 +153,7 @@ class Counter:
             log.warning("could not leave the consumer group (%s)", type(error).__name__)
 
     def _tell(self, fault: str, error: Exception | None = None) -> None:
-        """Note a fault that holds counting up, or that it has passed."""
+        """Record a fault that holds counting up, or, without an error, that it has passed."""
         if error:
             self._passed.discard(fault)
         elif fault in self._passed:
@@ -166,18 +166,18 @@ class Counter:
             self._passed.add(fault)
 
     def _tell_archive(self, error: ArchiveError | None) -> None:
-        """Note whether the archive can be written. While it cannot, this worker waits, and lives."""
-        with suppress(StoreError):  # it is told again with the next try
+        """Record whether the archive can be written."""
+        with suppress(StoreError):  # the next try records it
             self._tell(health.ARCHIVE, error)
             if error:
                 self._beat()
-        if error:
+        if error:  # a worker that waits for the archive is well: nobody should restart it
             self._events.turned()
 
     def _entries(self, stop: Event, *, block: bool) -> Iterator[tuple[str, list[StreamEntry]]]:
-        """Read entries of each stream, the next ones when these are counted: first those that were handed out before."""
+        """Yield entries of each stream, and read the next ones when these are counted."""
         count = self._settings.batch
-        if self._again:
+        if self._again:  # first those that were handed out in an answer that was lost
             yield from self._deliveries.again(count).items()
             return
         claimed = False
@@ -198,7 +198,7 @@ class Counter:
             self._beat_at = time.monotonic() + health.BEAT_SECONDS
 
     def _claim(self, stop: Event) -> Iterator[tuple[str, list[StreamEntry]]]:
-        """Take over entries of dead workers, now and then. Put aside those that were taken over too often."""
+        """Take over entries of dead workers every `claim_every` seconds. Put aside those that were taken over too often."""
         if time.monotonic() < self._claim_at:
             return
         claimed = False
@@ -212,24 +212,25 @@ class Counter:
             self._claim_at = time.monotonic() + self._settings.claim_every
 
     def _mark_idle(self, partition: Partition) -> None:
-        """Mark the entries of dead workers as idle. Their idle time is too short if the clock was set back."""
+        """Mark the entries of dead workers as idle."""
+        # Redis computes idle time from its clock. If that was set back, the entries of a dead worker seem to be fresh.
         others = self._deliveries.others(partition.stream)
         for name in self._signs[partition.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
             partition.mark_idle(name, self._settings.min_idle_ms)
 
     def _claim_of(self, partition: Partition, stop: Event) -> list[StreamEntry]:
-        """Take over entries of a partition: those that were delivered once together, any others one by one.
-
-        If an entry kills its workers, only that entry is retried.
-        """
+        """Take over entries of a partition."""
         while True:
             idle = self._deliveries.idle(partition.stream, self._settings.batch, self._settings.min_idle_ms)
             if not idle:
                 return []
-            self._files.wait(stop)  # it may be why nobody could count these
+            # While the archive is away nobody can count these. To take them over in vain would only raise their deliveries.
+            self._files.wait(stop)
             if stop.is_set():
                 return []
             first, times = idle[0]
+            # Entries that were delivered once are taken together. Others are tried one by one: if an entry kills its workers, it
+            # alone reaches the limit and is put aside.
             ids = [id_ for id_, handed_out in idle if handed_out == 1] or [first]
             entries = self._deliveries.claim(partition.stream, ids, self._settings.min_idle_ms)
             if ids == [first] and times >= self._settings.max_deliveries:
@@ -240,7 +241,7 @@ class Counter:
                 return entries
 
     def _settle(self, partition: Partition, entries: list[StreamEntry], stop: Event) -> None:
-        """Count and commit entries. Those that another worker has taken over are left to it."""
+        """Count and commit entries, except those that another worker has taken over meanwhile."""
         groups: dict[bytes, list[batch.Group]] = {}
         for entry in entries:
             try:
@@ -254,6 +255,7 @@ class Counter:
             if not partition.has_room(self._adding, growth(deltas)):
                 self._settle_each(partition, [entry for entry in entries if entry.id in groups], stop)
                 return
+            # All entries are committed or none. If some are another worker's by now, the others are counted anew.
             stale = self._commit(partition, list(groups), joined, deltas, stop)
             if not stale:
                 self.counted += reports
@@ -272,21 +274,23 @@ class Counter:
             self._settle(partition, [entry], stop)
 
     def _count(self, partition: Partition, groups: dict[bytes, list[batch.Group]]) -> tuple[Joined, Deltas, int]:
-        """Count batches, by the ids of their entries. Those that cannot be counted are put aside, and are taken from them."""
+        """Count batches by the ids of their entries. Batches that cannot be counted are put aside and removed from `groups`."""
         while True:
             try:
                 joined = batch_sums.join(groups.values())
                 return joined, *batch_sums.count(joined)
-            except PayloadError:  # the ingest accepts none of these, so they are searched for only now
+            except PayloadError:  # a server accepts none of these, so each batch is checked by itself only now
                 for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
                     del groups[id_]
                     self._bury(partition, StreamEntry(id_, None), "payload: no device could have sent it")
 
     def _commit(self, partition: Partition, ids: list[bytes], joined: Joined, deltas: Deltas, stop: Event) -> list[bytes]:
+        """Commit sums, however often the store fails meanwhile; return the ids of entries that are not this worker's any more."""
         pauses = Pauses()
         files, until = dict[Stratum, str](), -math.inf
         while True:
             try:
+                # Files are on the disk before the commit notes them: a file that is noted is there.
                 if time.monotonic() > until:
                     files, until = self._files.write(partition, joined, stop), time.monotonic() + LIFE_SECONDS
                 began = time.perf_counter()
@@ -294,7 +298,7 @@ class Counter:
             except StoreError as error:
                 if not transient(error):
                     raise
-                # The commit may have succeeded. It can be sent again: then the entries are stale.
+                # The commit may have succeeded, and its answer been lost. Then the entries are gone: nothing is added twice.
                 log.warning("a commit is tried again: the store failed (%s)", type(error).__name__)
                 if pauses.take(stop):
                     raise

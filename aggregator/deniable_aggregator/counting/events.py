@@ -32,10 +32,10 @@ class Events:
         """Handle batches of an app that were taken over from another worker."""
 
     def turned(self) -> None:
-        """Handle a turn of the thread that calls: it has counted, or found nothing to count, or waits for the store."""
+        """Handle a turn of the calling thread: it has counted, or found nothing to count, or waits for the store."""
 
     def ended(self) -> None:
-        """Handle the end of the turns of the thread that calls."""
+        """Handle the last turn of the calling thread."""
 
     def faulted(self, chore: str) -> None:
         """Handle a chore that failed, as a whole or for a metric."""

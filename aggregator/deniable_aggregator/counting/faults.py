@@ -1,4 +1,4 @@
-"""Faults: a failure of a chore, or of one metric in it, does not affect the rest, and is recorded until it passes.
+"""Faults: a failure of a chore, or of one metric in it, stops no other one, and is recorded until it passes.
 
 Only an unavailable, full or switching store stops everything, because nothing works without it. Other processes read the record:
 the present faults, such as ``publisher of ui.theme@1``, with the kind of error.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("deniable.worker")
 
 _LIFE = 7200  # seconds after the last failure of an app for which faults are noted: chores come round within an hour
-_FRESH = 60.0  # seconds after which it is looked again what is noted, since other workers note, too
+_FRESH = 60.0  # seconds after which the record is read again, since other workers write it, too
 
 
 class Faults:
@@ -32,7 +32,7 @@ class Faults:
     def __init__(
         self,
         store: Store,  # the app's
-        events: Events | None = None,  # receives the event
+        events: Events | None = None,  # hears of each failure
     ) -> None:
         self.app = store.app
         self._store, self._events = store, events or Events()
@@ -45,13 +45,7 @@ class Faults:
         chore: str,  # name of the chore
         about: str = "",  # what it works on, such as a metric
     ) -> Iterator[None]:
-        """Isolate a failure in this block: log it under its own name, and record it.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be used.
-        """
+        """Log and record a failure in this block, so that it does not end the caller. StoreError if the store cannot be used."""
         name = f"{chore} of {about}" if about else chore
         try:
             yield
@@ -66,12 +60,13 @@ class Faults:
     def _note(self, name: str, kind: str) -> None:
         """Record a failure."""
         log.error("%s failed (%s)", name, kind)
-        with suppress(CommandRefused):  # that it cannot be noted is no fault of the next metric
+        with suppress(CommandRefused):  # a record that the store refuses must not stop the next metric
             self._store.faults.put({name: kind})
             self._store.faults.expire(_LIFE)
         self._noted.add(name)
 
     def _passed(self, name: str) -> None:
+        """Remove a fault from the record, if it stands there."""
         with suppress(CommandRefused):
             if time.monotonic() >= self._until:
                 self._noted = set(present(self._store))
@@ -82,7 +77,7 @@ class Faults:
 
 
 def _kind(error: Exception) -> str:
-    """Return what is told of an error: only its type, because its text may contain counts. Of the archive, the text if any."""
+    """Return the type of an error, as its text may contain counts; of an error of the archive the text, which contains none."""
     return (isinstance(error, ArchiveError) and str(error)) or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""Pauses between tries of what fails, each twice as long as the one before."""
+"""Pauses between tries of a task that fails, each twice as long as the one before."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class Pauses:
         return stop.wait(pause)
 
     def end(self) -> None:
-        """Begin anew with a short one: a try succeeded."""
+        """Begin again with the shortest pause, after a try that succeeded."""
         self.next = _FIRST

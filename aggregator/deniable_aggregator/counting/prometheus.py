@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 STILL_SECONDS = 180.0
-"""A worker is not well if a thread that counts has not turned for so long."""
+"""A worker is not well if a counting thread has not turned for so long."""
 
 _BIND = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):([0-9]{1,5})")
 _CHORES = ("compaction", "copies", "departures", "mixture", "publisher", "retention", "watch")
@@ -56,8 +56,8 @@ class Vitals(Events):
             registry=self.registry,
         )
         for app in apps:
-            for each in (self._reports, self._batches, self._dead, self._claimed, self._commits):
-                each.labels(app)
+            for series in (self._reports, self._batches, self._dead, self._claimed, self._commits):
+                series.labels(app)
         for chore in _CHORES:
             self._faults.labels(chore)
         build = Gauge("deniable_build_info", "1, labelled with the running version", ["version"], registry=self.registry)
@@ -69,18 +69,12 @@ class Vitals(Events):
         self,
         bind: str,  # `HOST:PORT`, an IPv6 address in brackets
     ) -> WSGIServer:
-        """Serve the metrics at an address, from a thread that ends with the process; and ``/healthz``, whether counting goes on.
-
-        Raises
-        ------
-        ConfigurationError
-            If the address is malformed, or cannot be used.
-        """
-        found = _BIND.fullmatch(bind)
-        if not found:
+        """Serve the metrics and ``/healthz`` at an address, from a thread that ends with the process."""
+        address = _BIND.fullmatch(bind)
+        if not address:
             raise ConfigurationError(f"--metrics-bind is HOST:PORT, e.g. 127.0.0.1:9464; got {bind!r}")
         try:
-            server, _ = start_http_server(int(found[3]), found[1] or found[2], self.registry)
+            server, _ = start_http_server(int(address[3]), address[1] or address[2], self.registry)
         except (OSError, OverflowError) as error:  # a port above 65535 overflows
             raise ConfigurationError(f"--metrics-bind is an address of this machine; {bind} cannot be used: {error}") from None
         # By default it prints the address of a connection that ended early.
@@ -98,10 +92,8 @@ class Vitals(Events):
         return server
 
     def still(self) -> float:
-        """Return for how many seconds a thread that counts has stood still; 0 if none has for `STILL_SECONDS`.
-
-        While the store or the archive is away, a worker waits, and turns.
-        """
+        """Return for how many seconds a counting thread has stood still; 0 if it is not more than `STILL_SECONDS`."""
+        # A thread that waits for the store or the archive turns, too: to restart it would not help.
         longest = time.monotonic() - min(list(self._turns.values()), default=inf)
         return longest if longest > STILL_SECONDS else 0.0
 

@@ -1,6 +1,6 @@
-"""The worker: it counts what comes to each server of the store, and does the chores of the apps that live there.
+"""The worker: it counts the reports on each server of the store, and does the chores of the apps whose home is there.
 
-While one server is away, the others are served. How batches are counted is in `deniable_aggregator.counting.counter`.
+While one server is away, the others are served. `deniable_aggregator.counting.counter` counts the batches of one server.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("deniable.worker")
 
-_LOOK_SECONDS = 5.0  # between looks which server has what
+_LOOK_SECONDS = 5.0  # between looks which server has which partition
 
 
-class _Part(NamedTuple):
-    """What one server has."""
+class _Server(NamedTuple):
+    """A server of the store."""
 
     homes: list[Store]  # of apps whose releases and settings are there
-    partitions: list[Partition]
+    partitions: list[Partition]  # whose streams are there
 
 
 class _Running(NamedTuple):
-    """A thread, and what ends it."""
+    """A thread, and the event that ends it."""
 
     thread: Thread
     over: Event
@@ -54,8 +54,8 @@ class Worker:
         settings: WorkerSettings | None = None,
         *,
         chores: Sequence[Chore] = (),  # run when due, beside the counting
-        archive: Folder | None = None,  # Where reports of `bits` layouts are kept. While it cannot be written nothing is counted.
-        events: Events | None = None,  # receives the worker's events
+        archive: Folder | None = None,  # for reports of `bits` layouts; while it cannot be written, nothing is counted
+        events: Events | None = None,  # hears of what the worker does
     ) -> None:
         self._stores = {store.app: store for store in stores}
         self._settings = settings or WorkerSettings()
@@ -63,7 +63,7 @@ class Worker:
         self._events = events or Events()
         self._archive = archive
         self._known: dict[str, tuple[Partition, ...]] = {}  # by app
-        self._parts: list[_Part] = []
+        self._servers: list[_Server] = []
         self._counters: dict[frozenset[str], Counter] = {}  # by their streams
         self._past: list[Counter] = []  # whose streams others have now
         self._error: BaseException | None = None  # of a thread
@@ -81,7 +81,7 @@ class Worker:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the last use of a server, or of the archive, failed. If so at the end, entries may be left in hand."""
+        """Whether the last use of a server or of the archive failed. Then entries may be left in hand at the end."""
         return not self._knows_all() or any(counter.cut_off for counter in self._counters.values())
 
     def run(
@@ -99,12 +99,12 @@ class Worker:
             counter.leave()
 
     def look(self) -> list[Counter]:
-        """Look which server has what; return the counter of each."""
-        parts: dict[Hashable, _Part] = {}
-        away: set[Hashable] = set()  # a server is asked once, as each question may take seconds
+        """Look which server has which partition; return the counter of each server."""
+        servers: dict[Hashable, _Server] = {}
+        away: set[Hashable] = set()  # servers that do not answer: they are not asked again, as that may take seconds
         for app, store in self._stores.items():
             home = store.place
-            parts.setdefault(home, _Part([], [])).homes.append(store)
+            servers.setdefault(home, _Server([], [])).homes.append(store)
             if home not in away:
                 try:
                     if app not in self._known:
@@ -112,21 +112,22 @@ class Worker:
                     self._known[app] = store.partitions
                 except StoreError as error:
                     away.add(home)
-                    if app not in self._known:  # else its counter tells
+                    if app not in self._known:  # otherwise its counter logs that
                         log.warning(
                             "the store cannot be used (%s), so nobody knows the partitions of %s", type(error).__name__, app
                         )
                         self._events.failed()
             for partition in self._known.get(app, ()):
-                parts.setdefault(partition.place, _Part([], [])).partitions.append(partition)
-        self._parts = list(parts.values())
+                servers.setdefault(partition.place, _Server([], [])).partitions.append(partition)
+        self._servers = list(servers.values())
         before, self._counters = self._counters, {}
-        for part in self._parts:
-            streams = frozenset(partition.stream for partition in part.partitions)
+        for server in self._servers:
+            streams = frozenset(partition.stream for partition in server.partitions)
+            # A counter is used further: its thread runs, and it knows what it has in hand.
             if streams in before:
                 self._counters[streams] = before.pop(streams)
             elif streams:
-                self._counters[streams] = self._counter(part.partitions)
+                self._counters[streams] = self._counter(server.partitions)
         self._past += before.values()
         return list(self._counters.values())
 
@@ -135,7 +136,7 @@ class Worker:
         return Counter(stores, partitions, self.name, self._settings, self._archive, self._events)
 
     def _knows_all(self) -> bool:
-        return not self._parts or self._known.keys() == self._stores.keys()
+        return not self._servers or self._known.keys() == self._stores.keys()
 
     def _empty(self, stop: Event) -> None:
         """Count whatever waits, and do all chores that are due."""
@@ -161,7 +162,8 @@ class Worker:
         while not stop.is_set():
             self.look()
             tasks = self._tasks()
-            _end([running.pop(names) for names in running.keys() - tasks.keys()])  # before another thread has what it has
+            # A thread ends before another one starts with the same streams.
+            _end([running.pop(names) for names in running.keys() - tasks.keys()])
             for names in tasks.keys() - running.keys():
                 running[names] = self._start(tasks[names], stop)
             if self._knows_all():
@@ -173,16 +175,16 @@ class Worker:
             raise self._error
 
     def _tasks(self) -> dict[frozenset[str], Callable[[Event], None]]:
-        """Return what is to be done, by the streams, or the apps, that it is about."""
+        """Return the tasks by their streams (counting) or their apps (chores)."""
         tasks: dict[frozenset[str], Callable[[Event], None]] = {streams: each.run for streams, each in self._counters.items()}
-        for part in self._parts:
-            apps = frozenset(store.app for store in part.homes)
+        for server in self._servers:
+            apps = frozenset(store.app for store in server.homes)
             if chores := [chore for chore in self._chores if chore.app in apps]:
                 tasks[apps] = partial(chores_.run, chores, self._events)
         return tasks
 
     def _start(self, task: Callable[[Event], None], stop: Event) -> _Running:
-        """Start a thread. An error that is none of the store ends the worker, as it would without threads."""
+        """Start a thread. An error in it, other than of the store, ends the worker."""
         over = Event()
 
         def run() -> None:
@@ -198,7 +200,8 @@ class Worker:
 
 
 def _end(running: Sequence[_Running]) -> None:
-    for each in running:
-        each.over.set()
-    for each in running:
-        each.thread.join()
+    """End threads: all at once, then wait for each."""
+    for task in running:
+        task.over.set()
+    for task in running:
+        task.thread.join()

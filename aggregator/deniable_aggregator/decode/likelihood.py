@@ -1,12 +1,10 @@
-"""Likelihood: how likely reports of Bloom filters are under each value. `read` reads those of other collectors from a file.
+"""Likelihood: how likely reports of Bloom filters are under each value.
 
 `deniable_aggregator.decode.joint` uses the likelihoods of several variables to estimate their joint distribution.
 """
 
 from __future__ import annotations
 
-import csv
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -151,86 +149,6 @@ def other_rates(
     known = p * shares.sum() + (q - p) * np.einsum("jvb,v->jb", filters, shares)
     left = 1 - shares.sum()
     return np.clip((rates - known) / left if left > 0 else rates, min(p, q), max(p, q))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """The columns of a file of reports that belong to one variable."""
-
-    # Heading of the column with the report's bits: `width` digits 0 or 1, the highest bit first, so bit 0 is the last digit. Or
-    # `0x` and hexadecimal digits of the same number. Of width 1 also `false` and `true`.
-    bits: str
-    width: int  # bits of a report, at least 1
-    cohort: str | None = None  # heading of the column with the cohort, a whole number; None if there is one cohort
-    cohorts: int = 1  # number of cohorts
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ParameterError("a report has at least 1 bit", self.width)
-        if self.cohorts < 1 or (self.cohort is None and self.cohorts > 1):
-            raise ParameterError("there is at least 1 cohort, and a column for it where there are more", self.cohorts)
-
-    def number(self, text: str) -> int:
-        """Read the bits of a report as an integer, bit i being bit i."""
-        if len(text) == self.width and not text.strip("01"):
-            return int(text, 2)
-        if self.width == 1 and text.lower() in ("false", "true"):
-            return int(text.lower() == "true")
-        try:
-            number = int(text, 16) if text[:2].lower() == "0x" and "_" not in text else -1
-        except ValueError:
-            number = -1
-        if not 0 <= number < 1 << self.width:
-            digits = f"{self.bits} is {self.width} digits 0 or 1, highest bit first"
-            raise ParameterError(f"{digits}, or 0x and a hexadecimal number below 2^{self.width}", text)
-        return number
-
-    def place(self, text: str) -> int:
-        """Read a cohort."""
-        if not (text.isascii() and text.isdigit() and int(text) < self.cohorts):
-            raise ParameterError(f"{self.cohort} is a whole number in [0, {self.cohorts})", text)
-        return int(text)
-
-
-def read(
-    lines: Iterable[str],  # of comma-separated values, the first of which has the headings; a file opened with `newline=""`
-    columns: Sequence[Column],  # the variables
-) -> list[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
-    """Read randomised reports of several variables, one device to a line.
-
-    Returns
-    -------
-    list of (ndarray of int64, ndarray of uint8)
-        For each variable the cohorts (n,) and the bits (n, ceil(width / 8)), as `bit_likelihood` has them.
-
-    Raises
-    ------
-    ParameterError
-        If a heading is missing or a line breaks a rule; the message has the line number.
-    """
-    table = csv.reader(lines, strict=True)
-    headings = [heading.strip() for heading in next(table, [])]
-    for column in columns:
-        for heading in (column.bits, column.cohort):
-            if heading is not None and headings.count(heading) != 1:
-                raise ParameterError(f"line 1: there is one heading {heading!r}", ",".join(headings))
-    places = [(c, headings.index(c.bits), None if c.cohort is None else headings.index(c.cohort)) for c in columns]
-    cohorts: list[list[int]] = [[] for _ in columns]
-    bits: list[list[int]] = [[] for _ in columns]
-    try:
-        for row in table:
-            if not row:
-                continue
-            if len(row) != len(headings):
-                raise ParameterError(f"a line has {len(headings)} fields", len(row))  # noqa: TRY301 - its line is added below
-            for number, (column, at, cohort) in enumerate(places):
-                cohorts[number].append(0 if cohort is None else column.place(row[cohort].strip()))
-                bits[number].append(column.number(row[at].strip()))
-    except ParameterError as error:
-        raise ParameterError(f"line {table.line_num}: {error.rule}", error.value) from None
-    except csv.Error as error:
-        raise ParameterError(f"line {table.line_num}: fields are comma-separated values", str(error)) from None
-    return [(np.array(where, np.int64), pack(what, c.width)) for where, what, c in zip(cohorts, bits, columns, strict=True)]
 
 
 def pack(numbers: Iterable[int], width: int) -> NDArray[np.uint8]:

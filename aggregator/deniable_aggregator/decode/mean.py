@@ -130,7 +130,7 @@ def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool
     apart = squares - 2 * place * scores
     spread = float(seen @ apart) + place**2
     error = sqrt(max(float(seen @ apart**2) - float(seen @ apart) ** 2, 0.0) / n)
-    worst = float(mechanism.worst_variance)
+    worst = float(mechanism.worst_noise)
     if n == 1:  # which shows no variance
         return Mean(1, place, sqrt(worst + 0.25), sqrt(worst), 0.25, 1.0)
     # If all answers are at the ends, the spread is largest.

@@ -1,9 +1,9 @@
 """Retention: the worker deletes sums, releases and alarms when their time is over.
 
 ``[retention]`` in the registry sets the times, which begin when a period closes. Exact sums are deleted only after they were
-published; a period that should be published but is not is kept. A period that waits for more reports is kept as long as releases
-are. The store keeps the last period whose sums were deleted, so that a late report is not counted as if it were the first.
-Metrics that no registry declares are never published; the same times apply to them.
+published. Those of a period that waits for more reports stay as long as releases. The store keeps the last period whose sums were
+deleted, so that a late report is not counted as if it were the first. Metrics that no registry declares are never published; the
+same times apply to them.
 
 Deleted data leave the store's append-only file when it is rewritten, which workers ask for (`store.compaction`).
 """
@@ -24,10 +24,11 @@ from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.store import schema, tallies
-from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import StoreFull
-from deniable_aggregator.store.holdings import COUNTED, PUBLISHED, Holdings
+from deniable_aggregator.store.sums import tallies
+from deniable_aggregator.store.sums.holdings import COUNTED, PUBLISHED, Holdings
+from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,31 +47,25 @@ _DAY = 86_400
 
 
 class Retention:
-    """Deletes what is due of one app."""
+    """Deletes the data of one app whose time is over."""
 
     def __init__(
         self,
         store: Store,  # where it is counted
         registry: Registry,  # its retention times
-        publisher: Publisher,  # publishes it, and knows which periods wait; it must have run before
+        publisher: Publisher,  # knows which periods wait for more reports; it must have run before
         *,
         faults: Faults | None = None,  # records a metric that fails, while the others continue
     ) -> None:
         self._store, self._publisher, self._faults = store, publisher, faults or Faults(store)
         self._days = registry.retention
         self._graces = longest_graces(registry)
-        self._left: Iterator[int] | None = None  # the rest of the present search
+        self._left: Iterator[int] | None = None  # the remaining metrics of the present search
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
         self._expire, self._withdrawing = store.script("discard", "expire"), store.script("discard", "withdraw")
 
     def run(self) -> bool:
-        """Delete what is due of the next metric. Counting waits for one metric at a time only.
-
-        Returns
-        -------
-        bool
-            Whether metrics are left.
-        """
+        """Delete the due data of the next metric; return whether metrics are left. Other chores wait for one metric only."""
         left, self._left = self._left, None  # a search in which something fails is over
         left = left or self._due(self._store.now())
         if next(left, None) is not None:
@@ -81,32 +76,26 @@ class Retention:
         self,
         now: float,  # Unix time in seconds
     ) -> int:
-        """Delete what is due. If two workers do so at once, one of them finds nothing.
-
-        Returns
-        -------
-        int
-            Number of deleted tallies, releases and similar keys.
-        """
+        """Delete all due data; return the number of deleted keys. If two workers do so at once, only one deletes them."""
         return sum(self._due(now))
 
     def _due(self, now: float) -> Iterator[int]:
-        """Delete what is due, metric by metric; yield the number of deleted keys of each."""
+        """Delete the due data, metric by metric; yield the number of deleted keys of each."""
         known = self._sweep()
         # Batches that were accepted and not counted yet may be of any period that was open then.
         drained = self._publisher.drained(now)
         deleted = 0
         for metric in sorted(known):
             closed = drained - self._graces[metric].total_seconds()
-            of_it = 0
+            keys = 0
             with self._faults.alone("retention", metric):
                 held = Holdings(self._store, metric)
-                of_it += self._counted(held, closed)
-                held = Holdings(self._store, metric) if of_it else held
-                of_it += self._published(held, closed - self._days.releases * _DAY)
+                keys += self._counted(held, closed)
+                held = Holdings(self._store, metric) if keys else held
+                keys += self._published(held, closed - self._days.releases * _DAY)
                 watcher.forget(self._store, metric, closed - self._days.alarms * _DAY)
-            deleted += of_it
-            yield of_it
+            deleted += keys
+            yield keys
         DeadLetters(self._store).forget(int(now) - self._days.tallies * _DAY)
         if deleted:
             log.info("deleted %d keys of %s whose time was over", deleted, self._store.app)
@@ -125,65 +114,64 @@ class Retention:
         return known | living | {metric for metric, _ in gone}
 
     def _counted(self, held: Holdings, closed: float) -> int:
-        """Delete the exact sums, and all other exact data, of periods that closed long enough ago."""
+        """Delete the exact data of periods that closed long enough ago."""
         waited = _ended(self._publisher.waiting, closed - self._days.releases * _DAY)
         deleted = 0
-        for whole in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
-            published = whole.period <= release.summary(self._store, whole[:3]).closed
-            if whole[:3] not in self._declared or published or whole in waited:
-                deleted += self._delete_sums(held, whole)
+        for total in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
+            published = total.period <= release.summary(self._store, total[:3]).closed
+            if total[:3] not in self._declared or published or total in waited:
+                deleted += self._delete_sums(held, total)
         return deleted
 
-    def _delete_sums(self, held: Holdings, whole: Stratum) -> int:
-        """Delete the exact sums of a period, partition by partition; what comes late for it is not counted again.
-
-        The snapshot goes first: by the fields of indexes it is found, if this ends half-way.
-        """
-        of_it = _in(whole)
-        fields = sorted({field for kind in COUNTED for field in held.fields(kind, of_it)})
-        args = [tallies.name(whole[:3]), whole.period, len(COUNTED), *fields]
-        deleted = self._store.delete(held.snapshots(of_it))
+    def _delete_sums(self, held: Holdings, total: Stratum) -> int:
+        """Delete the exact data of a period, partition by partition. Late reports of it are not counted from then on."""
+        in_period = _within(total)
+        fields = sorted({field for kind in COUNTED for field in held.fields(kind, in_period)})
+        args = [tallies.name(total[:3]), total.period, len(COUNTED), *fields]
+        # The snapshot goes first. If this ends half-way, the fields of indexes are still there, by which it is found.
+        deleted = self._store.delete(held.snapshots(in_period))
         for partition in self._store.partitions:
-            indexes = [partition.table(kind, whole.metric).key for kind in COUNTED]
-            deleted += int(self._expire([partition.expired.key, *indexes, *held.counted(partition, of_it)], args))
+            indexes = [partition.table(kind, total.metric).key for kind in COUNTED]
+            deleted += int(self._expire([partition.expired.key, *indexes, *held.counted(partition, in_period)], args))
         return deleted
 
     def _published(self, held: Holdings, before: float) -> int:
         """Delete releases of periods that ended before a time and have no exact data left."""
-        exact = {_whole(stratum) for stratum in held.strata(*COUNTED)}
-        due = [whole for whole in _ended(held.strata(*PUBLISHED), before) if whole not in exact]
-        return sum(self._delete_sums(held, whole) + self._withdraw(held, whole) for whole in due)
+        exact = {_total(stratum) for stratum in held.strata(*COUNTED)}
+        due = [total for total in _ended(held.strata(*PUBLISHED), before) if total not in exact]
+        return sum(self._delete_sums(held, total) + self._withdraw(held, total) for total in due)
 
-    def _withdraw(self, held: Holdings, whole: Stratum) -> int:
+    def _withdraw(self, held: Holdings, total: Stratum) -> int:
         """Delete the releases of a period."""
-        indexes = [self._store.table(kind, whole.metric) for kind in PUBLISHED]
-        releases, of_it = self._store.table(schema.RELEASES, whole.metric), _in(whole)
-        note = releases.get(tallies.name(whole)) or b""
-        fields = sorted({field for kind in PUBLISHED for field in held.fields(kind, of_it)})
+        indexes = [self._store.table(kind, total.metric) for kind in PUBLISHED]
+        releases, in_period = self._store.table(schema.RELEASES, total.metric), _within(total)
+        note = releases.get(tallies.name(total)) or b""
+        fields = sorted({field for kind in PUBLISHED for field in held.fields(kind, in_period)})
         gone = Release.read(note).n if note else 0
-        args: list[Any] = [tallies.name(whole), note, tallies.name(whole[:3]), gone, len(PUBLISHED), *fields]
+        args: list[Any] = [tallies.name(total), note, tallies.name(total[:3]), gone, len(PUBLISHED), *fields]
         tables = [releases, self._store.published, *indexes]
-        return int(self._withdrawing([*(table.key for table in tables), *held.published(of_it)], args))
+        return int(self._withdrawing([*(table.key for table in tables), *held.published(in_period)], args))
 
 
-def _in(whole: Stratum) -> Callable[[Stratum], bool]:
-    """Return a function that tells whether a stratum is of a period."""
-    return lambda stratum: _whole(stratum) == whole
+def _within(total: Stratum) -> Callable[[Stratum], bool]:
+    """Return a function that says whether a stratum is of a period."""
+    return lambda stratum: _total(stratum) == total
 
 
 def longest_graces(registry: Registry) -> Mapping[str, timedelta]:
     """Return the longest grace of any version of a metric, by its id; the default for a metric of no registry."""
-    found: defaultdict[str, timedelta] = defaultdict(lambda: duration("grace", GRACE))
+    graces: defaultdict[str, timedelta] = defaultdict(lambda: duration("grace", GRACE))
     for metric in registry.definitions:
-        found[metric.id] = max(duration("grace", metric.grace), found.get(metric.id, timedelta()))
-    return found
+        graces[metric.id] = max(duration("grace", metric.grace), graces.get(metric.id, timedelta()))
+    return graces
 
 
-def _whole(stratum: Stratum) -> Stratum:
+def _total(stratum: Stratum) -> Stratum:
+    """Return the stratum of all segments together."""
     return stratum._replace(segment="")
 
 
 def _ended(strata: Iterable[Stratum], before: float) -> list[Stratum]:
     """Return the periods of strata that ended before a time."""
-    ends = {whole: period.end(whole.period) for whole in set(map(_whole, strata))}
-    return sorted(whole for whole, end in ends.items() if end and end.timestamp() < before)
+    ends = {total: period.end(total.period) for total in set(map(_total, strata))}
+    return sorted(total for total, end in ends.items() if end and end.timestamp() < before)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
-from deniable.expectation import resolved_from
+from deniable.forecast.precision import resolved_from
 from deniable.mechanisms import auto
 from deniable.registry.tables import Publication
 from deniable_aggregator.accounting import checks

@@ -130,11 +130,11 @@ class _Options(Precision):
 class _Mean(Precision):
     """The mean place of answers on their axis, from 0 to 1, if they are spread as far as they can be."""
 
-    worst: float  # variance of one report of the answer with the largest
+    worst: float  # the largest variance of one report
 
     def variance(self, at: float) -> float:  # noqa: ARG002 - the worst answers are taken
-        """Add the largest spread of answers to the largest variance of the devices."""
-        return self.worst + _SPREAD * self.together
+        """Add the spread of answers for the devices that answer alike."""
+        return self.worst + _SPREAD * (self.together - 1)
 
 
 def precision(

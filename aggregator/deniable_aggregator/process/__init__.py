@@ -1,1 +1,1 @@
-"""What all our processes share: logs, environment variables, plots."""
+"""Modules that all our processes share: logs, environment variables, plots."""

@@ -16,14 +16,8 @@ _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
 def tied() -> Callable[[], Any] | None:
-    """Return what a new process calls first (``preexec_fn``), so that it gets SIGTERM when this process ends, in whatever way.
-
-    Returns
-    -------
-    Callable or None
-        None where nothing ties them: outside Linux, and in other threads than the main one. The kernel ties a child to the thread
-        that started it.
-    """
+    """Return a ``preexec_fn`` that has a new process get SIGTERM when this one ends; None where that is not possible."""
+    # Linux ties a child to the thread that started it, so another thread than the main one could end it too early.
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return None
     return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))

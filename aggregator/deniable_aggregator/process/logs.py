@@ -1,11 +1,10 @@
 """Logs of our processes: one line for each record, for people (``console``) or programs (``json``), with no data of clients.
 
-`FIELDS` lists what a record may contain besides its event; other attributes that libraries add are left out. An exception is
-logged as its type and its places in the code, because its message may quote a client. Only errors in our own configuration are
-logged with their message.
+A record contains its event and the `FIELDS`, and no other attribute that libraries add. An exception is logged as its type and
+its places in the code, because its message may quote a client. Only errors in our own configuration are logged with it.
 
-The time of a record is its hour, whatever it is about: a line about an upload stands between others, which would tell its time.
-No record has a duration.
+The time of a record is its hour. All records have this, as others would show the time of an upload's record between them. No
+record has a duration.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 FIELDS = ("request", "route", "method", "status", "code", "app")
-"""Fields of a record: the request's id, the rule of its address, its method, the status of the answer, the code of the problem,
-and the app. The address itself is none of them.
+"""Fields of a record: the request's id, the rule of its address (never the address itself), its method, the status of the
+answer, the code of the problem, and the app.
 """
 
 _context: ContextVar[dict[str, Any] | None] = ContextVar("deniable_log_context", default=None)
@@ -72,15 +71,15 @@ class _Formatter(logging.Formatter):
     def parts(self, record: logging.LogRecord) -> dict[str, Any]:
         """Return the fields of a record, in order."""
         hour = f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H}:00Z"
-        told = {"time": hour, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
+        fields = {"time": hour, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
         carried = current()
         for name in FIELDS:
             value = getattr(record, name, carried.get(name))
             if value is not None:
-                told[name] = value
+                fields[name] = value
         if record.exc_info and record.exc_info[1] is not None:
-            told |= _described(record.exc_info[1])
-        return told
+            fields |= _described(record.exc_info[1])
+        return fields
 
 
 def _described(error: BaseException) -> dict[str, str]:
@@ -97,21 +96,16 @@ class _Json(_Formatter):
 
 class _Console(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        told = self.parts(record)
-        head = "{time} {level:<8} {logger}: {event}".format(**told)
-        rest = [f"{name}={told[name]}" for name in (*FIELDS, "exception", "places", "detail") if name in told]
-        return "\n    ".join(" ".join([head, *rest]).splitlines())  # only a new record begins at the margin
+        fields = self.parts(record)
+        head = "{time} {level:<8} {logger}: {event}".format(**fields)
+        words = [f"{name}={fields[name]}" for name in (*FIELDS, "exception", "places", "detail") if name in fields]
+        # Only a new record begins at the margin: a line end in a text cannot forge one.
+        return "\n    ".join(" ".join([head, *words]).splitlines())
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How a process logs. Read from ``DENIABLE_LOG_LEVEL`` and ``DENIABLE_LOG_FORMAT``.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the variable, the rule and the value.
-    """
+    """How a process logs: ``DENIABLE_LOG_LEVEL`` and ``DENIABLE_LOG_FORMAT``. ConfigurationError if a value is not allowed."""
 
     level: Level = "warning"  # The lowest level that is written; one of `LEVELS`. `info` has a line for each request.
     format: Format = "console"  # one of `FORMATS`
@@ -123,13 +117,7 @@ class LogSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LogSettings:
-        """Read the settings.
-
-        Raises
-        ------
-        ConfigurationError
-            Naming the variable, the rule and the value.
-        """
+        """Read the settings from environment variables."""
         names = {"level": "DENIABLE_LOG_LEVEL", "format": "DENIABLE_LOG_FORMAT"}
         return cls(**{name: environment[variable] for name, variable in names.items() if variable in environment})  # type: ignore[arg-type]
 
@@ -138,7 +126,7 @@ class LogSettings:
         return _Json() if self.format == "json" else _Console()
 
     def apply(self) -> None:
-        """Log to stderr in this process. This is for our own processes, where nobody else has set up logging."""
+        """Log to stderr in this process, and replace all other handlers: it is for our own processes, not for an app's."""
         handler = logging.StreamHandler()
         handler.setFormatter(self.formatter())
         root = logging.getLogger()
@@ -160,5 +148,5 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
 
 def _uncaught_in_thread(caught: threading.ExceptHookArgs) -> None:
     if caught.exc_value is not None and not isinstance(caught.exc_value, SystemExit):
-        told = (caught.exc_type, caught.exc_value, caught.exc_traceback)
-        logging.getLogger("deniable").critical("a thread ends because of a bug", exc_info=told)
+        error = (caught.exc_type, caught.exc_value, caught.exc_traceback)
+        logging.getLogger("deniable").critical("a thread ends because of a bug", exc_info=error)

@@ -27,13 +27,7 @@ STYLE: Any = {
 
 
 def save(figure: Figure, path: str) -> None:
-    """Write a plot to a file; its ending gives the format, e.g. ``.svg`` or ``.png``.
-
-    Raises
-    ------
-    ConfigurationError
-        If the file cannot be written, or its format is not known.
-    """
+    """Write a plot to a file, whose ending gives the format, such as ``.svg`` or ``.png``."""
     try:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
     except (OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""A running ``deniable serve``, told of in a file of its data folder: other commands find its store and apps there.
+"""A running ``deniable serve``: a file in its data folder, by which other commands find its store and apps.
 
-The file is locked while the server runs. The system ends the lock with the process, so a file that a killed server left behind
-tells of nothing.
+The file is locked while the server runs. The system ends the lock with the process, so the file of a server that was killed is
+ignored.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Running:
 @contextmanager
 def keep(
     running: Running,  # the server
-    folder: Path,  # as given with `--data`
+    folder: Path,  # of `--data`
 ) -> Iterator[None]:
-    """Tell of a server in a file that only its owner can read, while the block runs."""
+    """Write a server's file, which only its owner can read, and remove it at the end of the block."""
     path = folder / _NAME
     with ExitStack() as undo:
         try:
@@ -51,19 +51,13 @@ def keep(
             file.flush()
             Path(file.name).replace(path)  # whoever sees the file sees all of it, locked
             undo.callback(_remove, path, file)
-        except OSError as error:  # no reason not to serve
+        except OSError as error:  # the server runs without it
             log.warning("%s cannot be written (%s): commands with --data will not find this server", path, error.strerror)
         yield
 
 
 def find(folder: Path) -> Running | None:
-    """Return the ``deniable serve`` that runs with a folder; None if none runs.
-
-    Raises
-    ------
-    ConfigurationError
-        If the file cannot be read.
-    """
+    """Return the ``deniable serve`` that runs with a folder; None if none runs."""
     path = folder / _NAME
     try:
         with path.open(encoding="utf-8") as file:
@@ -75,7 +69,7 @@ def find(folder: Path) -> Running | None:
 
 
 def _locked(path: Path) -> IO[str]:
-    """Open a new file that only its owner can read, and lock it as long as it is open."""
+    """Open a new file that only its owner can read, locked until it is closed."""
     import fcntl  # noqa: PLC0415 - not on Windows, where nothing is served
 
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,7 +82,7 @@ def _locked(path: Path) -> IO[str]:
 def _is_locked(file: IO[str]) -> bool:
     import fcntl  # noqa: PLC0415 - as above
 
-    try:
+    try:  # a shared lock, so that two commands that look at once do not take each other for the server
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -96,7 +90,7 @@ def _is_locked(file: IO[str]) -> bool:
 
 
 def _remove(path: Path, file: IO[str]) -> None:
-    """Remove a file, unless another one has its name by now."""
+    """Remove a file, unless a server that started meanwhile has replaced it."""
     with suppress(OSError):
         if os.path.samestat(path.stat(), os.fstat(file.fileno())):
             path.unlink()

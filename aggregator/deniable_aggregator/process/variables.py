@@ -1,6 +1,6 @@
-"""Environment variables: the numbers of a worker, and unknown names, which may be mistyped.
+"""Environment variables: the numbers of a worker, and names that nothing reads, which may be mistyped.
 
-Each floor lists its own in the entry-point group ``deniable.variables``: a mapping from the name to the default as text.
+Each floor lists its variables in the entry-point group ``deniable.variables``: a mapping from the name to the default as text.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(T
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that a worker takes from a flag, or else from its variable."""
+    """A number in a worker's settings: from a flag, or else from a variable."""
 
     name: str  # as in `--claim-after` and `DENIABLE_WORKER_CLAIM_AFTER`
-    default: float  # Used if neither is given. If it is whole, the number must be whole.
+    default: float  # without flag and variable; if it is an int, the number must be whole
     # above, most: the number is above the one, and at most the other
     above: int
     most: int
@@ -50,23 +50,17 @@ class Number:
         return f"{PREFIX}WORKER_{self.name.upper()}"
 
     def choose(self, flag: str | None = None, environment: Mapping[str, str] = os.environ) -> float:
-        """Return the number: from the flag if it is given, else from the variable, else the default.
-
-        Raises
-        ------
-        ConfigurationError
-            Naming the flag or the variable, the rule and the value.
-        """
+        """Return the number of the flag, or else of the variable, or else the default."""
         by, text = (self.variable, environment.get(self.variable)) if flag is None else (self.flag, flag)
         if text is None:
             return self.default
-        whole = isinstance(self.default, int)
+        is_int = isinstance(self.default, int)
         try:
-            number = int(text) if whole else float(text)
+            number = int(text) if is_int else float(text)
         except ValueError:
-            number = float("nan")
+            number = float("nan")  # which no comparison accepts
         if not self.above < number <= self.most:
-            raise ConfigurationError(f"{by} is a {'whole ' * whole}number above {self.above}, at most {self.most}; got {text!r}")
+            raise ConfigurationError(f"{by} is a {'whole ' * is_int}number above {self.above}, at most {self.most}; got {text!r}")
         return number
 
 
@@ -75,10 +69,10 @@ WORKER = (
     Number("max_deliveries", 5, 0, 1_000_000, "N", "put a batch aside after so many deliveries"),
     Number("claim_after", 60.0, 0, 3600, "SECONDS", "take over batches that another worker has held for so long"),
 )
-"""The numbers that a worker takes."""
+"""The numbers in a worker's settings."""
 
 ARCHIVE = f"{PREFIX}ARCHIVE"
-"""Names the place where a worker keeps reports."""
+"""The variable of the archive's path or URL."""
 
 VARIABLES: dict[str, str] = {
     "DENIABLE_REDIS_URL": "",
@@ -105,15 +99,15 @@ class Stray:
 
 
 def strays(environment: Mapping[str, str] = os.environ) -> list[Stray]:
-    """Return the variables with our prefix that no floor knows, sorted. Those that Kubernetes sets are left out."""
+    """Return the variables with our prefix that no floor knows, in order, without those that Kubernetes sets."""
     left = {name for name in environment if name.startswith(PREFIX) and not _KUBERNETES.fullmatch(name)}
     known: set[str] = set()
-    for names in _known():  # the packages of the floors above are imported only if needed
+    for names in _known():  # a generator, as the packages of the floors above are imported only if needed
         left -= names
         known |= names
         if not left:
             return []
-    if not known:  # not installed, so no names are known
+    if not known:  # the package is not installed, so it has no entry points
         return []
     return [Stray(name, next(iter(get_close_matches(name, sorted(known), 1)), None)) for name in sorted(left)]
 

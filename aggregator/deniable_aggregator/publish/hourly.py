@@ -11,9 +11,11 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.publish import release
-from deniable_aggregator.store import refused_reports, schema, tallies
-from deniable_aggregator.store.room import COUNTING, Room
-from deniable_aggregator.store.tallies import Stored
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.server.room import COUNTING, Room
+from deniable_aggregator.store.sums import tallies
+from deniable_aggregator.store.sums.tallies import Stored
+from deniable_aggregator.store.uploads import refused_reports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

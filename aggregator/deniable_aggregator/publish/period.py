@@ -9,7 +9,7 @@ import numpy as np
 
 from deniable_aggregator.publish import suppression
 from deniable_aggregator.publish.suppression.cube import Cube
-from deniable_aggregator.store.tallies import name, total, written
+from deniable_aggregator.store.sums.tallies import name, total, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.breakdown import Breakdown
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.tallies import Stored
+    from deniable_aggregator.store.sums.tallies import Stored
     from deniable_aggregator.tally import Tally
 
 _GROWTH = 4  # two snapshots differ by at least one report for this many published ones

@@ -25,12 +25,14 @@ from deniable.declared import Declared
 from deniable.registry import period
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.publish import counted, release
+from deniable_aggregator.publish import release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.period import Period, Step, Version
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.store import health, schema
-from deniable_aggregator.store.tallies import name, written
+from deniable_aggregator.publish.strata import strata_by_period, unpublished
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.sums.tallies import name, written
+from deniable_aggregator.store.uploads import health
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.tallies import Stored
+    from deniable_aggregator.store.sums.tallies import Stored
 
 log = logging.getLogger("deniable.publisher")
 
@@ -143,7 +145,7 @@ class Publisher:
 
     def _periods(self, version: Version, last: str, commits: int) -> list[Period]:
         """Return the periods of a version after the last closed one."""
-        strata = counted.strata(self._store, version.declared.definition)
+        strata = strata_by_period(self._store, version.declared.definition)
         wholes = [whole for whole in strata if whole.period > last]
         known = release.noted(self._store, wholes)
         return [Period(self._store, version, whole, strata[whole], known.get(whole), commits) for whole in wholes]
@@ -158,7 +160,7 @@ class Publisher:
     def unpublished(self) -> list[tuple[Declared, int]]:
         """Count the reports of each version of each metric that are in no release yet; for administrators only."""
         declared = [each.declared for each in self._versions]
-        return [(each, counted.unpublished(self._store, each)) for each in declared]
+        return [(each, unpublished(self._store, each)) for each in declared]
 
     def drained(self, now: float) -> float:
         """Return the Unix time up to which every accepted batch is counted."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from deniable.registry import period
-from deniable_aggregator.store import schema, table
-from deniable_aggregator.store.tallies import name, stratum
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.sums.tallies import name, stratum
+from deniable_aggregator.store.values import collections
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +67,7 @@ def listed(store: Store, metric: str) -> dict[Stratum, Release]:
 
 def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
     """Return the records of the releases of some strata, of those that exist."""
-    found = table.each([(store.table(schema.RELEASES, each.metric), name(each)) for each in strata])
+    found = collections.values_at([(store.table(schema.RELEASES, each.metric), name(each)) for each in strata])
     return {each: Release.read(note) for each, note in zip(strata, found, strict=True) if note}
 
 

@@ -1,1 +1,1 @@
-"""Questions of analysts about withheld numbers: central noise, and the budget that pays for it."""
+"""Questions of analysts about withheld numbers: the noise in their answers, and the budget that pays for it."""

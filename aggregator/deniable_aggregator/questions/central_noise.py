@@ -27,7 +27,7 @@ from deniable.limits.allowance import MICRO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_STEPS = 64  # last places of the scale that are tried to make up for rounding in a map
+_STEPS = 64  # most floats above the computed scale that are tried, as the maps of OpenDP round
 
 
 def available() -> bool:
@@ -39,7 +39,7 @@ def count(
     n: int,  # the true number
     cost: int,  # loss of privacy of one report, in millionths of a nat, above 0
 ) -> int:
-    """Return the number of reports plus noise: unbiased, and perhaps negative. The server runs this."""
+    """Return the number of reports plus noise: unbiased, and perhaps negative."""
     return int(_measurement("laplace", cost)(n))
 
 
@@ -47,7 +47,7 @@ def most(
     counts: Sequence[int],  # reports of each cell, of one cell or more
     cost: int,  # as for `count`
 ) -> int:
-    """Return the place of the largest number, or of a nearly largest one. The server runs this."""
+    """Return the place of the largest number, or of a nearly largest one."""
     return int(_measurement("max", cost)(list(counts)))
 
 
@@ -58,31 +58,31 @@ def stderr(cost: int) -> float:
 
 
 def reach(cost: int, level: float) -> int:
-    """Return the least number of reports by which `count` differs from the true number at most, with probability `level`."""
+    """Return the least bound, in reports, on the error of `count` that holds with probability `level`."""
     epsilon = cost / MICRO  # P(|X| > t) = 2 e^(-epsilon (t + 1)) / (1 + e^-epsilon)
     return max(0, ceil((log(2) - log1p(exp(-epsilon)) - log(1 - level)) / epsilon - 1))
 
 
 def margin(cells: int, cost: int, level: float) -> float:
-    """Return how many reports the cell that `most` returns is behind the largest one at most, with probability `level`."""
+    """Return a bound on how far the cell of `most` is behind the largest one, in reports, that holds with probability `level`."""
     return 2 * (log(cells) - log(1 - level)) * MICRO / cost
 
 
 @lru_cache(maxsize=64)
 def _measurement(kind: Literal["laplace", "max"], cost: int) -> Any:
-    """Make OpenDP's mechanism with at most this cost, by OpenDP's own map."""
+    """Return OpenDP's mechanism of at most this cost, confirmed by OpenDP's own map."""
     if cost < 1:
         raise ParameterError("an answer costs at least a millionth of a nat", cost)
     bound, scale = Fraction(cost, MICRO), (1 if kind == "laplace" else 2) * MICRO / cost
     for _ in range(_STEPS):
-        made = _made(kind, scale)
-        if Fraction(made.map(1)) <= bound:
-            return made
+        mechanism = _mechanism(kind, scale)
+        if Fraction(mechanism.map(1)) <= bound:  # exact: a float comparison could accept a loss above the cost
+            return mechanism
         scale = nextafter(scale, inf)
     raise ParameterError("OpenDP has a scale for every loss", cost)  # pragma: no cover - its maps round by a place or two
 
 
-def _made(kind: str, scale: float) -> Any:
+def _mechanism(kind: str, scale: float) -> Any:
     import opendp.prelude as dp  # noqa: PLC0415 - it takes a second to load, and most servers are asked no questions
 
     dp.enable_features("contrib")

@@ -17,6 +17,7 @@ from deniable_aggregator.decode import likelihood
 from deniable_aggregator.decode.joint import Joint, joint
 from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.rappor import files
+from deniable_aggregator.rappor.columns import BitColumn, read
 from deniable_aggregator.tally import Tally
 
 if TYPE_CHECKING:
@@ -166,10 +167,10 @@ def associate(
     ParameterError
         If a line is malformed, with its number and the rule, or the table is too large.
     """
-    columns = [likelihood.Column(bits=v.column, width=v.params.bits, cohort=cohort, cohorts=v.params.cohorts) for v in variables]
-    read = likelihood.read(lines, columns)
-    found = [_likelihood(variable, *reports) for variable, reports in zip(variables, read, strict=True)]
-    return joint(found, strata=read[0][0])
+    columns = [BitColumn(bits=v.column, width=v.params.bits, cohort=cohort, cohorts=v.params.cohorts) for v in variables]
+    reports = read(lines, columns)
+    likelihoods = [_likelihood(variable, *own) for variable, own in zip(variables, reports, strict=True)]
+    return joint(likelihoods, strata=reports[0][0])
 
 
 def _likelihood(variable: Variable, cohorts: NDArray[np.int64], reported: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, cast
 
 import redis
 
-from deniable_aggregator.store import about, partition, schema, tallies
-from deniable_aggregator.store.change import Change
-from deniable_aggregator.store.deltas import Weights
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import Redivided
-from deniable_aggregator.store.lines import Lines
-from deniable_aggregator.store.names import Names
-from deniable_aggregator.store.partition import GROUP, Appended, Partition
 from deniable_aggregator.store.script import Script
-from deniable_aggregator.store.servers import connect, place, primary
-from deniable_aggregator.store.staging import Staging
-from deniable_aggregator.store.table import Table
-from deniable_aggregator.store.tallies import Shelf, Stored
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.servers import connect, place, primary
+from deniable_aggregator.store.sums import tallies
+from deniable_aggregator.store.sums.deltas import Weights
+from deniable_aggregator.store.sums.staging import Staging
+from deniable_aggregator.store.sums.tallies import Shelf, Stored
+from deniable_aggregator.store.uploads import partition
+from deniable_aggregator.store.uploads.partition import GROUP, Appended, Partition, Upload
+from deniable_aggregator.store.values.collections import Change, Lines, Names, Table
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from deniable.declared import Definition
     from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
-    from deniable_aggregator.store.durability import Durability
-    from deniable_aggregator.store.limit import Limit
-    from deniable_aggregator.store.room import Room
     from deniable_aggregator.store.schema import Key
+    from deniable_aggregator.store.server.durability import Durability
+    from deniable_aggregator.store.server.room import Room
     from deniable_aggregator.tally import Tally
 
-__all__ = ["GROUP", "Appended", "Client", "Partition", "Store", "Weights", "connect"]
+__all__ = ["GROUP", "Appended", "Client", "Partition", "Store", "Upload", "Weights", "connect"]
 
 _SECONDS = 60.0
 
@@ -167,28 +166,11 @@ class Store:
 
     # Ingest
 
-    def append(
-        self,
-        entry: bytes,
-        *,
-        key: str,
-        remember: bytes,
-        cap: int,
-        ttl: int,
-        limits: Sequence[Limit] = (),
-        volumes: Sequence[Limit] = (),
-    ) -> Appended:
-        """Append a batch once to the partition of its key: see `Partition.append`.
-
-        Raises
-        ------
-        StoreError
-            As for a partition.
-        """
+    def append(self, upload: Upload) -> Appended:
+        """Append a batch to the partition of its key: see `Partition.append`."""
         try:
-            chosen = self.partition(key)
-            return chosen.append(entry, key=key, remember=remember, cap=cap, ttl=ttl, limits=limits, volumes=volumes)
-        except redis.OutOfMemoryError:
+            return self.partition(upload.key).append(upload)
+        except redis.OutOfMemoryError:  # while the number of partitions was fixed
             return Appended("no room")
         except Redivided:
             self._fixed = False

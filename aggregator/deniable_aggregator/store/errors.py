@@ -24,6 +24,10 @@ class Redivided(redis.ConnectionError):
     """It was emptied, and the app has another number of partitions since. What was asked for was not done."""
 
 
+class PromiseBroken(redis.ResponseError):
+    """The store does not keep the promised durability."""
+
+
 _REDIRECTED = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
 _TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError, *_REDIRECTED)
 _TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")

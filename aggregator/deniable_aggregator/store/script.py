@@ -12,16 +12,16 @@ from weakref import WeakKeyDictionary
 
 import redis
 
-from deniable_aggregator.store.cluster import Cluster
-from deniable_aggregator.store.replicas import LOOK
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store.server.cluster import Cluster
+from deniable_aggregator.store.server.replicas import LOOK
+from deniable_aggregator.store.server.servers import primary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redis.connection import ConnectionPool
 
-    from deniable_aggregator.store.replicas import Replicas, Watched
+    from deniable_aggregator.store.server.replicas import Replicas, Watched
 
 
 class Call(NamedTuple):
@@ -52,13 +52,7 @@ _WAIT_AGAIN_MS = 50  # for one that was away just now: other uploads need the th
 
 
 class Script:
-    """A script in the store.
-
-    A call uses a connection of the client's pool and keeps it for the next call of any script. Taking connections and putting
-    them back, and other work of the client around a command, costs twice as much as the call itself. A server that does not know
-    the script gets its whole text. If the connection is lost, or another server of a cluster has the keys now, it is tried once
-    more.
-    """
+    """A script in the store, of which each call is one command."""
 
     def __init__(
         self,
@@ -67,36 +61,13 @@ class Script:
     ) -> None:
         self._text, self._sha = _read(names)
         self._client = client
-        self._one = None if isinstance(client, Cluster) else (client.connection_pool, _idle_of(client.connection_pool))
-        self._again = _LOST if isinstance(client, Cluster) else redis.ConnectionError
 
     def __call__(self, keys: Sequence[str], args: Sequence[Any], *, replicas: Replicas | None = None) -> Any:
-        """Run the script.
-
-        Parameters
-        ----------
-        keys, args
-            As the script expects them. All keys are of one app.
-        replicas
-            Those that must have what the server had when the script ended, also if the script changed nothing.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be used, or too few replicas have it. The script may have run, even twice.
-        """
+        """Run the script with keys of one app: see `ask`."""
         try:
-            pool, unused = self._one or self._at(keys[0])
-            idle = unused.here()
-            return self._run(pool, idle, _taken(pool, idle), keys, args, replicas)
-        except (*_LOST, redis.TimeoutError) as error:
-            if isinstance(self._client, Cluster):
-                self._client.refresh(error)
-            if not isinstance(error, self._again):
-                raise
-        pool, unused = self._one or self._at(keys[0])
-        # Unlike those that are idle, one of the pool is known to be open.
-        return self._run(pool, unused.here(), pool.get_connection(), keys, args, replicas)
+            return ask(self._client, keys[0], "EVALSHA", self._sha, len(keys), *keys, *args, replicas=replicas)
+        except redis.exceptions.NoScriptError:  # the server does not know its text yet
+            return ask(self._client, keys[0], "EVAL", self._text, len(keys), *keys, *args, replicas=replicas)
 
     def together(
         self,
@@ -111,48 +82,58 @@ class Script:
         list
             For each call its answer, or the error. After some errors, another try by itself may succeed.
         """
-        if self._one is None:
-            raise ValueError("calls that run together are of one server")
-        pool, unused = self._one
-        idle, commands = unused.here(), [("EVALSHA", self._sha, len(keys), *keys, *args) for keys, args in calls]
+        if isinstance(self._client, Cluster):
+            raise ValueError("calls that run together are of one server")  # noqa: TRY004 - the calls are wrong, not the type
+        pool, idle = _connections(self._client, "")
+        commands = [("EVALSHA", self._sha, len(keys), *keys, *args) for keys, args in calls]
         try:
             return _give(pool, idle, _taken(pool, idle), commands, replicas)
         except redis.RedisError as error:
             return [error] * len(calls)
 
-    def _run(
-        self,
-        pool: ConnectionPool,
-        idle: list[Any],
-        connection: Any,
-        keys: Sequence[str],
-        args: Sequence[Any],
-        replicas: Replicas | None,
-    ) -> Any:
-        (answer,) = _give(pool, idle, connection, [("EVALSHA", self._sha, len(keys), *keys, *args)], replicas)
-        if isinstance(answer, redis.exceptions.NoScriptError):
-            command = ("EVAL", self._text, len(keys), *keys, *args)
-            (answer,) = _give(pool, idle, _taken(pool, idle), [command], replicas)
-        if isinstance(answer, redis.ResponseError):
-            raise answer
-        return answer
 
-    def _at(self, key: str) -> tuple[ConnectionPool, _Idle]:
-        pool = primary(self._client, key).connection_pool
-        return pool, _idle.get(pool) or _idle_of(pool)
+def ask(client: redis.Redis, key: str, *command: Any, replicas: Replicas | None = None) -> Any:
+    """Give a command about a key, and return the answer.
 
+    It uses a connection of the client's pool that is kept for the next command. Taking connections and putting them back, and
+    other work of the client around a command, costs twice as much as the command itself.
 
-def ask(client: redis.Redis, *command: Any) -> Any:
-    """Give a command over a connection that scripts keep, so that it opens none of its own."""
-    if isinstance(client, Cluster):
-        return client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py has no types for this
-    pool = client.connection_pool
-    idle = _idle_of(pool).here()
+    Parameters
+    ----------
+    client, key, command
+        The command, to the server that has the key.
+    replicas
+        Those that must have what the server had after the command, also if it changed nothing.
+
+    Raises
+    ------
+    StoreError
+        If the store cannot be used, or too few replicas have it. The command may have been done, even twice.
+    """
     try:
-        answers = _give(pool, idle, _taken(pool, idle), [command], None)
-    except redis.ConnectionError:  # it was closed while nobody used it
-        answers = _give(pool, idle, pool.get_connection(), [command], None)
-    return _good(answers)[0]
+        pool, idle = _connections(client, key)
+        return _good(_give(pool, idle, _taken(pool, idle), [command], replicas))[0]
+    except (*_LOST, redis.TimeoutError) as error:
+        # Another try helps if the connection was lost, or if another server of a cluster has the key now.
+        again: Any = redis.ConnectionError
+        if isinstance(client, Cluster):
+            client.refresh(error)
+            again = _LOST
+        if not isinstance(error, again):
+            raise
+    pool, idle = _connections(client, key)
+    # One of those that are kept may be closed, too; the pool gives one that is open.
+    return _good(_give(pool, idle, pool.get_connection(), [command], replicas))[0]
+
+
+def _connections(client: redis.Redis, key: str) -> tuple[ConnectionPool, list[Any]]:
+    """Return the pool of the server that has a key, and its connections that are not in use."""
+    pool = primary(client, key).connection_pool
+    idle = _idle.get(pool)
+    if idle is None:
+        with _lock:
+            idle = _idle.setdefault(pool, _Idle())
+    return pool, idle.here()
 
 
 def _taken(pool: ConnectionPool, idle: list[Any]) -> Any:
@@ -216,11 +197,6 @@ def _good(answers: Sequence[Any]) -> Sequence[Any]:
         if isinstance(answer, redis.ResponseError):
             raise answer
     return answers
-
-
-def _idle_of(pool: ConnectionPool) -> _Idle:
-    with _lock:
-        return _idle.setdefault(pool, _Idle())
 
 
 @cache

@@ -49,10 +49,15 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
-    "check-config": Entry(
-        "tell what a server would make of this environment",
-        "ingest",
-        ("deniable check-config", "deniable check-config --json"),
+    "dead-letters": Entry(
+        "list batches that could not be counted, and count them after all",
+        "aggregator",
+        (
+            f"deniable dead-letters list {_STORE}",
+            f"deniable dead-letters show 1760000000000-0 {_STORE}",
+            f"deniable dead-letters requeue --all {_STORE}",
+            f"deniable dead-letters purge 1760000000000-0 {_STORE}",
+        ),
     ),
     "demo": Entry(
         "real devices' answers through real processes, beside the truth",
@@ -64,20 +69,10 @@ CATALOGUE: dict[str, Entry] = {
         "aggregator",
         (f"deniable divide {_STORE} --into 3",),
     ),
-    "dlq": Entry(
-        "list batches that could not be counted, and count them after all",
-        "aggregator",
-        (
-            f"deniable dlq list {_STORE}",
-            f"deniable dlq show 1760000000000-0 {_STORE}",
-            f"deniable dlq requeue --all {_STORE}",
-            f"deniable dlq purge 1760000000000-0 {_STORE}",
-        ),
-    ),
     "doctor": Entry(
-        "look at a live installation; tell what is wrong, and what to do",
+        "check settings or a live installation; tell what to do",
         "ingest",
-        ("deniable doctor", "deniable doctor --data data"),
+        ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": Entry(
         "remove all that the store has of a metric, for good",
@@ -203,8 +198,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "keys",
         "publish",
         "worker",
-        "check-config",
-        "dlq",
+        "dead-letters",
         "erase",
         "recount",
         "audit-log",

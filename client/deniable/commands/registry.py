@@ -10,9 +10,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from deniable import space
 from deniable.commands.sheet import sheet
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
+from deniable.forecast import space
 from deniable.lint import diff, lint
 from deniable.registry import load, published, read
 from deniable.registry.places import placed

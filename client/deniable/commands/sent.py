@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deniable.client.environment import state_directory
+from deniable.commands.terminal import print_table
 from deniable.device.journal import Journal
 from deniable.device.state import State
-from deniable.environment import state_directory
 from deniable.errors import ConfigurationError
-from deniable.terminal import print_table
 
 if TYPE_CHECKING:
     import argparse

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.declared import Declared
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.caps import Caps
-from deniable.registry.axis import BINS
+from deniable.registry.answers.axis import BINS
 
 if TYPE_CHECKING:
     from deniable.registry import Metric, Registry

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from sqlite3 import Connection
 
+    from deniable.device.prepared import Occasion
     from deniable.device.state import State
     from deniable.limits.allowance import Allowance
-    from deniable.prepared import Occasion
     from deniable.registry.tables import Budget
 
 TROUBLE_PAUSE = 10.0

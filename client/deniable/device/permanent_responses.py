@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from deniable.device.ledger import Ledger
+    from deniable.device.prepared import Occasion, Prepared
     from deniable.device.state import State
-    from deniable.prepared import Occasion, Prepared
     from deniable.source import Source
 
 _KEY_BYTES = 16

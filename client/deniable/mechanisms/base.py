@@ -8,43 +8,24 @@ from fractions import Fraction
 from math import ceil
 from operator import index
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact, spent
 from deniable.source import OS, mark_process, process_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from deniable.mechanisms.bounds import Bounds
     from deniable.mechanisms.permanent import Permanent
     from deniable.source import Source
     from deniable.wire.layout import Layout
 
-__all__ = ["Bounds", "FrequencyOracle", "Mechanism", "Scored", "TwoSided", "mean_variance", "two_sided"]
+__all__ = ["FrequencyOracle", "Mechanism", "Scored", "TwoSided", "mean_variance", "two_sided"]
 
 _HELD = 1.0  # seconds for which noise drawn ahead may be used; a snapshot of the machine would copy it
 _GROWTH = 4  # so many times more noise is drawn ahead if all of it was used within that time
 _AHEAD = 256  # most draws ahead, enough to share the cost of a system call
 _AHEAD_BITS = 1 << 12  # most bits drawn ahead, so that no call takes noticeably long
-
-
-class Bounds(NamedTuple):
-    """The bounds of every honest report, whatever its answer. Reports beyond these bounds were made up."""
-
-    # low, high: least and greatest probability, given the row, that a cell is named or a bit is set
-    low: Fraction
-    high: Fraction
-    # The possible distributions of the number of ones. The answer and the row decide which of them a report has. Each is a sum of
-    # independent binomial counts, given as trials and probability. The trials add up to the width. Empty if a report names a
-    # cell.
-    ones: tuple[tuple[tuple[int, Fraction], ...], ...] = ()
-    direct: bool = False  # whether there is one row whose cell or bit i stands for value i
-
-    @classmethod
-    def of_bits(cls, low: Fraction, high: Fraction, width: int, own: Iterable[int] = (1,), *, direct: bool = False) -> Bounds:
-        """Return the bounds of independent bits. For some answer, k of them have the high probability, for each k in `own`."""
-        return cls(low, high, tuple(((k, high), (width - k, low)) for k in own), direct)
 
 
 class _Sealed:
@@ -161,7 +142,7 @@ class Mechanism(_Sealed, ABC):
     @property
     @abstractmethod
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate where answers vary most: half of the people hold the value or are at an end."""
+        """The largest variance that one report's estimate can have, whatever people answer. They are a sample of a population."""
 
     @property
     def unused(self) -> int:
@@ -353,12 +334,27 @@ class FrequencyOracle(Mechanism):
     @property
     def mean_variance(self) -> Fraction:
         """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
-        return mean_variance(self.p, self.q, self.domain_size)
+        held, absent = self._variances
+        return (held + (self.domain_size - 1) * absent) / self.domain_size
+
+    @property
+    def _variances(self) -> tuple[Fraction, Fraction]:
+        """The variance that the noise of one report adds for a person who holds the value, and for one who does not."""
+        square = (self.p - self.q) ** 2
+        return self.p * (1 - self.p) / square, self.q * (1 - self.q) / square
 
     @property
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate of the share of a value that half of the people hold."""
-        return Fraction(self.variance(0.5, 1))
+        """The variance of one report's estimate of a share, where it is largest.
+
+        Notes
+        -----
+        It is ``f held + (1 - f) absent + f (1 - f)`` at a share f: of the noise, and of who answers. That is largest at
+        ``f = (1 + held - absent) / 2``, or at the nearer of 0 and 1.
+        """
+        held, absent = self._variances
+        share = min(max((1 + held - absent) / 2, Fraction(0)), Fraction(1))
+        return share * held + (1 - share) * absent + share * (1 - share)
 
     @property
     def influence(self) -> Fraction:

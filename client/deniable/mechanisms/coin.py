@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, TwoSided
+from deniable.mechanisms.base import TwoSided
+from deniable.mechanisms.bounds import Bounds
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.permanent import MAX_ROWS, Permanent, flips
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import Layout
@@ -159,7 +159,7 @@ class DBitFlip(Permanent):
         ``(f ((p (1-p) / (p-q)^2 + 1) / s - 1) + (1-f) q (1-q) / (s (p-q)^2)) / n``. The decoder knows how many reports have a bit
         for the value. It subtracts q times this number as noise, not q s n.
         """
-        held, absent = (float(part) for part in self._variances())
+        held, absent = (float(part) for part in self._variances)
         return (frequency * held + (1 - frequency) * absent) / n
 
     @property
@@ -172,13 +172,7 @@ class DBitFlip(Permanent):
         return self.variance(frequency, 1)
 
     @property
-    def mean_variance(self) -> Fraction:
-        """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
-        held, absent = self._variances()
-        return (held + (self.domain_size - 1) * absent) / self.domain_size
-
     def _variances(self) -> tuple[Fraction, Fraction]:
-        """Return the variance that one report adds for a person who holds the value, and for one who does not."""
         share = Fraction(self.buckets, self.domain_size)
         square = self.one * (1 - self.one) / (self.one - self.other) ** 2  # `other` gives the same
         return (square + 1) / share - 1, square / share

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, FrequencyOracle
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.hadamard import column
 from deniable.wire.layout import Layout
 
@@ -146,6 +147,14 @@ class GeneralHadamard(FrequencyOracle):
         # The sign has mean p in the report of a person with this value, and mean 0 in all others.
         p = float(self.p)
         return (mass * near + (1 - mass) * far - frequency * p * p) / (n * p * p)
+
+    @property
+    def _variances(self) -> tuple[Fraction, Fraction]:
+        # Other people's values are spread evenly over the blocks.
+        half, columns = self.size // 2, self.layout.width
+        total = half * (self._kept - UNIT) + columns * UNIT
+        near, far = Fraction(half * (self._kept + UNIT), total), Fraction(self.size * UNIT, total)
+        return near / self.p**2 - 1, (near + (self.blocks - 1) * far) / self.blocks / self.p**2
 
     @property
     def mean_variance(self) -> Fraction:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import LinearFamily, is_prime
-from deniable.mechanisms.base import Bounds, TwoSided, mean_variance
+from deniable.mechanisms.base import TwoSided, mean_variance
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.direct import shifts
 from deniable.wire.layout import MAX_CELLS, Layout
 

@@ -217,6 +217,11 @@ class PrefixTree(FastLocalHash):
         share = float(self.confirming)
         return (super().variance(frequency, 1) + (1 - share) * frequency * (1 - frequency)) / (n * share)
 
+    @property
+    def worst_variance(self) -> Fraction:
+        """The largest variance of one report's estimate: only the devices that confirm count."""
+        return super().worst_variance / self.confirming
+
 
 class Pem(PrefixTree):
     """Prefix extending method: at each level the search keeps a fixed number of prefixes, the most frequent ones.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.finite_field import Field, is_order
-from deniable.mechanisms.base import Bounds, TwoSided, mean_variance
+from deniable.mechanisms.base import TwoSided, mean_variance
+from deniable.mechanisms.bounds import Bounds
 from deniable.source import ONE, ZERO
 from deniable.wire.layout import MAX_CELLS, Layout
 

@@ -12,7 +12,8 @@ from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.exact.hashing import PoolFamily, data, key
 from deniable.mechanisms import google_rappor
-from deniable.mechanisms.base import Bounds, two_sided
+from deniable.mechanisms.base import two_sided
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.permanent import Permanent, flips, second_flip
 from deniable.wire.layout import Layout
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, Scored
+from deniable.mechanisms.base import Scored
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.direct import shifts
 from deniable.wire.layout import Layout
 
@@ -123,8 +124,8 @@ class Sampled(Scored):
 
     @property
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate of what half of the people have: most reports are about another row."""
-        return Fraction(self.layout.rows, 4) / (self.keep - self.other) ** 2 - Fraction(1, 4)
+        """The largest variance of one report's estimate: half of the reports of its row name the cell, and most are of others."""
+        return Fraction(self.layout.rows, 4) / (self.keep - self.other) ** 2
 
 
 class SampledOption(Sampled):

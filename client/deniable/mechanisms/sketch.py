@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import LinearFamily, LineFamily, PoolFamily, key
-from deniable.mechanisms.base import Bounds, FrequencyOracle
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.direct import shifts
 from deniable.mechanisms.local_hash import best_family
 from deniable.wire.layout import MAX_CELLS, Layout

@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, TwoSided, mean_variance
+from deniable.mechanisms.base import TwoSided, mean_variance
+from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import Layout
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
-from deniable.mechanisms.base import Bounds, Scored
+from deniable.mechanisms.base import Scored
+from deniable.mechanisms.bounds import Bounds
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -176,8 +177,13 @@ class Window(Scored):
         steps = self.points - 1
         return tuple(score / steps for score in self._scores(self.tilt))
 
-    @cached_property
+    @property
     def worst_variance(self) -> Fraction:
+        """The largest variance of one score: for the value with the largest, and as much as answers between 0 and 1 can vary."""
+        return self.worst_noise + Fraction(1, 4)
+
+    @cached_property
+    def worst_noise(self) -> Fraction:
         """The variance of one score, for the value with the largest."""
         return self._worst([score * (self.points - 1) for score in self.cell_scores]) / (self.points - 1) ** 2
 

@@ -77,7 +77,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import Fault, ParameterError, RegistryError
-from deniable.registry import hierarchy, text, types
+from deniable.registry import hierarchy, text
+from deniable.registry.answers import types
 from deniable.registry.metric import Metric
 from deniable.registry.places import placed
 from deniable.registry.rules import COIN_EPSILON, faults_of

@@ -7,8 +7,9 @@ from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-from deniable.registry import period, text, types
-from deniable.registry.axis import MOST_STEP_VALUES
+from deniable.registry import period, text
+from deniable.registry.answers import types
+from deniable.registry.answers.axis import MOST_STEP_VALUES
 from deniable.registry.rules import ANSWERS_PER_WINDOW
 from deniable.registry.tables import GRACE, MIN_REPORTS, duration
 from deniable.wire.layout import MAX_REPORT_BYTES
@@ -16,8 +17,8 @@ from deniable.wire.layout import MAX_REPORT_BYTES
 if TYPE_CHECKING:
     from datetime import date, datetime
 
-    from deniable.registry.axis import Axis
-    from deniable.registry.types import Type
+    from deniable.registry.answers.axis import Axis
+    from deniable.registry.answers.types import Type
     from deniable.source import Source
 
 __all__ = ["PER_SECOND", "Metric", "Value"]

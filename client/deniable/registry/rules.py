@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
-from deniable.registry import hierarchy, period, types
+from deniable.registry import hierarchy, period
+from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD
 from deniable.registry.tables import GRACE, Analysts, Budget, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deniable.registry.domain import Broken
+    from deniable.registry.answers.domain import Broken
 
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, the loss of two fair coins; only the coin mechanism may leave out its epsilon

@@ -21,13 +21,14 @@ from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, check_installed, check_public_key, refusal
 from deniable.source import jitter
 from deniable.transport.http import Http
+from deniable.wire import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from deniable.dsn import Dsn
     from deniable.registry import Registry
+    from deniable.transport.dsn import Dsn
 
 log = logging.getLogger("deniable")
 
@@ -142,7 +143,7 @@ class Fetcher:
         # The request is always the same. If it depended on what was served before, it could tell devices apart.
         headers = {"Authorization": f"Bearer {self._dsn.key}", "Accept": "application/json"}
         try:
-            status, body = self._get(f"{self._dsn.url}/v1/registry", headers, _TIMEOUT)
+            status, body = self._get(f"{self._dsn.url}{addresses.REGISTRY}", headers, _TIMEOUT)
         except Exception as error:  # noqa: BLE001 - an error of requests, urllib3 or the system: there was no answer
             log.debug("deniable: no registry from %s: %s", self._dsn.url, type(error).__name__)
             self.counts["unreachable"] += 1

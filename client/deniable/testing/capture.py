@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import deniable
 from deniable.client import Client
-from deniable.environment import switched_off
+from deniable.client.environment import switched_off
+from deniable.client.metrics import no_time
 from deniable.errors import ParameterError
 from deniable.handle import MetricHandle
 from deniable.registry import Registry, load
@@ -205,11 +206,14 @@ def _owner(method: object) -> Client | None:
 
 def _in_unit(client: Client, metric: str, seconds: float) -> object:
     """Return a time in the unit of a metric; of an undeclared one in seconds. In strict mode another unit is an error."""
-    prepared = client._prepared.get(metric)  # noqa: SLF001
+    prepared = client._metrics.prepared.get(metric)  # noqa: SLF001
     if prepared is None:
         return seconds
-    client._require_time(prepared)  # noqa: SLF001
-    return prepared.in_unit(seconds)[0] if prepared.metric.unit in PER_SECOND else seconds
+    if prepared.metric.unit in PER_SECOND:
+        return prepared.in_unit(seconds)[0]
+    if client.strict:
+        raise no_time(prepared.metric)
+    return seconds
 
 
 def _begin(begin: Callable[..., None], client: Client, **given: Any) -> None:
@@ -228,7 +232,7 @@ def _agreed(client: Client) -> bool:
 
 
 def _check(client: Client, metric: str, value: object) -> None:
-    prepared = client._prepared.get(metric)  # noqa: SLF001
+    prepared = client._metrics.prepared.get(metric)  # noqa: SLF001
     if prepared is None:
         raise ParameterError("a metric is declared in the registry", metric)
     prepared.metric.position(value)

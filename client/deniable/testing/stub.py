@@ -16,6 +16,7 @@ from deniable.errors import ConfigurationError
 from deniable.registry import Registry, load
 from deniable.testing.intake import check, identify, inflate
 from deniable.upload_rules import Refused
+from deniable.wire import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from deniable.wire.report import Report
 
-_PATH = "/v1/reports"
-_REGISTRY_PATH = "/v1/registry"
 _SILENCE = 30.0  # seconds after which an idle connection is closed
 
 
@@ -275,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             self._send(411, {}, {"status": 411, "code": "length_required"}, last=True)
-        elif self.path != _PATH:
+        elif self.path != addresses.REPORTS:
             self._send(404, {}, {"status": 404, "code": "not_found"}, last=True)
         else:
             answer = self.stub.answer(self.headers, self.rfile.read(int(length)))  # type: ignore[arg-type] # it is read alone
@@ -285,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(*answer)
 
     def do_GET(self) -> None:
-        envelope = self.stub.envelope if self.path == _REGISTRY_PATH else None
+        envelope = self.stub.envelope if self.path == addresses.REGISTRY else None
         if envelope is None:
             self._send(404, {}, {"status": 404, "code": "not_found"})
         else:

@@ -26,6 +26,7 @@ from deniable.transport.network import Courier, Orders
 from deniable.transport.outbox import Block, Later, Outbox
 from deniable.transport.settings import SenderSettings
 from deniable.transport.spool import Spool
+from deniable.wire import addresses
 from deniable.wire.batch import Batch
 from deniable.wire.report import Report
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from threading import Condition
 
     from deniable.device.waiting import Waiting
-    from deniable.dsn import Dsn
+    from deniable.transport.dsn import Dsn
 
 __all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool"]
 
@@ -302,7 +303,7 @@ class Sender:
                 self._orders.changed.notify_all()
 
     def _make_post(self) -> Post:
-        return self._given_post or HttpPost(f"{self._dsn.url}/v1/reports")
+        return self._given_post or HttpPost(f"{self._dsn.url}{addresses.REPORTS}")
 
     def _count_chore_error(self) -> None:
         with self._orders.changed:

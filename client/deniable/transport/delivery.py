@@ -17,7 +17,7 @@ from deniable.wire.report import grouped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deniable.dsn import Dsn
+    from deniable.transport.dsn import Dsn
     from deniable.transport.network import Answer, Courier, Orders
     from deniable.wire.batch import Batch
 

@@ -14,7 +14,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.store import schema, secret
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.values import secret
 
 if TYPE_CHECKING:
     from deniable_aggregator.store import Client

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any, Self
 from deniable.errors import ParameterError
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import schema
-from deniable_aggregator.store.table import each
+from deniable_aggregator.store.values.collections import values_at
 from deniable_server.access.roles import ROLES, draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.change import Change
-    from deniable_aggregator.store.table import Table
+    from deniable_aggregator.store.values.collections import Change, Table
 
 _START = 7
 _LONGEST_NAME = 100
@@ -162,7 +161,7 @@ class KeyStore:
 def find(stores: Iterable[KeyStore], id_: str) -> Iterator[Key]:
     """Find the key with an id in any of several apps, in one round trip."""
     stores = list(stores)
-    for store, written in zip(stores, each([store.place(id_) for store in stores]), strict=True):
+    for store, written in zip(stores, values_at([store.place(id_) for store in stores]), strict=True):
         if key := store.read(written):
             yield key
 

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.store import schema
-from deniable_aggregator.store.limit import Excess, Limit, Limiter
+from deniable_aggregator.store.values.limit import Excess, Limit, Limiter
 from deniable_server.access.addresses import Sources
 from deniable_server.http.problem import Problem
 from deniable_server.rates import parse, parse_volume

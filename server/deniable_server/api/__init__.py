@@ -1,1 +1,1 @@
-"""The HTTP interface: one module for each resource, and the document of all."""
+"""The HTTP interface: one module for each resource, the keys that open them, and the document of all."""

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flask import Blueprint, jsonify
 
-from deniable_aggregator.store import about, health, room, writable
-from deniable_aggregator.store.cluster import Cluster
 from deniable_aggregator.store.errors import StoreError
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store.server import about, room
+from deniable_aggregator.store.server.cluster import Cluster
+from deniable_aggregator.store.server.servers import primaries
+from deniable_aggregator.store.uploads import health
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def readyz() -> tuple[Response, int]:
     try:
         refusing = _refusing(known.client, known.apps)
     except StoreError as error:
-        parts["store"], ready = {"ok": False, "reason": writable.reason(error)}, False
+        parts["store"], ready = {"ok": False, "reason": about.reason(error)}, False
     else:
         reasons = sorted(set(refusing.values()))
         parts["store"] = {"ok": True} if not reasons else {"ok": False, "reason": reasons[0]}
@@ -52,7 +53,7 @@ def readyz() -> tuple[Response, int]:
 
 def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
     """Return why some servers of the store take no uploads, or no queries, which are written down, too."""
-    refusing: dict[Hashable, str] = {server: writable.reason(error) for server, error in writable.refusals(client, apps).items()}
+    refusing: dict[Hashable, str] = {server: about.reason(error) for server, error in about.refusals(client, apps).items()}
     if service().settings.serves == "query":
         return refusing
     for server in primaries(client):
@@ -63,7 +64,7 @@ def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
             try:
                 app.store.ensure()
             except StoreError as error:
-                refusing[app.store.place] = writable.reason(error)
+                refusing[app.store.place] = about.reason(error)
     return refusing
 
 
@@ -76,7 +77,7 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
             return False
         state = health.read(app.store)
     except StoreError as error:
-        parts[backlog] = {"ok": False, "reason": writable.reason(error)}
+        parts[backlog] = {"ok": False, "reason": about.reason(error)}
         return False
     parts[backlog] = {"ok": state.backlog < limit, "batches": state.backlog, "limit": limit}
     # Reports can be taken while nobody counts them, so these are only shown.

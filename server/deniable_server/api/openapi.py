@@ -14,9 +14,10 @@ from flask import Blueprint, jsonify
 from flask import Response as FlaskResponse
 
 import deniable
+from deniable.wire import addresses
 from deniable_server.access.roles import ROLES
 from deniable_server.api import schemas
-from deniable_server.api.export import FORMATS
+from deniable_server.api.answers.export import FORMATS
 from deniable_server.http.trace import HEADER
 
 blueprint = Blueprint("openapi", __name__)
@@ -101,7 +102,7 @@ _OWNING: Codes = KEYED | {403: ("admin_only",)}
 OPERATIONS = (
     Operation(
         "post",
-        "/v1/reports",
+        addresses.REPORTS,
         "Send a batch of reports",
         {202: "Accepted"},
         key="ingest",
@@ -128,7 +129,7 @@ OPERATIONS = (
     ),
     Operation(
         "get",
-        "/v1/registry",
+        addresses.REGISTRY,
         "Get the signed registry",
         {200: "SignedRegistry"},
         key="ingest",

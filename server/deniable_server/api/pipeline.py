@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flask import Blueprint, jsonify
 
 from deniable_aggregator.alarms import watcher
-from deniable_aggregator.store import health
+from deniable_aggregator.store.uploads import health
 from deniable_server.api.auth import app_by_read_key
 
 if TYPE_CHECKING:

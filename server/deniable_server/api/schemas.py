@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from deniable_server.access.roles import ROLES
-from deniable_server.api.batches import Batch
+from deniable_server.api.uploads.batches import Batch
 
 _PREFIX = "#/components/schemas/"
 
@@ -164,13 +164,14 @@ _ANSWERS = {
 def components() -> dict[str, Any]:
     """Return all schemas by name."""
     # A server for uploads only answers none of these, so it does not import what decodes them.
-    from deniable_aggregator.answer.comparison import Comparison  # noqa: PLC0415
-    from deniable_aggregator.answer.live import Live, LiveMeasurement  # noqa: PLC0415
-    from deniable_aggregator.answer.measurement import Measurement  # noqa: PLC0415
-    from deniable_aggregator.answer.query import Query, Rows  # noqa: PLC0415
-    from deniable_aggregator.answer.series.model import Series  # noqa: PLC0415
-    from deniable_server.api.query import Metrics  # noqa: PLC0415
-    from deniable_server.api.questions import Withheld  # noqa: PLC0415
+    from deniable_aggregator.answer.model.comparison import Comparison  # noqa: PLC0415
+    from deniable_aggregator.answer.model.live import Live, LiveMeasurement  # noqa: PLC0415
+    from deniable_aggregator.answer.model.metric import Measurement  # noqa: PLC0415
+    from deniable_aggregator.answer.model.query import Query  # noqa: PLC0415
+    from deniable_aggregator.answer.model.rows import Rows  # noqa: PLC0415
+    from deniable_aggregator.answer.model.series import Series  # noqa: PLC0415
+    from deniable_server.api.answers.metrics import Metrics  # noqa: PLC0415
+    from deniable_server.api.answers.questions import Withheld  # noqa: PLC0415
 
     structs = [Batch, Withheld, Metrics, Measurement, Series, Comparison, Query, Rows, Live, LiveMeasurement]
     _, described = msgspec.json.schema_components(structs, ref_template=_PREFIX + "{name}")

@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError
-from deniable.terminal import print_table
 from deniable_aggregator.commands import options
 from deniable_server.access.roles import ROLES
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.store import Store, about
+from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
-from deniable_aggregator.store.servers import primaries
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.servers import primaries
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.doctor.finding import Finding, Status, alike
 

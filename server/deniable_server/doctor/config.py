@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from deniable import environment as sdk
-from deniable import mechanisms, space
+from deniable import mechanisms
+from deniable.client import environment as sdk
 from deniable.errors import ConfigurationError, DeniableError, RegistryError
+from deniable.forecast import space
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import variables
-from deniable_aggregator.store import Store, room
-from deniable_aggregator.store.embedded import redacted
+from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.server import room
+from deniable_aggregator.store.server.embedded import redacted
 from deniable_server.settings import VARIABLES, Keys, Settings
 
 if TYPE_CHECKING:
@@ -27,11 +29,11 @@ PROCESSES = "WEB_CONCURRENCY"
 """Read by gunicorn itself: its number of processes."""
 DEFAULT_PROCESSES = "2"
 _PATIENCE = 2.0  # seconds for each answer of the store
-_SECRET = {f"DENIABLE_{each.name.upper()}" for each in fields(Settings) if not each.repr} | {"DENIABLE_DSN"}
+_SECRET = {f"DENIABLE_{setting.name.upper()}" for setting in fields(Settings) if not setting.repr} | {"DENIABLE_DSN"}
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Setting:
     """A setting in effect."""
 
     name: str  # its variable
@@ -40,73 +42,73 @@ class Shown:
 
 
 @dataclass(slots=True)
-class Inspection:
+class ConfigReport:
     """The result of checking an environment."""
 
-    shown: list[Shown] = field(default_factory=list)  # all settings of servers and workers, and those of the SDK that are set
+    settings: list[Setting] = field(default_factory=list)  # all of servers and workers, and those of the SDK that are set
     apps: dict[str, int] = field(default_factory=dict)  # number of served metrics by app
     store: str = ""  # what their sums take in the store at most
     errors: list[str] = field(default_factory=list)  # what would stop the start, or has no effect
     warnings: list[str] = field(default_factory=list)  # what may not be intended
 
 
-def inspect(environment: Mapping[str, str] = os.environ) -> Inspection:
-    """Read an environment as a server and a worker would, and continue after each error."""
-    found = Inspection()
-    found.errors += map(str, variables.strays(environment))
+def inspect(environment: Mapping[str, str] = os.environ) -> ConfigReport:
+    """Read an environment as a server and a worker would, and go on after each error."""
+    report = ConfigReport()
+    report.errors += map(str, variables.strays(environment))
     good: dict[str, str] = {}
     for name in VARIABLES:
-        if name in environment and _tried(found, partial(Settings.from_environment, {name: environment[name]})):
+        if name in environment and _tried(report, partial(Settings.from_environment, {name: environment[name]})):
             good[name] = environment[name]
     for number in variables.WORKER:
-        _tried(found, partial(number.choose, environment=environment))
+        _tried(report, partial(number.choose, environment=environment))
     processes = environment.get(PROCESSES, DEFAULT_PROCESSES)
     if not processes.isdecimal() or int(processes) < 1:
-        found.errors.append(f"{PROCESSES} is a whole number of at least 1; got {processes!r}")
+        report.errors.append(f"{PROCESSES} is a whole number of at least 1; got {processes!r}")
     settings = Settings.from_environment(good)
     if settings.redis_url:
-        _tried(found, lambda: options.opened(settings.redis_url).close())
+        _tried(report, lambda: options.opened(settings.redis_url).close())
     else:
-        found.errors.append("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
-    registries = _registries(found, settings)
-    found.apps = {app: len(registry.metrics) for app, registry in registries.items()}
-    if registries and not found.errors:
-        _tried(found, partial(_compare, found, settings, registries))
-    _advise(found, settings, set(registries), environment)
-    found.shown += _shown(environment)
-    return found
+        report.errors.append("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
+    registries = _registries(report, settings)
+    report.apps = {app: len(registry.metrics) for app, registry in registries.items()}
+    if registries and not report.errors:
+        _tried(report, partial(_compare, report, settings, registries))
+    _advise(report, settings, set(registries), environment)
+    report.settings += _settings(environment)
+    return report
 
 
-def _tried(found: Inspection, step: Callable[[], object]) -> bool:
+def _tried(report: ConfigReport, step: Callable[[], object]) -> bool:
     """Try a step of a server's start; record the error if it fails."""
     try:
         step()
     except RegistryError as error:
-        found.errors += map(str, error.faults)
+        report.errors += map(str, error.faults)
     except DeniableError as error:
-        found.errors.append(str(error))
+        report.errors.append(str(error))
     else:
         return True
     return False
 
 
-def _registries(found: Inspection, settings: Settings) -> dict[str, Registry]:
+def _registries(report: ConfigReport, settings: Settings) -> dict[str, Registry]:
     """Load every registry, signed and not, one by one and then together."""
-    before = len(found.errors)
+    before = len(report.errors)
     loaded: dict[str, Registry] = {}
     for path in filter(None, settings.registry.split(os.pathsep)):
-        _tried(found, partial(_load, loaded, replace(settings, registry=path)))
-    if len(found.errors) == before:
-        _tried(found, settings.registries)
+        _tried(report, partial(_load, loaded, replace(settings, registry=path)))
+    if len(report.errors) == before:
+        _tried(report, settings.registries)
     for registry in loaded.values():
         for metric in registry.metrics.values():
-            _tried(found, partial(mechanisms.of, metric))
-    if len(found.errors) > before:  # a signed registry is compared with the one that is served
+            _tried(report, partial(mechanisms.of, metric))
+    if len(report.errors) > before:  # a signed registry is compared with the one that is served
         return loaded
     for path in filter(None, settings.signed_registry.split(os.pathsep)):
-        _tried(found, partial(replace(settings, signed_registry=path).envelopes, loaded))
-    if len(found.errors) == before:
-        _tried(found, partial(settings.envelopes, loaded))
+        _tried(report, partial(replace(settings, signed_registry=path).envelopes, loaded))
+    if len(report.errors) == before:
+        _tried(report, partial(settings.envelopes, loaded))
     return loaded
 
 
@@ -114,8 +116,8 @@ def _load(loaded: dict[str, Registry], settings: Settings) -> None:
     loaded |= settings.registries()
 
 
-def _compare(found: Inspection, settings: Settings, registries: Mapping[str, Registry]) -> None:
-    """Compare what sums take at most with the store's memory; without a store that answers, tell what they take."""
+def _compare(report: ConfigReport, settings: Settings, registries: Mapping[str, Registry]) -> None:
+    """Compare what sums take at most with the store's memory, if the store answers."""
     divided = dict.fromkeys(registries, 1)
     most, unknown = 0, "the store has no maxmemory, or does not show it"
     try:
@@ -124,16 +126,16 @@ def _compare(found: Inspection, settings: Settings, registries: Mapping[str, Reg
             divided = {app: len(Store(client, app).partitions) for app in registries}
     except StoreError:
         unknown = "the store does not answer, so its maxmemory is not known"
-    taken = [each for app, registry in registries.items() for each in space.spaces(registry, divided[app])]
-    found.store = f"{space.told(taken)}; " + (f"maxmemory is {space.written(most)}" if most else unknown)
+    taken = [part for app, registry in registries.items() for part in space.spaces(registry, divided[app])]
+    report.store = f"{space.told(taken)}; " + (f"maxmemory is {space.written(most)}" if most else unknown)
     doubt = space.doubt(taken, most) if most else None
     if doubt:
-        found.warnings.append(doubt)
+        report.warnings.append(doubt)
 
 
-def _advise(found: Inspection, settings: Settings, served: set[str], environment: Mapping[str, str]) -> None:
+def _advise(report: ConfigReport, settings: Settings, served: set[str], environment: Mapping[str, str]) -> None:
     """Record warnings, which do not stop a start."""
-    warn = found.warnings.append
+    warn = report.warnings.append
     for name in ("ingest_keys", "read_keys"):
         strangers = {app for app, _ in Keys(getattr(settings, name))} - served
         if served and strangers:
@@ -149,17 +151,16 @@ def _advise(found: Inspection, settings: Settings, served: set[str], environment
         warn("DENIABLE_DASHBOARD=open shows the pages to whoever reaches the server; key asks for a read key")
 
 
-def _shown(environment: Mapping[str, str]) -> list[Shown]:
+def _settings(environment: Mapping[str, str]) -> list[Setting]:
     defaults = variables.VARIABLES | VARIABLES | {PROCESSES: DEFAULT_PROCESSES}
     defaults |= {name: text for name, text in sdk.VARIABLES.items() if name in environment}
     return [
-        Shown(name, _told(name, environment.get(name, default)), "environment" if name in environment else "default")
+        Setting(name, _without_secrets(name, environment.get(name, default)), "environment" if name in environment else "default")
         for name, default in defaults.items()
     ]
 
 
-def _told(name: str, text: str) -> str:
-    """Return a value without its secrets."""
+def _without_secrets(name: str, text: str) -> str:
     if name.endswith("_URL") or (name == variables.ARCHIVE and "://" in text):
         return redacted(text) if text else ""
     if name not in _SECRET or not text:

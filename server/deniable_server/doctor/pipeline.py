@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from deniable.declared import Declared
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
-from deniable_aggregator.store import Store, health
-from deniable_aggregator.store.archived import LastRecount
+from deniable_aggregator.store import Store
+from deniable_aggregator.store.uploads import health
+from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
-    from deniable_aggregator.answer.arms import ArmSizes
+    from deniable_aggregator.answer.model.comparison import ArmSizes
     from deniable_aggregator.store import Client
-    from deniable_aggregator.store.health import Health
+    from deniable_aggregator.store.uploads.health import Health
     from deniable_server.settings import Settings
 
 _SOON = 7  # days before the end of a signed registry that need attention
@@ -101,7 +102,7 @@ def dead(app: str, state: Health) -> Finding:
     if not state.dead:
         return Finding("dead letters", "ok", "none", app=app)
     meaning = "batches that were accepted are in no tally"
-    remedy = f"`deniable dlq --app {app} list` says why; requeue them once that is mended, or purge them"
+    remedy = f"`deniable dead-letters --app {app} list` says why; requeue them once that is mended, or purge them"
     return Finding("dead letters", "warning", f"{state.dead:,}", meaning, remedy, app)
 
 
@@ -135,7 +136,7 @@ def signed_registry(app: str, envelope: Envelope | None) -> Finding:
 
 def experiments(registry: Registry, store: Store) -> Finding:
     """Check that the arms of experiments have as many reports as declared."""
-    from deniable_aggregator.answer.arms import DIFFER, arm_sizes_of  # noqa: PLC0415 - a server for uploads has no scipy
+    from deniable_aggregator.answer.difference import DIFFER, arm_sizes_of  # noqa: PLC0415 - a server for uploads has no scipy
 
     tested: list[tuple[str, ArmSizes]] = []
     for metric in registry.metrics.values():

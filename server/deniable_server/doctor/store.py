@@ -7,19 +7,20 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from deniable_aggregator.store import Store, about, durability, room, schema, writable
-from deniable_aggregator.store.cluster import Cluster
+from deniable_aggregator.store import Store, schema
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
-from deniable_aggregator.store.replicas import LOOK
-from deniable_aggregator.store.servers import primaries, primary
+from deniable_aggregator.store.server import about, durability, room
+from deniable_aggregator.store.server.cluster import Cluster
+from deniable_aggregator.store.server.replicas import LOOK
+from deniable_aggregator.store.server.servers import primaries, primary
 from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deniable_aggregator.store import Client
-    from deniable_aggregator.store.durability import Durability
-    from deniable_aggregator.store.replicas import Replicas
+    from deniable_aggregator.store.server.durability import Durability
+    from deniable_aggregator.store.server.replicas import Replicas
     from deniable_server.settings import Settings
 
 _OLDEST = (7, 0)
@@ -123,14 +124,14 @@ def role(info: dict[str, Any], *, clustered: bool) -> Finding:
 
 def writes(client: Client, apps: Sequence[str]) -> Finding:
     """Check that the store would accept a write, as ``/readyz`` does."""
-    refusals = writable.refusals(client, apps)
+    refusals = about.refusals(client, apps)
     for error in refusals.values():
         if isinstance(error, CommandForbidden):
             raise error
     if refusals:
         clustered = isinstance(client, Cluster)
         seen = "; ".join(
-            (f"{about.name(server)}: " if clustered else "the store refuses them: ") + writable.REASONS[writable.reason(error)]
+            (f"{about.name(server)}: " if clustered else "the store refuses them: ") + about.REASONS[about.reason(error)]
             for server, error in refusals.items()
         )
         meaning = "uploads are refused with 503 store_unavailable, and so are queries, which are written down"

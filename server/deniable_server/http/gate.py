@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from flask import Flask, Response, request
 from werkzeug.wsgi import get_content_length
 
+from deniable.wire import addresses
 from deniable_server.http.problem import Problem
 from deniable_server.http.trace import HEADER
 
@@ -38,8 +39,8 @@ class Shared:
 
 
 SHARED = {
-    "/v1/reports": Shared("POST", ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key")),
-    "/v1/registry": Shared("GET", ("Authorization",)),
+    addresses.REPORTS: Shared("POST", ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key")),
+    addresses.REGISTRY: Shared("GET", ("Authorization",)),
 }
 """By address."""
 

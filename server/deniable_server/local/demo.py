@@ -27,7 +27,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from deniable import mechanisms, registry, terminal
+from deniable import mechanisms, registry
+from deniable.commands import terminal
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.base import FrequencyOracle

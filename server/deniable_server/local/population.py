@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.exact.epsilon import MAX_EPSILON
 from deniable.registry import text
-from deniable.registry.domain import MAX_VALUES
+from deniable.registry.answers.domain import MAX_VALUES
 from deniable.registry.text import MAX_LENGTH
 from deniable_server.local.year import ARMS, Flight, Year
 

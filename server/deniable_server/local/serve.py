@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.process import running, variables
 from deniable_aggregator.store import Store, connect
-from deniable_aggregator.store.embedded import redacted
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.server.embedded import redacted
 from deniable_server.access.key_file import KeyFile
 from deniable_server.doctor.pipeline import releases
 from deniable_server.local.stack import Stack

@@ -16,7 +16,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import children, variables
-from deniable_aggregator.store import embedded
+from deniable_aggregator.store.server import embedded
 from deniable_server.local import address
 
 if TYPE_CHECKING:

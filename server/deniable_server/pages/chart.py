@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, TypeVar
 
-from deniable_aggregator.answer.measurement import ValueEstimate, ValueShare
+from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 from deniable_server.pages.figures import count, percent, share_digits
 
 if TYPE_CHECKING:

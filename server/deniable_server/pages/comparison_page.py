@@ -7,9 +7,9 @@ from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
-from deniable_aggregator.answer.comparison import compare
+from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.refusal import Refusal
-from deniable_aggregator.answer.series.changes import COMPARED
 from deniable_server.pages import chart, figures
 from deniable_server.pages.chart import Scale
 from deniable_server.pages.figures import Measure, distance
@@ -17,9 +17,8 @@ from deniable_server.pages.figures import Measure, distance
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deniable_aggregator.answer.comparison import Comparison
-    from deniable_aggregator.answer.differing import ValueDiffering
-    from deniable_aggregator.answer.measurement import Measurement
+    from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
+    from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.select import Published
 
 _NONE = "no difference beyond chance"

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 from flask import make_response, redirect, request, url_for
 from msgspec.structs import asdict
 
-from deniable_aggregator.answer.comparison import compare
-from deniable_aggregator.answer.published import latest, measure
+from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.measurement import latest, measure
+from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.refusal import Refusal
-from deniable_aggregator.answer.series import series
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_server.access.roles import why_unknown
-from deniable_server.api import live
-from deniable_server.api.query import level_asked, only_parameters, published_of
+from deniable_server.api.answers import live
+from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of
 from deniable_server.http import paging
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit

@@ -7,14 +7,16 @@ from io import StringIO
 from math import isnan
 from typing import TYPE_CHECKING
 
-from deniable_server.api.export import plain
+from deniable_server.api.answers.export import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deniable_aggregator.answer.measurement import Measurement, NumberEstimate, ValueEstimate
-    from deniable_aggregator.answer.query import Cell
-    from deniable_aggregator.answer.series.model import Series
+    from deniable_aggregator.answer.model.metric import Measurement
+    from deniable_aggregator.answer.model.number import NumberEstimate
+    from deniable_aggregator.answer.model.rows import Cell
+    from deniable_aggregator.answer.model.series import Series
+    from deniable_aggregator.answer.model.shares import ValueEstimate
 
 _ENDS = ("low", "high")
 _ALL = ("low of all at once", "high of all at once")

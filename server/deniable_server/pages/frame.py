@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from flask import Response
 
-    from deniable_aggregator.answer.measurement import Span
+    from deniable_aggregator.answer.model.fields import Span
 
 blueprint = Blueprint("dashboard", __name__)
 

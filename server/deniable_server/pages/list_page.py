@@ -10,15 +10,15 @@ from deniable_server.pages import chart, number_page
 from deniable_server.pages.metric_page import described, estimated
 
 if TYPE_CHECKING:
-    from deniable_aggregator.answer.collection import Collection
-    from deniable_aggregator.answer.measurement import Latest
+    from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.metric import Latest
 
 MOST_CARDS = 48  # on one page of a list of metrics
 _PREVIEW_ROWS = 4
 _PREVIEW_BARS = 64
 
 
-def matching(app: Collection, text: str, type_: str) -> list[str]:
+def matching(app: AppMetrics, text: str, type_: str) -> list[str]:
     """Return the metrics of a type with a text in their id, description or owner; without either, all."""
     words = text.casefold().split()
     metrics = ((id_, declared.metric) for id_, declared in app.highest.items())
@@ -30,12 +30,12 @@ def matching(app: Collection, text: str, type_: str) -> list[str]:
     ]
 
 
-def types(app: Collection) -> list[str]:
+def types(app: AppMetrics) -> list[str]:
     """Name the types of the app's metrics."""
     return sorted({declared.metric.type for declared in app.highest.values()})
 
 
-def card(app: Collection, measured: Latest) -> dict[str, Any]:
+def card(app: AppMetrics, measured: Latest) -> dict[str, Any]:
     """Describe a metric, with its largest values, or with all values if they are ordered."""
     number = None if measured.number is None else number_page.view(measured.number)
     facts = asdict(measured) | described(app, measured) | {"rows": (), "bars": (), "peak": None, "number": number}

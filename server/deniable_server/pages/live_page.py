@@ -8,9 +8,8 @@ from flask import request
 from msgspec.structs import asdict
 
 from deniable_aggregator.answer import live
-from deniable_aggregator.answer.measurement import Span
-from deniable_aggregator.answer.refusal import awaited
-from deniable_server.api.query import find_metric
+from deniable_aggregator.answer.model.fields import Span
+from deniable_server.api.answers.parameters import find_metric
 from deniable_server.http import paging
 from deniable_server.pages import metric_page
 from deniable_server.pages.frame import page
@@ -26,7 +25,7 @@ def overview(app: App) -> Response:
     """Show what is counted of each metric, `MOST_CARDS` of them on each ``page``."""
     counted = live.overview(app)
     part = paging.part(counted.metrics, MOST_CARDS)
-    waits = [awaited(app, app.versions[metric.id, metric.version]) for metric in part.shown]
+    waits = [app.awaited(app.versions[metric.id, metric.version]) for metric in part.shown]
     return page("live.html", app=app, live=counted, awaited=waits, metrics=part.shown, page=part.page, pages=part.pages)
 
 

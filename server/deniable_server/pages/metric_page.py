@@ -1,4 +1,4 @@
-"""What a page shows of a metric: its numbers as text, and its chart."""
+"""What a page shows of a metric: a sentence, its numbers as text, and its chart."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from flask import request
 from msgspec.structs import asdict, replace
 
-from deniable_aggregator.answer.estimates import LEVEL
-from deniable_aggregator.answer.refusal import awaited
+from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_server.http import paging
 from deniable_server.pages import chart, figures, frame, number_page
-from deniable_server.pages.headline import headline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +19,11 @@ if TYPE_CHECKING:
     from flask import Response
 
     from deniable.registry import Metric
-    from deniable_aggregator.answer.collection import Collection
-    from deniable_aggregator.answer.measurement import Estimates, FactorShare, Merged, Span, ValueEstimate
+    from deniable.registry.answers.types import Type
+    from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.fields import Span
+    from deniable_aggregator.answer.model.metric import Estimates, Merged
+    from deniable_aggregator.answer.model.shares import FactorShare, ValueEstimate
     from deniable_server.pages.series_page import SeriesView
     from deniable_server.service import App
 
@@ -81,6 +82,44 @@ def page_of(
     )
 
 
+def headline(measured: Estimates, kind: Type) -> str:
+    """Say what reports say of a metric; nothing where they tell nothing."""
+    if measured.number is not None:
+        view = number_page.view(measured.number)
+        return "" if view is None else _of_number(view.first, positions=not measured.number.unit)
+    detected = [
+        row for row in measured.estimates if row.detected and row.value is not False
+    ]  # the share of no mirrors that of yes
+    if not detected:
+        return ""
+    ranked = chart.order(detected, by_estimate=True)
+    if ranked[0].value is True:
+        return f"{_share(ranked[0])} of people say yes, between {_share_ends(ranked[0].interval, ranked[0])}."
+    return _of_values(ranked[0], ranked[1:], "option" if kind.options else "answer")
+
+
+def _of_number(first: number_page.Figure, *, positions: bool) -> str:
+    what = {"Median": "Half of the answers are below", "Mean": "The mean is"}.get(first.name, f"The {first.name.lower()} is")
+    return f"{what} {'position ' if positions else ''}{first.value}, between {first.low} and {first.high}."
+
+
+def _of_values(top: ValueEstimate, others: list[ValueEstimate], noun: str) -> str:
+    share = f"{_share(top)} of people, between {_share_ends(top.simultaneous, top)}"
+    near = [row for row in others if row.simultaneous[1] >= top.simultaneous[0]]
+    if not near:
+        return f"{top.label} is the most frequent {noun}: {share}."
+    rivals = near[0].label if len(near) == 1 else f"{len(near)} others"
+    return f"{top.label} may be the most frequent {noun}: {share}. It cannot be told from {rivals}."
+
+
+def _share(row: ValueEstimate) -> str:
+    return figures.share(row.frequency, row.stderr)
+
+
+def _share_ends(interval: tuple[float, float], row: ValueEstimate) -> str:
+    return figures.share_range(_possible(interval), row.stderr, "and")
+
+
 def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
     """Return the periods to choose from, the last one first: the last `_MOST_PERIODS`, and those chosen already."""
     recent = periods[-_MOST_PERIODS:]
@@ -88,7 +127,7 @@ def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
     return [*reversed(recent), *reversed(older)]
 
 
-def near(app: Collection, id_: str) -> tuple[str | None, str | None]:
+def near(app: AppMetrics, id_: str) -> tuple[str | None, str | None]:
     """Name the metrics before and after one."""
     ids = list(app.highest)
     at = ids.index(id_) if id_ in ids else len(ids)
@@ -158,7 +197,7 @@ def _possible(interval: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def described(app: Collection, measured: Estimates) -> dict[str, Any]:
+def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
     """Return the texts about a metric for its page."""
     declared = app.versions[measured.id, measured.version]
     metric = declared.metric
@@ -182,7 +221,7 @@ def described(app: Collection, measured: Estimates) -> dict[str, Any]:
         "last_label": metric.label(len(metric.values) - 1) if metric.values else "",
         "table": _table(measured),
         **_order_and_options(measured),
-        "awaited": awaited(app, declared),
+        "awaited": app.awaited(declared),
         "part": declared.mechanism.part,
     }
 

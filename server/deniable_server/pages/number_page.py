@@ -13,7 +13,7 @@ from deniable_server.pages.chart import Scale
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_aggregator.answer.measurement import NumberEstimate, Part
+    from deniable_aggregator.answer.model.number import NumberEstimate, Part
     from deniable_server.pages.chart import Tick
 
 VIEWS = ("density", "cumulative")

@@ -13,7 +13,7 @@ from deniable_server.pages.figures import Measure, distance, moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_aggregator.answer.series.model import Line, Point, Series, Shift, Told
+    from deniable_aggregator.answer.model.series import Line, Point, Series, Shift, Told
 
 _MOST_LINES = 6
 _NAMES = {"mean": "Mean", "median": "Median"}

@@ -25,10 +25,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from deniable.wire import addresses
 from deniable_server.access.roles import ROLES
 from deniable_server.api.auth import bearer
-from deniable_server.api.batches import REJECTIONS
 from deniable_server.api.openapi import OPERATIONS
+from deniable_server.api.uploads.batches import REJECTIONS
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 from deniable_server.prometheus.looked_up import Gauges
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from deniable_server.settings import Settings
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_UPLOAD = next(each for each in OPERATIONS if each.path == "/v1/reports")
+_UPLOAD = next(each for each in OPERATIONS if each.path == addresses.REPORTS)
 _FAILURES = ("store_unavailable", "internal")
 _KEYLESS = (*_FAILURES, "length_required", "body_too_large", "missing_key", "unknown_key", "rate_limited")
 _KEYED = (

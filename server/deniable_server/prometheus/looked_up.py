@@ -9,8 +9,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 import deniable
-from deniable_aggregator.store import health
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.uploads import health
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

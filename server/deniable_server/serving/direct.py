@@ -23,7 +23,7 @@ from deniable_server.serving.plain_request import Limits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_server.api.door import Door
+    from deniable_server.api.uploads.door import Door
     from deniable_server.serving.plain_request import PlainRequest
     from deniable_server.serving.worker import PatientWorker
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import sys
 from io import BytesIO
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-PATH: Final = "/v1/reports"
-BEGINNING: Final = f"POST {PATH} HTTP/1.1\r\n".encode()
+from deniable.wire import addresses
+
+BEGINNING = f"POST {addresses.REPORTS} HTTP/1.1\r\n".encode()
 
 _END = b"\r\n\r\n"
 _LINES = re.compile(rb"(?:[A-Za-z][A-Za-z0-9-]*:[\t\x20-\x7e]*\r\n)+")
@@ -34,8 +35,8 @@ _ODD = frozenset(
 _SHARED = {
     "REQUEST_METHOD": "POST",
     "SCRIPT_NAME": "",
-    "PATH_INFO": PATH,
-    "RAW_URI": PATH,
+    "PATH_INFO": addresses.REPORTS,
+    "RAW_URI": addresses.REPORTS,
     "QUERY_STRING": "",
     "SERVER_PROTOCOL": "HTTP/1.1",
     "wsgi.version": (1, 0),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.collection import Collection
+    from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.select import Selection
     from deniable_aggregator.tally import Tally
 
@@ -31,7 +31,7 @@ def reading_of(declared: Declared, counted: Tally, periods: Mapping[str, float])
     return kind(declared, counted, periods)
 
 
-def read(app: Collection, selections: Sequence[Selection]) -> list[Reading]:
+def read(app: AppMetrics, selections: Sequence[Selection]) -> list[Reading]:
     """Read some selections, in one trip to the store."""
     layouts = {stratum: each.declared.layout for each in selections for stratum in each.releases}
     tallies = dict(zip(layouts, app.store.releases.some(list(layouts.values()), list(layouts)), strict=True))

@@ -12,9 +12,11 @@ from scipy.special import ndtri
 
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
-from deniable_aggregator.answer.measurement import Estimates, NumberEstimate, Part, QuantileEstimate, ValueShare
+from deniable_aggregator.answer.cache import once
+from deniable_aggregator.answer.model.metric import Estimates
+from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES, QUANTILES, NumberEstimate, Part, QuantileEstimate
+from deniable_aggregator.answer.model.shares import ValueShare
 from deniable_aggregator.answer.reading import Centre, Lines, Reading
-from deniable_aggregator.answer.remembered import once
 from deniable_aggregator.decode.distribution import distribution
 from deniable_aggregator.decode.mean import mean
 from deniable_aggregator.decode.multiple_testing import tail
@@ -27,14 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deniable.registry import Metric
-    from deniable_aggregator.answer.measurement import Description
+    from deniable_aggregator.answer.model.metric import Description
     from deniable_aggregator.answer.reading import Wanted
     from deniable_aggregator.decode.distribution import Distribution
     from deniable_aggregator.inference.difference import Ends
 
-MEAN = "mean"
-QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
 MOST_VALUES = 21
 """Values of a number with a step whose shares are told one by one. Of more, single shares would have large errors."""
 _UNKNOWN = float("nan")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
-from deniable_aggregator.answer.measurement import Chosen, PairEstimate
+from deniable_aggregator.answer.model.shares import Chosen, PairEstimate
 from deniable_aggregator.answer.readings.shares import ShareReading
 from deniable_aggregator.decode import options, panel
 from deniable_aggregator.decode.estimate import finite

@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec.structs import asdict
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
-from deniable_aggregator.answer.measurement import (
+from deniable_aggregator.answer.cache import once
+from deniable_aggregator.answer.model.metric import Estimates
+from deniable_aggregator.answer.model.shares import (
     Association,
-    Estimates,
     FactorShare,
     OrderEstimate,
     Unallocated,
@@ -21,7 +23,6 @@ from deniable_aggregator.answer.measurement import (
     ValuesBelow,
 )
 from deniable_aggregator.answer.reading import Lines, Reading
-from deniable_aggregator.answer.remembered import once
 from deniable_aggregator.decode import panel
 from deniable_aggregator.decode.consistent import consistent, lowered_by
 from deniable_aggregator.decode.discovery import discover
@@ -29,19 +30,20 @@ from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
-from deniable_aggregator.inference.some_values import some_values
+from deniable_aggregator.decode.some_values import some_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from deniable_aggregator.answer.measurement import Chosen, Description
+    from deniable_aggregator.answer.model.metric import Description
+    from deniable_aggregator.answer.model.shares import Chosen
     from deniable_aggregator.answer.reading import Wanted
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.decode.joint import Joint
 
+_MOST_LISTED = 50  # values of a series or a comparison
 _MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page
 _MOST_COMBINATIONS = 1024  # with more, their covariance takes too long for a page
 
@@ -84,6 +86,13 @@ class ShareReading(Reading):
     def lowered_by(self) -> float:
         """The amount that possible shares above 0 are below the unbiased ones; nan if each is possible alone."""
         return lowered_by(self.shares.frequency, complete=not self.declared.metric.open)
+
+    def most_frequent(self) -> list[int]:
+        """Return the places of the most frequent values, 50 at most, as they are declared; none of unknown share."""
+        frequency = self.shares.frequency
+        known = np.flatnonzero(~np.isnan(frequency))
+        largest = known[np.argsort(-frequency[known], kind="stable")[:_MOST_LISTED]]
+        return sorted(int(place) for place in largest if place < len(self.values))
 
     def estimates(self, about: Description, level: float) -> Estimates:
         """Return the answer about shares."""

@@ -27,11 +27,8 @@ from deniable_aggregator.decode.families import (
     direct,
     hadamard,
     hashed,
-    prefix,
     projective,
-    sampled,
-    subset,
-    window,
+    scored,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +41,7 @@ _FAMILIES: dict[type, type[Family[Any]]] = {
     Coin: direct.Named,
     Grr: direct.Named,
     Unary: direct.Marked,
-    Subset: subset.Sets,
+    Subset: direct.Sets,
     Hadamard: hadamard.OneMatrix,
     GeneralHadamard: hadamard.Blocks,
     Projective: projective.Points,
@@ -54,9 +51,9 @@ _FAMILIES: dict[type, type[Family[Any]]] = {
     Hcms: hashed.HashedSigns,
     Bloom: bloom.Filters,
     DBitFlip: buckets.Buckets,
-    Sampled: sampled.Rows,
-    Window: window.Cells,
-    PrefixTree: prefix.Levels,
+    Sampled: scored.Rows,
+    Window: scored.Cells,
+    PrefixTree: hashed.Levels,
 }
 
 

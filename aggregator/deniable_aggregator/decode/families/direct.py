@@ -1,4 +1,4 @@
-"""Tallies whose columns are the values themselves: a report names one, or has a bit for each."""
+"""Tallies whose columns are the values themselves: a report names one, names several, or has a bit for each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable.mechanisms.base import FrequencyOracle
+from deniable_aggregator import tally as tallies
 from deniable_aggregator.decode.families.family import Counted, topped
 from deniable_aggregator.decode.families.law import Law, ListedCells, OwnBits
 from deniable_aggregator.decode.families.pairs import independent, sets
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.families.pairs import PairSupport
     from deniable_aggregator.tally import Tally
+
+    Integers = NDArray[np.int64]
 
 
 class Named(Counted[FrequencyOracle]):
@@ -51,3 +54,48 @@ class Marked(Named):
     def law(self, values: Sequence[int] | None) -> Law:
         """Return the law of bits, of which each value has one."""
         return OwnBits(self.mechanism, values)
+
+
+class Sets(Named):
+    """A report names a fixed number of values."""
+
+    def law(self, values: Sequence[int] | None) -> Law:
+        """Return the law of sets."""
+        return _SetLaw(self.mechanism, values)
+
+
+class _SetLaw(Law):
+    """The values are passed in order.
+
+    Of the reports with r picks left among m values, Bin(., r / m) name this one. Those whose own value it is are drawn
+    hypergeometrically.
+    """
+
+    def draw(self, held: Integers, rng: np.random.Generator) -> Tally:
+        """Draw who names each value."""
+        d, size, n = self.mechanism.domain_size, self.mechanism.size, int(held.sum())
+        naming = rng.binomial(held, float(self.mechanism.p))  # reports that name their own value
+        leaving = [held - naming, naming]
+        # Reports by the picks left among the others: those whose own value is still to come, by whether they name it; the rest.
+        ahead = np.zeros((2, size + 1), np.int64)
+        ahead[0, size], ahead[1, size - 1] = leaving[0].sum(), leaving[1].sum()
+        behind, picks, counts = np.zeros(size + 1, np.int64), np.arange(size + 1), naming.copy()
+        for value in range(d):
+            at = np.flatnonzero(ahead.any(axis=0) | (behind > 0))
+            near = slice(at[0], at[-1] + 1)  # picks left are spread over a few numbers
+            left = picks[near]
+            moved = np.zeros(len(left), np.int64)
+            for kind in (0, 1):
+                if leaving[kind][value]:
+                    gone = rng.multivariate_hypergeometric(ahead[kind, near], leaving[kind][value], method="marginals")
+                    ahead[kind, near] -= gone
+                    moved += gone
+            groups = [(behind, d - value)] + [(ahead[kind], d - value - 1) for kind in (0, 1)]
+            for group, values in groups:
+                if values and group[near].any():
+                    named = rng.binomial(group[near], np.minimum(left / values, 1.0))
+                    counts[value] += named.sum()
+                    group[near] -= named
+                    group[near.start - 1 if near.start else 0 : near.stop - 1] += named if near.start else named[1:]
+            behind[near] += moved
+        return tallies.Tally(self.mechanism.layout, counts[None, :], np.array([n]))

@@ -1,4 +1,4 @@
-"""Tallies of hashed values: a row for each function, of a complete family or of a pool."""
+"""Tallies of hashed values, or prefixes of them: a row for each function, of a complete family or of a pool."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from deniable.errors import ParameterError
 from deniable.exact.hashing import LinearFamily, LineFamily, PoolFamily
 from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.prefix import PrefixTree
 from deniable.mechanisms.sketch import Sketch
 from deniable_aggregator.decode import hash_lookup, pool
-from deniable_aggregator.decode.families.family import Counted
+from deniable_aggregator.decode.families.family import Counted, Shares
 from deniable_aggregator.decode.families.law import BitLaw, CellLaw, Law, parity
 from deniable_aggregator.decode.families.pairs import PairSupport, affine, lines
 from deniable_aggregator.decode.support_estimate import Supported
@@ -115,6 +116,18 @@ class HashedSigns(Hashed):
     def law(self, values: Sequence[int] | None) -> Law:
         """Return the law of signs."""
         return _Signs(self.mechanism, values)
+
+
+class Levels(Shares[PrefixTree]):
+    """Some rows are about each level."""
+
+    def apart(self, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG002
+        """Refuse: the reports are about prefixes."""
+        raise ParameterError("what searches for values is decoded by deniable_aggregator.decode.discovery", self.mechanism.name)
+
+    def pairs(self, p: float, q: float) -> PairSupport:  # noqa: ARG002
+        """Refuse: the functions are a pool."""
+        raise ParameterError("pairs of values are counted with a complete family of hash functions", self.mechanism.name)
 
 
 class _Hashes:

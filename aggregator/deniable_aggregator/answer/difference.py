@@ -1,0 +1,245 @@
+"""Comparisons of two periods, or of two segments. Nothing here reads what is not published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from deniable_aggregator.answer.model.comparison import (
+    Arms,
+    ArmSize,
+    ArmSizes,
+    Compared,
+    Comparison,
+    Differing,
+    Overall,
+    ValueDiffering,
+)
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
+from deniable_aggregator.answer.readings.differing import differing, differing_means
+from deniable_aggregator.answer.refusal import Incomparable
+from deniable_aggregator.answer.versions import answers
+from deniable_aggregator.decode.panel import repeats_of
+from deniable_aggregator.decode.some_values import some_values
+from deniable_aggregator.inference import arm_sizes
+from deniable_aggregator.inference.difference import Side
+from deniable_aggregator.inference.overall import chi_square
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deniable.declared import Declared
+    from deniable.registry import Registry
+    from deniable.registry.metric import Value
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.answer.reading import Reading
+    from deniable_aggregator.answer.select import Published, Selection
+    from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.decode.independence import Chi2
+    from deniable_aggregator.publish.release import Release
+
+
+DIFFER = 0.01
+"""Chance of error at which arms are said to have other sizes than declared."""
+_DIGITS = 16
+_SAYS = (
+    "These are arms of an experiment on {}. Its intervals and p-values hold however often anybody looks, and whenever it is "
+    "stopped. They are narrowest for the planned difference of {:g}."
+)
+
+
+class _Sides(NamedTuple):
+    """What two sides of one version rest on."""
+
+    version: Published
+    cells: tuple[str, str]
+    a: Selection
+    b: Selection
+
+
+def compare(
+    published: Sequence[Published],
+    a: str,
+    b: str,
+    *,
+    period: str | None = None,
+    segment: str | None = None,
+    level: float = LEVEL,
+) -> Comparison:
+    """Compare two periods, or two segments.
+
+    Parameters
+    ----------
+    published
+        The versions to try, the highest first. The answer is of the first one of which both sides have reports.
+    a, b
+        Two periods, or two cells of which none has people of the other.
+    period, segment
+        What both sides have in common. Of two periods only a segment, of two segments only a period.
+    level
+        Of the intervals and of the test.
+
+    Raises
+    ------
+    Refusal
+        The first one, if a version refuses and of none both sides have reports.
+    """
+    kinds = {"=" in each for each in (a, b)}
+    if len(kinds) > 1 or (period if kinds == {False} else segment) is not None:
+        raise Incomparable(
+            "a and b are two periods, of one segment if it is named, or two segments, of one period if it is named"
+        )
+    of_cells = kinds == {True}
+
+    def ask(version: Published) -> _Sides:
+        return _cells(version, a, b, period) if of_cells else _periods(version, a, b, segment)
+
+    sides = answers(published, ask, lambda sides: sides.a.n and sides.b.n)[0]
+    metric, app = sides.version.declared.metric, sides.version.app
+    arms = _arms(sides) if of_cells else None
+    first, second = read(app, sides[-2:])
+    differences, left_out, overall = _differences(first, second, level, arms.planned if arms else None)
+    return Comparison(
+        trial=app.trial,
+        id=metric.id,
+        version=metric.version,
+        level=level,
+        target="population",
+        unit=metric.unit,
+        scale=metric.scale,
+        kind="segments" if of_cells else "periods",
+        period=period,
+        segment=None if of_cells else sides.cells[0] or None,
+        a=Compared(a, first.n, sides.a.spans),
+        b=Compared(b, second.n, sides.b.spans),
+        differences=differences,
+        left_out=left_out,
+        overall=overall,
+        experiment=arms,
+    )
+
+
+def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
+    cells = version.cell(a), version.cell(b)
+    if all(set(one) & set(other) for one, other in zip(*map(version.breakdown.box, cells), strict=True)):
+        raise Incomparable("segments are compared if nobody can be in both at the same time")
+    first, second = (version.covering(cell, period) for cell in cells)
+    if period is None:  # of both the same periods, so that only the segment differs
+        both = first.by_last.keys() & second.by_last.keys()
+        first, second = first.within(both), second.within(both)
+    return _Sides(version, cells, first, second)
+
+
+def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
+    cell = version.cell(segment)
+    first, second = (version.covering(cell, period) for period in (a, b))
+    if first.releases and first.releases == second.releases:
+        raise Incomparable("one release covers both periods")
+    return _Sides(version, (cell, cell), first, second)
+
+
+def _arms(sides: _Sides) -> Arms | None:
+    """Return the experiment of which two cells are arms, and differ in nothing else."""
+    registry = sides.version.app.registry
+    one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in sides.cells)
+    apart = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    experiment = registry.experiments.get(apart[0]) if len(apart) == 1 and one.keys() == other.keys() else None
+    if experiment is None or not {one[apart[0]], other[apart[0]]} <= set(registry.segments[apart[0]]):
+        return None
+    releases = dict(pair for each in sides.version.cells.values() for pair in each.values())
+    sizes = arm_sizes_of(registry, sides.version.declared, releases, apart[0])
+    return Arms(apart[0], experiment.base, experiment.planned, _SAYS.format(apart[0], experiment.planned), sizes)
+
+
+def _differences(
+    first: Reading, second: Reading, level: float, planned: float | None
+) -> tuple[list[ValueDiffering], int, Overall | None]:
+    if not first.n or not second.n:
+        return [], 0, None
+    match first, second:
+        case NumberReading(), NumberReading():
+            means = differing_means(first.declared.metric, first.centre, second.centre, level, planned)
+            return [_told(None, "mean", each) for each in means], 0, None
+        case ShareReading(), ShareReading() if not first.declared.metric.discover:
+            return _shares(first, second, level, planned)
+    return [], 0, None
+
+
+def _shares(
+    first: ShareReading, second: ShareReading, level: float, planned: float | None
+) -> tuple[list[ValueDiffering], int, Overall | None]:
+    metric, both = first.declared.metric, together([first, second])
+    places = both.most_frequent()
+    estimates = [first.shares, second.shares]
+    shown = [some_values(each, places) for each in estimates]
+    sides = [Side.of(each) for each in shown]
+    rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
+    found = [_told(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in rows]
+    repeats = [first.repeats, second.repeats]
+    whole = None if planned else _chi_square(first.declared, estimates, both.shares, repeats)
+    return found, len(both.values) - len(found), _overall(found, shown[0].hypotheses, whole, level)
+
+
+def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repeats: list[float]) -> Chi2 | None:
+    metric, mechanism = declared.metric, declared.mechanism
+    if metric.open:
+        return None
+    return chi_square(mechanism, sides, both, repeats, kept=metric.kept)
+
+
+def _overall(found: list[ValueDiffering], hypotheses: int, whole: Chi2 | None, level: float) -> Overall | None:
+    if whole is not None:
+        return Overall("chi_square", whole.statistic, whole.degrees, whole.p_value, whole.p_value <= 1 - level)
+    if not found:
+        return None
+    smallest = min(1.0, min(each.p_value for each in found) * hypotheses)
+    return Overall("smallest", None, None, smallest, smallest <= 1 - level)
+
+
+def _told(value: Value | None, label: str, found: Differing) -> ValueDiffering:
+    return ValueDiffering(**{name: getattr(found, name) for name in Differing.__struct_fields__}, value=value, label=label)
+
+
+def arm_sizes_of(
+    registry: Registry,  # declares the experiment
+    declared: Declared,  # a metric with the segment
+    released: Mapping[Stratum, Release],  # what was published of it
+    segment: str,  # whose values are the arms
+) -> ArmSizes | None:
+    """Compare the reports of the arms with their split; None if in no period all arms are published."""
+    arms = registry.segments[segment]
+    split = registry.experiments[segment].shares(arms)
+    by_period: dict[str, dict[str, int]] = {}
+    for stratum, note in released.items():
+        name, _, arm = stratum.segment.partition("=")
+        if name == segment and arm in split:
+            by_period.setdefault(stratum.period, {})[arm] = note.n
+    whole = {period: sizes for period, sizes in sorted(by_period.items()) if len(sizes) == len(arms)}
+    if not whole:
+        return None
+    counts = np.cumsum([[sizes[arm] for arm in arms] for sizes in whole.values()], axis=0).astype(np.float64)
+    # A device may report in each period, and others answer as it does: so many reports tell of one draw.
+    totals = {period: float(sum(sizes.values())) for period, sizes in whole.items()}
+    periods = list(totals)
+    draws = [1 + repeats_of(declared.metric, {each: totals[each] for each in periods[: at + 1]}) for at in range(len(periods))]
+    found = arm_sizes.p_value(counts / np.array(draws)[:, None], np.array([split[arm] for arm in arms]))
+    total = counts[-1].sum()
+    sizes = [ArmSize(arm, int(n), float(n / total), split[arm]) for arm, n in zip(arms, counts[-1], strict=True)]
+    return ArmSizes(sizes, found, found < DIFFER, _says(sizes) if found < DIFFER else "")
+
+
+def _says(sizes: list[ArmSize]) -> str:
+    digits = next(few for few in range(3, 17) if f"{sizes[0].share:.{few}g}" != f"{sizes[0].declared:.{few}g}" or few == _DIGITS)
+    has = _listed([f"{100 * size.share:.{digits}g}%" for size in sizes])
+    wants = _listed([f"{100 * size.declared:.{digits}g}%" for size in sizes])
+    names = _listed([size.arm for size in sizes])
+    return (
+        f"The arms {names} have {has} of the reports, declared were {wants}. So fewer devices of one arm report, or the draw is "
+        "not as declared. The comparison may mislead."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,0 +1,69 @@
+"""The series of a metric: its estimates period by period, and what changed. Nothing here reads what is not published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.series import Series
+from deniable_aggregator.answer.over_time.numbers import number_lines
+from deniable_aggregator.answer.over_time.periods import before, estimate, shown, told
+from deniable_aggregator.answer.over_time.shares import share_lines
+from deniable_aggregator.answer.versions import answers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable_aggregator.answer.select import Published, Selection
+
+__all__ = ["series"]
+
+
+def series(published: Sequence[Published], segment: str | None = None, level: float = LEVEL) -> Series:
+    """Estimate a metric in each of its last periods.
+
+    Parameters
+    ----------
+    published
+        Its versions, the highest first. Where several have a release of a period, the highest one counts.
+    segment
+        The cell; None: all reports.
+    level
+        Of the intervals.
+
+    Raises
+    ------
+    Refusal
+        The first one, if a version has no such cell, or withholds it in all periods, and none has a release of it.
+    """
+    # A metric's versions may have periods of other lengths, which are no part of one series.
+    versions = [each for each in published if each.length == published[0].length]
+    named: list[tuple[Published, str]] = []
+
+    def ask(version: Published) -> Selection:
+        named.append((version, version.cell(segment)))
+        return version.covering(named[-1][1])
+
+    selections = answers(versions, ask, lambda selection: selection.releases)
+    found = {last: each for selection in reversed(selections) for last, each in selection.by_last.items()}
+    current, app = found[max(found)].declared if found else published[0].declared, published[0].app
+    names = shown(current, found)
+    estimated = estimate(app, [(at, found[name]) for at, name in enumerate(names) if name in found])
+    metric = current.metric
+    past = [] if metric.least_shift is None else estimate(app, before(current, found, names))
+    lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level)
+    return Series(
+        trial=app.trial,
+        id=metric.id,
+        version=metric.version,
+        period_length=metric.period,
+        segment=next((cell for version, cell in named if version.declared is current), "") or None,
+        level=level,
+        target="population",
+        unit=metric.unit,
+        scale=metric.scale,
+        periods=[told(name, found, named) for name in names],
+        lines=lines,
+        left_out=left_out,
+        least_shift=None if metric.least_shift is None else float(metric.least_shift),
+    )

@@ -1,0 +1,150 @@
+"""Questions: what a query asks of each metric. A question is checked against the registry, before anything is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.question import date_range
+from deniable_aggregator.answer.question.cells import Cells, segments_of
+from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from deniable.declared import Declared, Definition
+    from deniable.registry import Registry
+    from deniable_aggregator.answer.model.query import Query
+    from deniable_aggregator.answer.question.date_range import DateRange, Earlier
+
+    Words = tuple[str, ...]
+
+
+_MOST_TOLD = 20  # values in a refusal
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a query asks of one metric."""
+
+    cells: Mapping[Definition, Cells]  # of each version
+    versions: Sequence[Declared]  # the versions to try, the highest first
+    # first, last: the periods that the query is about; empty and "~" where it is open
+    first: str
+    last: str
+    earlier: Earlier | None  # where the range before lies, if each row is compared with it
+
+    @property
+    def groups(self) -> list[Words]:
+        """The values of the segments that rows are broken down by."""
+        return list(product(*self._listed))
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return prod(map(len, self._listed))
+
+    @property
+    def _listed(self) -> tuple[Words, ...]:
+        return self.cells[self.versions[0].definition].listed
+
+    @property
+    def length(self) -> str:
+        """Of a period."""
+        return self.versions[0].metric.period
+
+    def cell(self, version: Declared, words: Words) -> str:
+        """Return the cell of a version with these values of the segments."""
+        return self.cells[version.definition].text(words)
+
+
+def questions(
+    registry: Registry,  # declares the metrics
+    query: Query,
+    asked: Sequence[Sequence[Declared]],  # of each metric the versions to try, the highest first
+    now: datetime,  # the last days of a date range end today
+) -> list[Question]:
+    """Read what a query asks of each of its metrics.
+
+    Raises
+    ------
+    Refusal
+        If the query cannot be answered, whatever was published.
+    """
+    _check(query)
+    _check_values(query, asked)
+    span = date_range.read(query.date_range, now)
+    return [_question(registry, query, versions, span) for versions in asked]
+
+
+def _check(query: Query) -> None:
+    compare = query.compare
+    if len(set(query.dimensions)) < len(query.dimensions):
+        raise UnknownDimension("dimensions names each dimension once")
+    if "value" not in query.dimensions and any(each.dimension == "value" for each in query.filters):
+        raise UnknownDimension("values are filtered where value is one of the dimensions")
+    if query.pool and (compare or query.include or query.view == "consistent" or query.target == "respondents"):
+        raise IncompatibleMembers("versions are pooled in the raw view of the population, without compare and trend")
+    if query.view == "consistent" and (compare or query.include):
+        raise IncompatibleMembers("consistent shares are biased, so compare and trend are of the view raw")
+    if compare is None:
+        return
+    segment = compare.dimension is not None and compare.base is not None
+    if segment == (compare.date_range is not None) or (compare.dimension is None) != (compare.base is None):
+        raise Incomparable("compare has a dimension and its base, or the date_range previous")
+    if compare.match and segment:
+        raise Incomparable("match belongs to the date_range previous")
+    if segment and (compare.dimension not in query.dimensions or compare.dimension in ("time", "value")):
+        raise Incomparable("what is compared are values of a segment, where it is one of the dimensions")
+
+
+def _check_values(query: Query, asked: Sequence[Sequence[Declared]]) -> None:
+    """Refuse a filter of a value that no metric has. What a search may find is not known before."""
+    wanted = [word for each in query.filters if each.dimension == "value" for word in each.values]
+    versions = [declared for each in asked for declared in each]
+    if not wanted or any(declared.metric.discover for declared in versions):
+        return
+    known = dict.fromkeys(label for declared in versions for label in _labels(declared))
+    for word in wanted:
+        if word not in known:
+            raise UnknownDimension(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in asked)))
+
+
+def _labels(declared: Declared) -> Sequence[str]:
+    """Return what may stand in the column of values."""
+    metric = declared.metric
+    if metric.estimate:
+        return (MEAN, *(QUANTILE_NAMES if metric.estimate == "distribution" else ()))
+    positions = declared.candidates if metric.open else range(metric.kind.estimated(metric))
+    return [metric.label(position) for position in positions]
+
+
+def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:
+    if len(known) <= _MOST_TOLD:
+        return f"values of {metrics} are {', '.join(known)}; got {word}"
+    near = get_close_matches(word, known, 1)
+    return f"{metrics} has no such value; got {word}{f'; did you mean {near[0]}?' if near else ''}"
+
+
+def _question(registry: Registry, query: Query, asked: Sequence[Declared], span: DateRange) -> Question:
+    over_time = "time" in query.dimensions or query.include or (query.compare and query.compare.date_range)
+    # A metric's versions may have periods of other lengths, which are no part of one series.
+    versions = [each for each in asked if not over_time or each.metric.period == asked[0].metric.period]
+    if (query.compare or query.include) and "value" not in query.dimensions and not versions[0].metric.estimate:
+        raise IncompatibleMembers("compare and trend are of shares and means: name value among the dimensions")
+    cells = Cells.of_each(registry, versions, query)
+    versions = [each for each in versions if each.definition in cells]
+    if query.compare and query.compare.base is not None:
+        at = segments_of(query).index(str(query.compare.dimension))
+        if any(each.overlapping(at, query.compare.base) for each in cells.values()):
+            raise Incomparable("segments are compared if nobody can be in both at the same time")
+    length = versions[0].metric.period
+    earlier = None
+    if query.compare and query.compare.date_range:
+        earlier = span.before(length, weekday=query.compare.match is not None)
+    return Question(cells, versions, *span.names(length), earlier)

@@ -1,0 +1,136 @@
+"""Date ranges: which periods a query is about."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.registry import period
+from deniable_aggregator.answer.model.query import MOST_ROWS
+from deniable_aggregator.answer.refusal import IncompatibleMembers, QueryTooLarge, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class UnknownRange(Refusal):
+    """The date range cannot be read."""
+
+    code = "date_range"
+
+
+class DateRange(NamedTuple):
+    """The time that a query is about."""
+
+    first: datetime | None  # its first moment; None: from the beginning
+    end: datetime | None  # the moment after; None: there is no end
+
+    def names(self, length: str) -> tuple[str, str]:
+        """Return the first and the last period that begin in it; names between them are in it, too."""
+        first, last = "", "~"
+        if self.first:
+            first = period.of(self.first, length)
+            begins, ends = period.bounds(first, length)
+            if begins < self.first:
+                first = period.of(ends, length)
+        if self.end:
+            last = period.of(self.end - timedelta(microseconds=1), length)
+        return first, last
+
+    def before(self, length: str, *, weekday: bool) -> Earlier:
+        """Return how far the range of the same length before it is away.
+
+        Raises
+        ------
+        IncompatibleMembers
+            If the range is open, or if a whole number of periods is no number of weeks.
+        """
+        if self.first is None or self.end is None:
+            raise IncompatibleMembers("the previous range is that before a date_range: name one")
+        if weekday and length not in _OF_A_WEEK:
+            raise IncompatibleMembers(f"weekdays are matched of hours and days; a period of this metric is a {length}")
+        first, last = self.names(length)
+        number = sum(1 for _ in names_between(first, last, length))
+        whole = _OF_A_WEEK.get(length, 1) if weekday else 1
+        return Earlier(length, -(-number // whole) * whole)
+
+
+class Earlier(NamedTuple):
+    """So many periods before."""
+
+    length: str  # of a period
+    periods: int  # how many
+
+    def of(self, name: str) -> str:
+        """Return the period so many before another."""
+        begins, _ = period.bounds(name, self.length)
+        if self.length == "month":
+            months = 12 * begins.year + begins.month - 1 - self.periods
+            return f"{months // 12:04}-{months % 12 + 1:02}"
+        return period.of(begins - self.periods * _LENGTHS[self.length], self.length)
+
+
+_LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+_OF_A_WEEK = {"hour": 168, "day": 7}
+_SOON, _LATE = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+
+
+def names_between(first: str, last: str, length: str) -> Iterator[str]:
+    """Yield the periods from one to another.
+
+    Raises
+    ------
+    QueryTooLarge
+        After more than an answer has rows.
+    """
+    each, number = first, 0
+    while each <= last:
+        if number == MOST_ROWS:
+            raise QueryTooLarge(f"a query is about {MOST_ROWS:,} periods at most: ask for a shorter date_range")
+        yield each
+        each, number = period.of(period.bounds(each, length)[1], length), number + 1
+
+
+def read(asked: tuple[str, ...] | str | None, now: datetime) -> DateRange:
+    """Read a date range.
+
+    Raises
+    ------
+    UnknownRange
+        If it is none.
+    """
+    if asked is None:
+        return DateRange(None, None)
+    if isinstance(asked, str):
+        number = asked.removesuffix("d")
+        if number == asked or not number.isascii() or not number.isdigit() or not 1 <= int(number[:6]) <= _MOST_DAYS:
+            raise UnknownRange(f"{_RANGE}; got {asked[:_SHOWN]}")
+        tomorrow = datetime.combine(now.astimezone(UTC).date(), time(), UTC) + timedelta(days=1)
+        return DateRange(tomorrow - timedelta(days=int(number)), tomorrow)
+    first, _ = _moment(asked[0])
+    _, end = _moment(asked[1])
+    if first >= end:
+        raise UnknownRange(f"the first day of a date_range is not after the last; {_RANGE}")
+    return DateRange(first, end)
+
+
+_MOST_DAYS = 36_500
+_SHOWN = 40  # characters
+_DAYS = '["2026-10-01", "2026-11-20"]'
+_RANGE = f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or at most {_MOST_DAYS:,} last days, such as "30d"'
+
+
+def _moment(text: str) -> tuple[datetime, datetime]:
+    """Read a day or a time: its first moment, and the moment after."""
+    try:
+        if len(text) == len("2026-10-01"):
+            first = datetime.combine(date.fromisoformat(text), time(), UTC)
+            end = first + timedelta(days=1)
+        else:
+            first = datetime.fromisoformat(text)
+            end = first + timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        raise UnknownRange(_RANGE) from None
+    if first.tzinfo is None or not _SOON <= first <= _LATE:
+        raise UnknownRange(f"a time has its offset, such as Z, and lies between 2000 and 2200; {_RANGE}")
+    return first.astimezone(UTC), end.astimezone(UTC)

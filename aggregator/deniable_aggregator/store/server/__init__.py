@@ -1,0 +1,1 @@
+"""The servers of the store: how they are reached, what they can do, and what they promise."""

@@ -1,0 +1,164 @@
+"""Durability: what an answered upload has survived, and whether the store keeps this promise.
+
+``memory``
+    The store may lose everything when it ends.
+``everysec``
+    The store writes at once, and syncs within a second or two. Its process may be killed; its machine may lose that much.
+``always``
+    An answered upload is on disk. It is lost only with the disk.
+``replicated``
+    As ``everysec``, and each replica that could become the primary has it, too. Any of their machines may be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+import redis
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.store.errors import PromiseBroken
+from deniable_aggregator.store.server import about
+from deniable_aggregator.store.server.replicas import NUMBER, TIMEOUT, Replicas
+from deniable_aggregator.store.server.servers import primaries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Name = Literal["memory", "everysec", "always", "replicated"]
+NAMES: Final[tuple[Name, ...]] = get_args(Name)
+
+log = logging.getLogger("deniable.store")
+
+_ASKED = ("maxmemory-policy", "appendonly", "appendfsync")
+_FSYNC = {"everysec": ("everysec", "always"), "always": ("always",), "replicated": ("everysec", "always")}
+_SECONDS = 60.0  # for which a check is valid: a restarted store may have other settings
+
+
+class Durability:
+    """A promise, and the settings of the store that must keep it.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no such name, or one of the numbers is below 1.
+    """
+
+    def __init__(
+        self,
+        name: Name = "everysec",  # the level
+        replicas: int = NUMBER,  # how many replicas each primary has, if the level is `replicated`
+        timeout: float = TIMEOUT,  # seconds after which one of them that was away cannot be elected
+    ) -> None:
+        if name not in NAMES:
+            raise ConfigurationError(f"durability is {', '.join(NAMES[:-1])} or {NAMES[-1]}; got {name!r}")
+        self.name = name
+        self.replicas = Replicas(replicas, timeout) if name == "replicated" else None
+        """Those that must have an upload before it is answered."""
+        self._good_until: dict[redis.Redis, float] = {}  # by server
+        self._said = False
+        self._kept = True
+
+    def ensure(
+        self,
+        client: redis.Redis,  # the server
+    ) -> None:
+        """Check a server of the store regularly.
+
+        Raises
+        ------
+        StoreError
+            If the store cannot be read, or was restarted with settings that do not keep the promise.
+        """
+        if time.monotonic() < self._good_until.get(client, 0.0):
+            return
+        try:
+            self.check(client)
+        except ConfigurationError as error:
+            if self._kept:
+                log.error("uploads are refused: %s", error)  # noqa: TRY400 - the message is complete
+            self._kept = False
+            raise PromiseBroken("the store does not keep the promised durability") from None
+
+    def check(
+        self,
+        client: redis.Redis,  # the store
+    ) -> None:
+        """Check the store, each server of it.
+
+        Raises
+        ------
+        ConfigurationError
+            If it does not keep the promise, or ``always`` is promised and cannot be checked.
+        StoreError
+            If it cannot be read.
+        """
+        for server in primaries(client):
+            self._check(server)
+
+    def _check(self, server: redis.Redis) -> None:
+        seen = read(server)
+        wrong = evicts(seen) or self.broken(seen)
+        if wrong:
+            raise ConfigurationError(wrong)
+        unknown = unseen(seen)
+        if unknown and not self._said:
+            log.warning("the store does not show %s: check yourself that it keeps durability %s", ", ".join(unknown), self.name)
+            self._said = True
+        self._kept = True
+        self._good_until[server] = time.monotonic() + _SECONDS
+
+    def broken(self, seen: Mapping[str, str]) -> str | None:
+        """Return why settings from `read` do not keep the promise; None if nothing shows that."""
+        if self.name == "memory":
+            return None
+        if seen.get("appendonly", "yes") != "yes":
+            return f"durability {self.name} needs a store that writes: set appendonly yes"
+        fsync = seen.get("appendfsync")
+        if fsync not in (None, *_FSYNC[self.name]):
+            return f"durability {self.name} needs appendfsync {_FSYNC[self.name][0]}; the store has {fsync}"
+        # WAITAOF would confirm each upload, but Valkey 9.1 answers it before a store that writes every second has synced.
+        if self.name == "always" and unseen(seen):
+            return "durability always cannot be seen in this store: allow its user CONFIG GET, or promise everysec"
+        return None
+
+
+def evicts(seen: Mapping[str, str]) -> str | None:
+    """Return why a store loses data when it is full, which every promise forbids; None if it refuses writes instead."""
+    policy = seen.get("maxmemory-policy", "noeviction")
+    if policy == "noeviction":
+        return None
+    return f"a store that is full must refuse and not forget: set maxmemory-policy noeviction; it has {policy}"
+
+
+def unseen(seen: Mapping[str, str]) -> list[str]:
+    """Return the settings that the store does not show."""
+    return [name for name in _ASKED if name not in seen]
+
+
+def read(
+    client: redis.Redis,  # a server of the store
+) -> dict[str, str]:
+    """Read a server's settings: all of them by CONFIG, most of them by INFO, none if neither is allowed.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read.
+    """
+    try:
+        return about.settings(client, *_ASKED)
+    except redis.ResponseError:  # not allowed, or renamed
+        pass
+    found: dict[str, str] = {}
+    try:
+        info = client.info("memory") | client.info("persistence")
+    except redis.ResponseError:
+        return found
+    if "maxmemory_policy" in info:
+        found["maxmemory-policy"] = str(info["maxmemory_policy"])
+    if "aof_enabled" in info:
+        found["appendonly"] = "yes" if info["aof_enabled"] else "no"
+    return found

@@ -1,0 +1,1 @@
+"""Small values in the store: collections, limits, secrets and sessions."""

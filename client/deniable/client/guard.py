@@ -1,0 +1,55 @@
+"""The guard of public methods: none of our errors reaches the host app, unless the client is strict."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from deniable.errors import without_locals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable.client.counts import Counts
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Guarded(Protocol):
+    """A class with guarded methods."""
+
+    strict: bool
+    _counts: Counts
+
+
+def guarded(
+    otherwise: Callable[[], Any],  # returns the result of the method after an error
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a method so that its errors are counted and not raised, unless its client is strict."""
+
+    def decorate(method: Callable[P, T]) -> Callable[P, T]:
+        @wraps(method)
+        def guarded_method(*args: P.args, **kwargs: P.kwargs) -> T:
+            client: Guarded = args[0]  # type: ignore[assignment]
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - counted; the host app must never notice
+                args, kwargs = (), {}  # type: ignore[assignment] # one of them may be an answer
+                if client.strict:
+                    raise without_locals(error) from None
+                client._counts.swallow(error, method.__name__)  # noqa: SLF001 - of our own client
+                result: T = otherwise()
+                return result
+
+        return guarded_method
+
+    return decorate
+
+
+def in_words(error: Exception) -> str:
+    """Write an error as a line, without raising another one."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an exception of the host app whose own `__str__` fails
+        return type(error).__name__

@@ -1,0 +1,100 @@
+"""A session: what a client that is on works with, from the state of the device to the threads that send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deniable.client.recorder import Recorder
+from deniable.device.journal import Journal
+from deniable.device.ledger import Ledger
+from deniable.device.permanent_responses import PermanentResponses
+from deniable.device.state import State
+from deniable.device.waiting import Waiting
+from deniable.source import OS
+from deniable.transport import Sender
+from deniable.transport.spool import Spool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from deniable.client.consent import Consent
+    from deniable.client.counts import Counts
+    from deniable.registry.tables import Budget
+    from deniable.source import Source
+    from deniable.transport import Batch, Post, SenderSettings
+    from deniable.transport.dsn import Dsn
+
+
+class Session:
+    """The state of the device, the sender of its reports, and the recorder between them."""
+
+    def __init__(
+        self,
+        dsn: Dsn,
+        directory: Path | None,  # where the device keeps its state; None for memory
+        settings: SenderSettings,
+        budget: Budget,
+        consent: Consent,
+        counts: Counts,
+        *,
+        post: Post | None,  # replaces HTTP
+        chore: Callable[[], float] | None,  # fetches the served registry, if there is one
+        source: Source | None,  # None is the system's, whose noise is drawn ahead
+        clock: Callable[[], float],  # seconds since the epoch
+        strict: bool,
+    ) -> None:
+        self.state = State(directory)
+        self.ledger = Ledger(self.state, budget, clock)
+        self.permanent_responses = PermanentResponses(self.state, self.ledger, source or OS)
+        self.journal = Journal(self.state)
+        self.sender = Sender(
+            dsn,
+            settings,
+            post,
+            spool=_spool(directory),
+            delivered=self._write_journal,
+            waiting=Waiting(self.state, clock),
+            chore=chore,
+        )
+        consent.attach(self.sender, self.journal)
+        self.recorder = Recorder(
+            consent,
+            counts,
+            self.ledger,
+            self.permanent_responses,
+            self.sender,
+            source=source,
+            clock=clock,
+            strict=strict,
+            local=dsn.local,
+        )
+
+    def _write_journal(self, batch: Batch) -> None:
+        self.journal.add(batch.reports)
+
+    def flush(self, timeout: float) -> bool:
+        """Send what is queued; return whether the server has all reports of this process that may travel."""
+        self.sender.flush(timeout)
+        return self.sender.arrived
+
+    def close(self, timeout: float) -> bool:
+        """Send what is queued and stop for good; return the same as `flush`."""
+        self.sender.close(timeout)
+        if self.journal.clearing:
+            self.journal.clear()
+        self.ledger.return_leases()
+        return self.sender.arrived
+
+
+def forget(directory: Path | None, clock: Callable[[], float]) -> None:
+    """Delete what was not sent yet, and the journal: the user has opted out. What was spent stays spent."""
+    spool, state = _spool(directory), State(directory)
+    if spool:
+        spool.purge()
+    Waiting(state, clock).purge()
+    Journal(state).clear()
+
+
+def _spool(directory: Path | None) -> Spool | None:
+    return Spool(directory / "spool") if directory else None

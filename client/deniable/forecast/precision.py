@@ -1,0 +1,117 @@
+"""The error to expect of the estimates of a number, of a set, or of the mean of ordered answers, in words for lint."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import ceil, exp, log, sqrt
+from typing import TYPE_CHECKING
+
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.registry.answers.axis import BINS
+
+if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric
+
+REPORTS = 10_000
+"""The number of reports for which the error is told."""
+
+_LOOKS = 15.2
+"""The square of the planned difference over the variance of its estimate, at which an always-valid test at 5% sees it in 80%."""
+
+_P99_FROM = ((1.0, 600_000), (2.0, 220_000), (4.0, 12_000))
+"""By epsilon, from about how many reports the 99th percentile is resolved. Simulated, and rough: it depends on the answers."""
+
+_P90 = 30
+"""The 90th percentile is resolved from about so many times fewer reports."""
+
+
+def expected(
+    metric: Metric,  # a number, a set, or an ordinal whose mean is estimated
+    mechanism: Mechanism,
+) -> dict[str, str]:
+    """Tell what is estimated of a metric that is scored or has an axis, and the error to expect.
+
+    Returns
+    -------
+    dict
+        Sentences, by what they are about.
+    """
+    told = {"answers": _answers(metric)}
+    if metric.kind.options:
+        worst = sqrt(float(mechanism.worst_variance) / REPORTS)
+        what = "of each case of a pair of options" if metric.joint else "of an option"
+        return told | {"error": f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
+    if metric.binned and isinstance(mechanism, FrequencyOracle):
+        error = 100 * sqrt(float(mechanism.mean_variance) / REPORTS)
+        return told | {"error": f"of one of {BINS} equal parts, of {REPORTS:,} reports {error:.2g} points"}
+    told |= {"error": _of_the_mean(metric, float(mechanism.worst_variance))}
+    if metric.rounded:
+        floor = "each device rounds at one point for good, so the error of an average over many periods has a floor"
+        return told | {"averages": floor}
+    return told | (_of_the_distribution(metric, mechanism.epsilon) if metric.estimate == "distribution" else {})
+
+
+def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
+    """Return how many people each arm of an experiment needs; None where it is not known.
+
+    With one report of each of so many, an experiment finds a planned difference of a share, or of a number as a share of its
+    range, in 80% of cases, at any share. It may be looked at at any time.
+    """
+    if metric.binned or mechanism.searches:
+        return None
+    return ceil(_LOOKS * 2 * float(mechanism.worst_variance) / planned**2)
+
+
+def _answers(metric: Metric) -> str:
+    if metric.kind.options:
+        return f"any of {len(metric.values)} options"
+    if metric.axis is None:
+        return f"the mean position of {len(metric.values)} values"
+    low, high = metric.range
+    return f"{low} to {high} {metric.unit}{', on a logarithmic scale' if metric.scale == 'log' else ''}; beyond, the nearer end"
+
+
+def _of_the_mean(metric: Metric, worst: float) -> str:
+    what = "geometric mean" if metric.scale == "log" else "mean"
+    return f"of the {what} of {REPORTS:,} reports at most {length(metric, sqrt(worst / REPORTS))}"
+
+
+def _of_the_distribution(metric: Metric, epsilon: float) -> dict[str, str]:
+    distance = length(metric, 0.7 * epsilon**-0.9 * REPORTS**-0.42)
+    p90, p99 = map(_rough, resolved_from(epsilon).values())
+    return {
+        "distribution": f"quantiles of {REPORTS:,} reports are off by about {distance} on average",
+        "quantiles": f"p90 is resolved from about {p90} reports, p99 from about {p99} (rough)",
+    }
+
+
+def resolved_from(epsilon: float) -> dict[str, float]:
+    """Return from about how many reports the 90th and the 99th percentile are resolved. Rough: it depends on the answers."""
+    p99 = _p99_from(epsilon)
+    return {"p90": p99 / _P90, "p99": p99}
+
+
+def _p99_from(epsilon: float) -> float:
+    """Interpolate between the simulated epsilons. Below them, reports are worth the square of epsilon; above, the last holds."""
+    (least, most), *_ = _P99_FROM
+    if epsilon < least:
+        return most * (least / epsilon) ** 2
+    for (a, before), (b, after) in pairwise(_P99_FROM):
+        if epsilon <= b:
+            return exp(log(before) + (epsilon - a) / (b - a) * log(after / before))
+    return _P99_FROM[-1][1]
+
+
+def _rough(number: float) -> str:
+    return f"{float(f'{number:.1g}'):,.0f}"
+
+
+def length(metric: Metric, share: float) -> str:
+    """Write a share of the range in the unit of the metric."""
+    if metric.axis is None:
+        return f"{share * (len(metric.values) - 1):.2g} positions"
+    if metric.scale == "log":
+        return f"a factor of {exp(share * log(metric.axis.high / metric.axis.low)):.3g}"
+    length = share * float(metric.axis.high - metric.axis.low)
+    return f"{f'{length:,.0f}' if length >= 100 else f'{length:.2g}'} {metric.unit}"  # noqa: PLR2004

@@ -1,0 +1,1 @@
+"""What people may answer to a metric: types, domains, and the axis of a number."""

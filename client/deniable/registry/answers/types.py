@@ -1,0 +1,379 @@
+"""The types of metrics: what an answer of each is, where it stands in the domain, and what the registry declares of it.
+
+A type answers for itself, as `Metric.kind`. Nothing else compares types by name. A new type is a class here and one of `TYPES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import ParameterError
+from deniable.exact.hashing import KEY_SPACE
+from deniable.registry import text
+from deniable.registry.answers import domain
+from deniable.registry.answers.axis import BINS, Axis, read_number
+from deniable.registry.answers.number import LARGEST, plain
+
+if TYPE_CHECKING:
+    from deniable.registry.answers.domain import Broken
+    from deniable.registry.metric import Metric, Value
+    from deniable.source import Source
+
+_MOST_UNDECLARED = 1000  # options of an answer beyond the declared ones; with more, it would take long to read
+_LISTED = 20  # answers that a message lists at most
+
+
+class Type:
+    """A type of metrics. Of this one an answer is one of the values that are listed; the others override what differs."""
+
+    name: str
+    faults: Callable[[dict[str, Any]], Iterator[Broken]] = staticmethod(domain.listed_faults)  # of the table, about its answers
+    members: tuple[str, ...] = ()  # keys of a metric's table that only some types have
+    decimals: tuple[str, ...] = ()  # those of them that are a number, kept as it is written
+    open = False  # whether there are too many possible answers for a list
+    ordered = False  # whether the listed values have an order
+    ranked = True  # whether people see the most frequent values first, not in the order of the registry
+    options = False  # whether an answer has any of the values, none to all: then their shares need not sum to 1
+    noun = "value"  # what one of the values is called
+    expected = "one of the {metric.domain_size} declared values"  # what an app records
+    written = ""  # what a person writes, if not one of the values
+    between = ", "  # what stands between answers in a list of them
+    answers = "one of these answers"  # for people who see the values beside it
+
+    def values(self, table: Mapping[str, Any]) -> tuple[Value, ...]:
+        """Return the values that a table without faults declares, in the order of the domain."""
+        return tuple(table.get("values", ()))
+
+    def derived(self, metric: Metric) -> dict[str, object]:
+        """Return the fields of a metric that follow from others."""
+        return {}
+
+    def size(self, metric: Metric) -> int:
+        """Return the number of possible answers."""
+        return len(metric.values)
+
+    def estimated(self, metric: Metric) -> int:
+        """Return of how many values shares are estimated, if all are listed."""
+        return self.size(metric)
+
+    def position(self, metric: Metric, answer: object) -> int:
+        """Return the position of an answer; see `Metric.position`."""
+        value: Any = metric.none if answer is None else answer
+        # The type is checked first: as keys of a dict True == 1 == 1.0, and an object of the host app must not be hashed.
+        # A longer text than any declared one is not hashed, since that takes as long as it is.
+        if type(value) is type(metric.values[0]) and (type(value) is not str or len(value) <= metric.longest):
+            position = metric.positions.get(value)
+            if position is not None:
+                return position
+        raise self.refusal(metric, value)
+
+    def refusal(self, metric: Metric, answer: object) -> ParameterError:
+        """Return the error of what is no answer. It does not repeat it."""
+        expected = self.expected.format(metric=metric, factors=", ".join(name for name, _ in metric.factors))
+        return ParameterError(f"an answer to {metric.id} is {expected}", type(answer).__name__)
+
+    def stand_in(self, metric: Metric, source: Source) -> int:
+        """Return the position of what is reported for an undeclared answer; see `Metric.stand_in`."""
+        return source.below(self.size(metric)) if metric.other is None else metric.positions[metric.other]
+
+    def clips(self, metric: Metric, answer: object) -> bool:
+        """Return whether an answer is reported as the nearer end of the range; see `Metric.clips`."""
+        return False
+
+    def value(self, metric: Metric, position: int) -> Value:
+        """Return what a position stands for; see `Metric.value`."""
+        return metric.values[position]
+
+    def parse(self, written: str) -> object:
+        """Read an answer that a person wrote. What is none stays a text, which `position` refuses."""
+        return written
+
+    def candidate(self, metric: Metric, line: str) -> int:
+        """Read a line of a file of candidates, as a position.
+
+        Raises
+        ------
+        ParameterError
+            If it is no answer, or none that a device reports as it is.
+        """
+        return self.position(metric, self.parse(line))
+
+    def allowed(self, metric: Metric, rule: str) -> str:
+        """Say what an answer is as `parse` reads it, with the answers or the first of many; `rule` is that of the refusal."""
+        if self.written:
+            return f"an answer to {metric.id} is {self.written.format(metric=metric)}"
+        listed = [",".join(value) if isinstance(value, tuple) else str(value) for value in metric.values[:_LISTED]]
+        if len(metric.values) > _LISTED:
+            listed.append(f"and {len(metric.values) - _LISTED} more")
+        return f"{rule}: {self.between.join(listed)}"
+
+    def described(self, metric: Metric) -> str:
+        """Say what an answer is, to people who see the values beside it."""
+        return self.answers.format(metric=metric)
+
+    def example(self, metric: Metric) -> str:
+        """Return an answer as an app's code has it; an ellipsis where each app has its own."""
+        return "…"
+
+    def mechanism(self, metric: Metric) -> str:
+        """Return the only mechanism that fits a metric; empty if there is a choice."""
+        return ""
+
+
+class Categorical(Type):
+    """One of the values that are listed."""
+
+    name = "categorical"
+    members = ("none", "other")
+
+
+class Ordinal(Type):
+    """One of the values that are listed, which are in order."""
+
+    name = "ordinal"
+    faults = staticmethod(domain.ordinal_faults)
+    members = ("none", "other", "estimate")
+    ordered = True
+    ranked = False
+
+    def mechanism(self, metric: Metric) -> str:
+        return "window" if metric.estimate else ""
+
+
+class Boolean(Type):
+    """Yes or no."""
+
+    name = "boolean"
+    faults = staticmethod(domain.boolean_faults)
+    ranked = False
+    expected = "True or False"
+    written = "yes or no"
+
+    def example(self, metric: Metric) -> str:
+        return "True"
+
+    def values(self, table: Mapping[str, Any]) -> tuple[Value, ...]:
+        return False, True
+
+    def parse(self, written: str) -> object:
+        return {"yes": True, "true": True, "no": False, "false": False}.get(written.lower(), written)
+
+
+class Product(Type):
+    """An answer to each of several questions at once. Its values are all combinations of theirs."""
+
+    name = "product"
+    faults = staticmethod(domain.product_faults)
+    members = ("factors",)
+    expected = "a declared value each of {factors}"
+    between = "; "
+    answers = "one of these combinations"
+
+    def values(self, table: Mapping[str, Any]) -> tuple[Value, ...]:
+        return tuple(product(*table["factors"].values()))
+
+    def position(self, metric: Metric, answer: object) -> int:
+        factors, parts = len(metric.factors), list[Any]()
+        if isinstance(answer, Mapping) and len(answer) == factors:
+            parts = [answer.get(name) for name, _ in metric.factors]
+        elif isinstance(answer, list | tuple):
+            base: Any = list if isinstance(answer, list) else tuple  # a method of it: a subclass may define its own
+            parts = base.__getitem__(answer, slice(factors + 1))
+        declared = len(parts) == factors and all(type(part) is str and len(part) <= metric.longest for part in parts)
+        return super().position(metric, tuple(parts) if declared else None)
+
+    def parse(self, written: str) -> object:
+        return written.split(",")
+
+
+class Set(Type):
+    """Any of the options that are listed, none to all of them. Bit i of a position is 1 if the answer has option i."""
+
+    name = "set"
+    faults = staticmethod(domain.set_faults)
+    members = ("other", "joint")
+    options = True
+    noun = "option"
+    expected = "a set or list of options"
+    answers = "any of these options, none to all"
+
+    def size(self, metric: Metric) -> int:
+        return 1 << len(metric.values)
+
+    def estimated(self, metric: Metric) -> int:
+        return len(metric.values)
+
+    def position(self, metric: Metric, answer: object) -> int:
+        base: Any = next((each for each in (set, frozenset, list, tuple) if isinstance(answer, each)), None)
+        if base is None or base.__len__(answer) > len(metric.values) + _MOST_UNDECLARED:
+            raise self.refusal(metric, answer)
+        positions, longest = metric.positions, metric.longest
+        other = -1 if metric.other is None else positions[metric.other]
+        chosen = 0
+        for option in base.__iter__(answer):  # a method of its base class: a subclass of the host app may define its own
+            short = type(option) is str and len(option) <= longest
+            position = positions.get(option, other) if short else other
+            if position < 0:
+                rule = f"an option of {metric.id} is one of the {len(metric.values)} declared"
+                raise ParameterError(rule, type(option).__name__)
+            chosen |= 1 << position
+        return chosen
+
+    def stand_in(self, metric: Metric, source: Source) -> int:
+        return source.below(self.size(metric)) if metric.other is None else 1 << metric.positions[metric.other]
+
+    def parse(self, written: str) -> object:
+        return [option for option in written.split(",") if option]
+
+    def mechanism(self, metric: Metric) -> str:
+        return "sampled_pair" if metric.joint else "sampled_option"
+
+
+class Number(Type):
+    """A number in a range, as a position on its axis; if its distribution is kept, as a part of the axis."""
+
+    name = "number"
+    faults = staticmethod(domain.number_faults)
+    members = ("none", "range", "unit", "scale", "step", "whole", "estimate")
+    decimals = ("none", "step")
+    expected = "a number"
+    written = "a number, such as {metric.range[1]}"
+    answers = "a number from {metric.range[0]} to {metric.range[1]} {metric.unit}"
+
+    def derived(self, metric: Metric) -> dict[str, object]:
+        low, high = map(Fraction, metric.range)
+        return {"axis": Axis(low, high, metric.scale)}
+
+    def size(self, metric: Metric) -> int:
+        return BINS if metric.binned else _axis(metric).steps + 1
+
+    def position(self, metric: Metric, answer: object) -> int:
+        axis = _axis(metric)
+        if answer is not None:
+            position = axis.position(self._number(metric, answer))
+        else:
+            position = axis.position(Fraction(metric.none)) if metric.none else 0
+        return min(position * BINS // axis.steps, BINS - 1) if metric.binned else position
+
+    def _number(self, metric: Metric, answer: Any) -> float | Fraction:
+        kind = type(answer)
+        if (kind is float or kind is int) and -LARGEST < answer < LARGEST:  # so most answers are read fast; NaN is not among them
+            number: float | Fraction = answer
+            return number
+        read = plain(answer)
+        if read is None:
+            raise self.refusal(metric, answer)
+        return read
+
+    def stand_in(self, metric: Metric, source: Source) -> int:
+        return self.position(metric, None)
+
+    def clips(self, metric: Metric, answer: object) -> bool:
+        return answer is not None and not _axis(metric).covers(self._number(metric, answer))
+
+    def example(self, metric: Metric) -> str:
+        return str(metric.range[0])
+
+    def parse(self, written: str) -> object:
+        try:
+            return read_number(written)
+        except ParameterError:
+            return written
+
+    def mechanism(self, metric: Metric) -> str:
+        return "window" if not metric.kept else "l_grr" if metric.rounded else "l_osue"
+
+
+class String(Type):
+    """A text."""
+
+    name = "string"
+    faults = staticmethod(domain.open_faults)
+    members = ("candidates", "discover", "max_length", "none")
+    open = True
+    expected = "a text"
+    answers = "any text of at most {metric.max_length} bytes"
+
+    def derived(self, metric: Metric) -> dict[str, object]:
+        return {"max_length": metric.max_length or (16 if metric.discover else 64)}
+
+    def size(self, metric: Metric) -> int:
+        return text.domain_size(metric.max_length)
+
+    def position(self, metric: Metric, answer: object) -> int:
+        value = metric.none if answer is None else answer
+        if not isinstance(value, str):
+            raise self.refusal(metric, value)
+        return text.encode(text.fit(value, metric.max_length), metric.max_length)
+
+    def value(self, metric: Metric, position: int) -> Value:
+        return text.decode(position, metric.max_length)
+
+    def candidate(self, metric: Metric, line: str) -> int:
+        if not line:
+            raise ParameterError("a candidate is a text", "an empty line")
+        return text.encode(line, metric.max_length)
+
+
+class Key(Type):
+    """A whole number below 2^64."""
+
+    name = "key"
+    faults = staticmethod(domain.key_faults)
+    members = ("candidates", "discover", "max_length")
+    open = True
+    expected = "a whole number in [0, 2^64)"
+    answers = "any whole number below 2^64"
+
+    def size(self, metric: Metric) -> int:
+        return KEY_SPACE
+
+    def position(self, metric: Metric, answer: object) -> int:
+        if isinstance(answer, int) and not isinstance(answer, bool):
+            key = int.__index__(answer)  # a plain number, since a subclass may redefine comparisons
+            if 0 <= key < KEY_SPACE:
+                return key
+        raise self.refusal(metric, answer)
+
+    def value(self, metric: Metric, position: int) -> Value:
+        return position
+
+    def parse(self, written: str) -> object:
+        return int(written) if written.isdecimal() else written
+
+    def candidate(self, metric: Metric, line: str) -> int:
+        try:
+            key = int(line)
+        except ValueError:
+            raise ParameterError("a key is a whole number in [0, 2^64)", line) from None
+        return self.position(metric, key)
+
+
+_ALL = (Boolean(), Categorical(), Ordinal(), Product(), Set(), Number(), String(), Key())
+TYPES: dict[str, Type] = {kind.name: kind for kind in _ALL}
+
+
+def of(name: object) -> Type:
+    """Return a type by its name.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such type.
+    """
+    kind = TYPES.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ParameterError(f"type is one of {', '.join(TYPES)}", name)
+    return kind
+
+
+def having(member: str) -> list[str]:
+    """Return the names of the types that have a key of a metric's table; none if all have it."""
+    return [kind.name for kind in _ALL if member in kind.members]
+
+
+def _axis(metric: Metric) -> Axis:
+    return metric.axis  # type: ignore[return-value]  # every number has one

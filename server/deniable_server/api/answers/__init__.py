@@ -1,0 +1,1 @@
+"""Answers to analysts: metrics, rows, questions about withheld cells, and live numbers."""

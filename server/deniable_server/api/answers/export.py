@@ -1,0 +1,111 @@
+"""The formats of rows: JSON, CSV, and with the extra ``export`` Parquet and Arrow."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable_aggregator.answer.model.rows import Cell, Rows
+
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are the same in full width
+
+
+class Format(NamedTuple):
+    """A way to write rows."""
+
+    media: str  # its media type
+    write: Callable[[Rows], bytes]
+    needs: str = ""  # the package that it needs, or nothing
+    packed: bool = False  # whether it is compressed by itself
+
+    def available(self) -> bool:
+        """Return whether what it needs is installed."""
+        return not self.needs or find_spec(self.needs) is not None
+
+
+def _csv(found: Rows) -> bytes:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    names = [each.name for each in found.columns]
+    writer.writerow(names)
+    writer.writerows([plain(row[name]) for name in names] for row in found.rows)
+    return file.getvalue().encode()
+
+
+def plain(
+    cell: Cell,  # what it contains
+) -> str:
+    """Write a cell: empty for None, and true or false as in JSON."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return _harmless(cell) if isinstance(cell, str) else repr(cell)
+
+
+def _harmless(text: str) -> str:
+    """Put an apostrophe before a text that a spreadsheet would run as a formula.
+
+    A search may find what devices sent, and whoever opens the file is not whoever declared the metric. A plain number is none.
+    """
+    if not text.lstrip().startswith(tuple(_FORMULA)):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
+def _table(found: Rows) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    types = {
+        "text": pa.string(),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "boolean": pa.bool_(),
+        "time": pa.timestamp("ms", "UTC"),
+    }
+    fields = [pa.field(each.name, types[each.type], metadata={"meaning": each.meaning}) for each in found.columns]
+    about = {"deniable": msgspec.json.encode(replace(found, rows=[]))}
+    columns: dict[str, list[Any]] = {each.name: [row[each.name] for row in found.rows] for each in found.columns}
+    if "time" in columns:
+        columns["time"] = [datetime.fromisoformat(each) for each in columns["time"]]
+    return pa.table(columns, pa.schema(fields, metadata=about))
+
+
+def _parquet(found: Rows) -> bytes:
+    from pyarrow import BufferOutputStream, parquet  # noqa: PLC0415
+
+    file = BufferOutputStream()
+    parquet.write_table(_table(found), file, compression="zstd")
+    return bytes(file.getvalue())
+
+
+def _arrow(found: Rows) -> bytes:
+    from pyarrow import BufferOutputStream, ipc  # noqa: PLC0415
+
+    file, table = BufferOutputStream(), _table(found)
+    with ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(file.getvalue())
+
+
+JSON = Format("application/json", msgspec.json.encode)
+FORMATS = {
+    "json": JSON,
+    "csv": Format("text/csv", _csv),
+    "parquet": Format("application/vnd.apache.parquet", _parquet, "pyarrow", packed=True),
+    "arrow": Format("application/vnd.apache.arrow.file", _arrow, "pyarrow"),
+}
+"""By the name that a query asks with."""

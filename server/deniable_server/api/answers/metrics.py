@@ -1,0 +1,129 @@
+"""Query API: estimates of what was published. Nothing here reads reports that are counted but not published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from flask import Blueprint, jsonify, request
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from deniable_aggregator.answer import measurement
+from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.model.metric import Listed
+from deniable_aggregator.answer.over_time import series
+from deniable_aggregator.answer.select import Published, state_of
+from deniable_aggregator.publish import release
+from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of, versions_asked
+from deniable_server.api.audit_trail import kept
+from deniable_server.api.auth import app_by_read_key
+from deniable_server.http.etag import answered
+from deniable_server.http.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flask import Response
+
+    from deniable_aggregator.answer.select import Published
+    from deniable_server.service import App
+
+blueprint = Blueprint("query", __name__)
+blueprint.after_request(kept)
+
+_MOST_LISTED = 100  # metrics in one answer
+
+
+class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
+    """Metrics of an app."""
+
+    app: Annotated[str, Meta(description="Name of the app")]
+    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    metrics: Annotated[list[Listed], Meta(description="Up to `limit` metrics, in the registry's order")]
+    next: Annotated[str | None, Meta(description="`after` of the next request; null: there are no more")]
+
+
+@blueprint.get("/api/v1/metrics")
+def metrics() -> Response:
+    """List the metrics of the key's app: at most ``limit``, those that follow ``after``."""
+    app = app_by_read_key()
+    only_parameters("limit", "after")
+    limit = _limit_asked()
+    ids = list(app.highest)
+    after = request.args.get("after")
+    if after is not None and after not in app.highest:
+        raise Problem(400, "after", "after is the id of a metric in this list: the `next` of an earlier answer")
+    begin = 0 if after is None else ids.index(after) + 1
+    shown = ids[begin : begin + limit]
+    known = release.summaries(app.store)
+    listed = [measurement.listed(app, id_, known) for id_ in shown]
+    return jsonify(Metrics(app.name, app.trial, listed, shown[-1] if begin + limit < len(ids) else None))
+
+
+def _limit_asked() -> int:
+    text = request.args.get("limit", str(_MOST_LISTED))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= _MOST_LISTED:
+        raise Problem(400, "limit", f"limit is a whole number from 1 to {_MOST_LISTED}")
+    return int(text)
+
+
+@blueprint.get("/api/v1/metrics/<id_>")
+def metric(id_: str) -> Response:
+    """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``.
+
+    ``id`` is the metric's id, or ``metric@version`` for one version only.
+    """
+    app = app_by_read_key()
+    only_parameters("period", "segment", "level", "only", "bands")
+    if request.args.get("only", "detected") != "detected":
+        raise Problem(400, "only", "only is detected, or not given")
+    period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
+    level, found, known = level_asked(), published_of(app, id_), release.summaries(app.store)
+    shown = [app.next_release(each.declared) for each in found], measurement.versions_of(app, found[0].declared.metric.id, known)
+
+    def write() -> Response:
+        answer = measurement.measure(found, known, period, segment, level, strict=strict)
+        if "only" in request.args:
+            answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
+        return jsonify(answer)
+
+    return _answered(found, write, shown)
+
+
+def _answered(found: Sequence[Published], write: Callable[[], Response], shown: object = None) -> Response:
+    """Answer a question in the address, unless the client has the answer: to what was published, and what else is `shown`."""
+    return answered((request.full_path, state_of(found[0].app, found), shown), write)
+
+
+def _strict_asked(app: App, name: str) -> bool:
+    """Read the parameter ``bands``: of a number with quantiles, and without permanent responses, it may be strict."""
+    if "bands" not in request.args:
+        return False
+    if request.args["bands"] != "strict":
+        raise Problem(400, "bands", "bands is strict, or not given")
+    if not any(each.metric.estimate == "distribution" and not each.metric.kept for each in versions_asked(app, name)):
+        rule = "strict bands are of quantiles: of a number whose distribution is estimated, without permanent responses"
+        raise Problem(400, "bands", rule)
+    return True
+
+
+@blueprint.get("/api/v1/metrics/<id_>/series")
+def series_of(id_: str) -> Response:
+    """Estimate one metric in each of its last periods, as a whole or one ``segment``; intervals at ``level``."""
+    app = app_by_read_key()
+    only_parameters("segment", "level")
+    level, found = level_asked(), published_of(app, id_)
+    return _answered(found, lambda: jsonify(series(found, request.args.get("segment"), level)))
+
+
+@blueprint.get("/api/v1/metrics/<id_>/compare")
+def comparison(id_: str) -> Response:
+    """Compare ``a`` and ``b``: two periods, of one ``segment`` if it is named; or two segments, of one ``period`` likewise."""
+    app = app_by_read_key()
+    only_parameters("a", "b", "period", "segment", "level")
+    a, b = (request.args.get(name, "") for name in ("a", "b"))
+    if not a or not b:
+        raise Problem(400, "incomparable", "a and b name what to compare: two periods, or two segments")
+    period, segment = (request.args.get(name) for name in ("period", "segment"))
+    level, found = level_asked(), published_of(app, id_)
+    return _answered(found, lambda: jsonify(compare(found, a, b, period=period, segment=segment, level=level)))

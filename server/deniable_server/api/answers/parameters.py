@@ -1,0 +1,65 @@
+"""What a question names in its address: a metric, a level, and no unknown parameters."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from flask import request
+
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.query import LEVELS, RULES
+from deniable_aggregator.answer.select import Published
+from deniable_server.http.problem import Problem
+
+if TYPE_CHECKING:
+    from deniable.declared import Declared
+    from deniable_server.service import App
+
+LONGEST_SHOWN = 40
+"""Most characters of a request that a refusal repeats."""
+
+
+def published_of(app: App, name: str) -> list[Published]:
+    """Look up what was published of ``metric@version``; or of all versions of a ``metric``, the highest first."""
+    return Published.of_each(app, versions_asked(app, name))
+
+
+def versions_asked(app: App, name: str) -> list[Declared]:
+    """Return the version of a name ``metric@version``; or all versions of a ``metric``, the highest first."""
+    found = find_metric(app, name)
+    return [found] if "@" in name else app.versions_of(found.metric.id)
+
+
+def only_parameters(*names: str) -> None:
+    """Refuse a request with unknown parameters."""
+    unknown = sorted(set(request.args) - set(names))
+    if unknown:
+        allowed = f"parameters are {', '.join(names)}" if names else "there are no parameters"
+        raise Problem(400, "unknown_parameter", f"{allowed}; got {', '.join(unknown)}")
+
+
+def find_metric(app: App, id_: str) -> Declared:
+    """Return the metric of a name ``metric`` or ``metric@version``."""
+    found = app.find(id_)
+    if found is None:
+        known = ", ".join(str(each.metric.version) for each in app.versions_of(id_.partition("@")[0]))
+        if known:
+            raise Problem(404, "unknown_version", f"versions of this metric are {known}")
+        near = get_close_matches(id_, app.highest, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric{hint}")
+    return found
+
+
+def level_asked() -> float:
+    """Read the parameter ``level``."""
+    text = request.args.get("level", str(LEVEL))
+    try:
+        level = float(text)
+    except ValueError:
+        level = 0.0
+    least, most = LEVELS
+    if not least <= level <= most:
+        raise Problem(400, "level", f"{RULES['level']}; got {text[:LONGEST_SHOWN]}")
+    return level

@@ -1,0 +1,176 @@
+"""The query API: one question about several metrics, answered with flat rows, as JSON or as a file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import msgspec
+from flask import Blueprint, Response, request
+from msgspec.structs import replace
+
+from deniable_aggregator.answer.model.query import MOST_ROWS, RULES, Page, Query
+from deniable_aggregator.answer.question import questions
+from deniable_aggregator.answer.select import Published, state_of
+from deniable_aggregator.answer.table import rows
+from deniable_aggregator.audit.entry import shortened
+from deniable_server.api.answers.export import FORMATS, JSON
+from deniable_server.api.answers.parameters import LONGEST_SHOWN, only_parameters, versions_asked
+from deniable_server.api.audit_trail import kept
+from deniable_server.api.auth import app_by_read_key
+from deniable_server.http.etag import answered
+from deniable_server.http.problem import Problem
+from deniable_server.http.visit import visit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from deniable.declared import Declared
+    from deniable_aggregator.answer.model.query import Filter
+    from deniable_aggregator.answer.question import Question
+    from deniable_server.service import App
+
+blueprint = Blueprint("rows", __name__)
+blueprint.after_request(kept)
+
+_JOINED, _WRITTEN = ("metrics", "dimensions", "include", "date_range"), ("filters", "compare")
+_PAGE = ("limit", "offset")
+_EFFORT = 4  # of gzip: more takes longer than it saves
+_PLAIN = tuple(name for name in Query.__struct_fields__ if name not in (*_JOINED, *_WRITTEN, "pagination"))
+
+
+@blueprint.post("/api/v1/query")
+def post() -> Response:
+    """Answer a query that is sent as JSON."""
+    app = app_by_read_key()
+    only_parameters("format")
+    if request.mimetype != "application/json":
+        raise Problem(415, "media_type", "a query's Content-Type is application/json")
+    query, format_ = _read(lambda: msgspec.json.decode(request.get_data(cache=False)), strict=True), _format()
+    return _answer(app, query, format_)
+
+
+@blueprint.get("/api/v1/query")
+def get() -> Response:
+    """Answer the same query in the address: lists are joined by commas, filters and compare are JSON."""
+    app = app_by_read_key()
+    only_parameters(*_JOINED, *_WRITTEN, *_PLAIN, *_PAGE, "format")
+    query, format_ = _read(_members, strict=False), _format()
+    return _answer(app, query, format_)
+
+
+def _members() -> dict[str, Any]:
+    """Return the members of the query in the address."""
+    given: dict[str, Any] = {name: request.args[name] for name in _PLAIN if name in request.args}
+    given |= {name: _list(request.args[name]) for name in _JOINED if name in request.args}
+    given |= {name: msgspec.json.decode(request.args[name]) for name in _WRITTEN if name in request.args}
+    if len(given.get("date_range", ())) == 1:
+        (given["date_range"],) = given["date_range"]
+    page = {name: request.args[name] for name in _PAGE if name in request.args}
+    return given | ({"pagination": page} if page else {})
+
+
+def _list(text: str) -> list[str]:
+    return text.split(",") if text else []
+
+
+def _read(members: Callable[[], Any], *, strict: bool) -> Query:
+    try:
+        given = members()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise Problem(400, "json", "this is not valid JSON") from None
+    try:
+        return msgspec.convert(given, Query, strict=strict)
+    except msgspec.ValidationError as error:
+        raise Problem(400, "query_shape", _broken(given, str(error))) from None
+
+
+def _broken(given: Any, error: str) -> str:
+    """Say what a query is, in place of what msgspec says of a member that has a rule in words."""
+    for name, rule in RULES.items():
+        if f"`$.{name}" in error or error.endswith(f"required field `{name}`"):
+            value = given.get(name)
+            shown = "nothing" if value is None else str(value)[:LONGEST_SHOWN]
+            return f"{rule}; got {shown}"
+    return f"a query has the documented members, each of its kind: {error}"
+
+
+def _format() -> str:
+    """Return the format asked for by the parameter, else by the header Accept, else JSON."""
+    if "format" in request.args:
+        if request.args["format"] not in FORMATS:
+            raise Problem(400, "format", f"format is one of {', '.join(FORMATS)}")
+        return request.args["format"]
+    media = {each.media: name for name, each in FORMATS.items()}
+    return media[request.accept_mimetypes.best_match(list(media), JSON.media)]
+
+
+def _answer(app: App, query: Query, name: str) -> Response:
+    form = FORMATS[name]
+    if not form.available():
+        raise Problem(501, "no_export", f"this server writes no {name}: install it with 'deniable[export]'")
+    query = replace(query, pagination=query.pagination or (Page() if form is JSON else Page(MOST_ROWS)))
+    versions = [versions_asked(app, each) for each in query.metrics]
+    visit().details = {"question": "rows", "metric": shortened(",".join(query.metrics))}
+    asked = questions(app.registry, query, versions, datetime.now(UTC))
+    visit().details |= _told(query, versions, asked)
+    published = [Published.of_each(app, each.versions) for each in asked]
+    encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
+    spans = [(each.first, each.last) for each in asked]  # the last days are others tomorrow
+    state = state_of(app, chain.from_iterable(published))
+
+    def write() -> Response:
+        found = rows(app, query, list(zip(asked, published, strict=True)))
+        body = form.write(found)
+        answer = Response(body if encoding == "identity" else gzip.compress(body, _EFFORT), mimetype=form.media)
+        if encoding == "gzip":
+            answer.headers["Content-Encoding"] = encoding
+        if form is not JSON:
+            file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *["trial"] * app.trial])
+            answer.headers["Content-Disposition"] = f'attachment; filename="{file}.{name}"'
+        if found.next is not None and request.method != "POST":
+            answer.headers["Link"] = f'<{_next(found.next)}>; rel="next"'
+        return answer
+
+    return answered((name, encoding, msgspec.json.encode(query), spans, state), write)
+
+
+def _next(offset: int) -> str:
+    """Return the address of the next page."""
+    return f"{request.path}?{urlencode({**request.args.to_dict(), 'offset': offset})}"
+
+
+def _told(query: Query, versions: Sequence[Sequence[Declared]], several: Sequence[Question]) -> dict[str, str]:
+    """Return what the audit log says of a query beside its metrics: what the registry declares, and no other text."""
+    compare, cells = query.compare, next(iter(several[0].cells.values()))
+    told = {
+        "period": _periods((each.first, each.last) for each in several) if query.date_range else "",
+        "segment": ",".join(cells.dimensions),
+        "filters": _filters(query.filters, searched=any(each.metric.discover for some in versions for each in some)),
+        "compare": f"{compare.dimension}={compare.base}" if compare else "",
+        "pool": "true" if query.pool else "",
+        "level": str(query.level),
+    }
+    if compare and compare.date_range:
+        told["compare"] = _periods((each.earlier.of(each.first), each.earlier.of(each.last)) for each in several if each.earlier)
+    return {name: shortened(text) for name, text in told.items() if text}
+
+
+def _periods(ranges: Iterable[tuple[str, str]]) -> str:
+    """Write the first and the last period, once for each length of periods."""
+    return ",".join(dict.fromkeys(f"{first}/{last}" for first, last in ranges))
+
+
+def _filters(filters: Sequence[Filter], *, searched: bool) -> str:
+    """Write filters as in the query; of values that are searched for, which nobody declares, only how many there are."""
+    if not filters:
+        return ""
+    told = [
+        (each.op, each.dimension, len(each.values) if searched and each.dimension == "value" else each.values) for each in filters
+    ]
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isprintable() else json.dumps(told, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Uploads: from a request of a device to the stream of a partition."""

@@ -1,0 +1,166 @@
+"""Batches: what an upload holds, and which of its reports can be counted."""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+
+from deniable.forecast import space
+from deniable.upload_rules import Refused, place
+from deniable.wire import report
+from deniable.wire.report import Stratum
+from deniable_aggregator import tally
+from deniable_aggregator.store.uploads import batch
+from deniable_server.service import Collected
+
+if TYPE_CHECKING:
+    from deniable_server.http.visit import Upload
+    from deniable_server.service import App
+    from deniable_server.settings import Settings
+
+_MAX_ERRORS = 100
+_MOST_COLLECTED = 10_000
+
+REJECTIONS = (
+    *("unknown_metric", "unknown_version", "definition_mismatch", "metric_expired", "period", "period_closed", "period_not_open"),
+    *("segment", "base64", "payload_length", "index_range", "row_range", "padding_bits"),
+)
+"""Codes of refused groups, and of refused reports in them."""
+
+
+# No payload is empty, so an upload has at most as many reports as bytes. Valid numbers have at most seven digits.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=report.MAX_INFLATED_BYTES)]
+
+
+class Group(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Reports of one metric, version, period and segment, their payloads joined and in base64."""
+
+    metric: Annotated[str, msgspec.Meta(description="Id of the metric")]
+    version: Annotated[_Count, msgspec.Meta(description="Version of the metric")]
+    fingerprint: Annotated[str, msgspec.Meta(description="Digest of all that device and server must agree on")]
+    period: Annotated[str, msgspec.Meta(description="Name of the period")]
+    segment: Annotated[str, msgspec.Meta(description="The segment, or empty")]
+    count: Annotated[_Count, msgspec.Meta(description="Number of reports")]
+    payloads: Annotated[str, msgspec.Meta(description="The payloads, joined and in base64")]
+
+
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of an upload."""
+
+    format: Annotated[int, msgspec.Meta(description="Number of the format")]
+    groups: Annotated[list[Group], msgspec.Meta(description="Reports, grouped")]
+
+
+_decoder = msgspec.json.Decoder(Batch)
+
+
+class Checked(NamedTuple):
+    """A batch of which reports can be counted."""
+
+    answer: dict[str, Any]  # to give
+    entry: bytes  # to append
+    growth: dict[bytes, int]  # bytes in the store, by the kind of a group, of sums that no upload to this process has paid for
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejection:
+    """Reports of one group that are refused for one reason."""
+
+    group: int
+    code: str
+    count: int
+    detail: str
+
+
+def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
+    """Check each report of a batch, and note in the upload which are refused.
+
+    Raises
+    ------
+    Refused
+        If it does not have the documented shape, or no report can be counted.
+    """
+    try:
+        given = _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Refused(400, "batch_shape", f"the batch does not have the documented shape: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a text inside is not UTF-8
+        raise Refused(400, "json", "the body is not valid JSON") from None
+    if given.format != report.FORMAT:
+        raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
+    now = datetime.now(UTC).timestamp()
+    groups: list[tuple[bytes, bytes]] = []
+    growth: dict[bytes, int] = {}
+    rejections: list[_Rejection] = []
+    accepted = 0
+    for index, group in enumerate(given.groups):
+        try:
+            of, payloads, bad = _group(app, limits, group, now)
+        except Refused as refusal:
+            rejections.append(_Rejection(index, refusal.code, group.count, refusal.detail))
+            continue
+        accepted += group.count
+        if bad:
+            rejections.append(_Rejection(index, *bad))
+            accepted -= bad[1]
+        if payloads:
+            groups.append((of.kind, payloads))
+            if of.kind not in app.paid:
+                growth[of.kind] = space.stratum(of.layout, len(payloads) // of.size)
+    # Payloads are not empty, so a group has at most this many reports, whatever number it states.
+    upload.refused = [
+        (group.metric, group.version, rejection.code, min(rejection.count, len(group.payloads)))
+        for rejection in rejections
+        for group in (given.groups[rejection.group],)
+    ]
+    errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
+    answer = {"accepted": accepted, "rejected": sum(rejection.count for rejection in rejections), "errors": errors}
+    if not accepted:
+        raise Refused(422, "all_rejected", "no report of the batch can be counted; do not send it again", **answer)
+    return Checked(answer, batch.join(groups), growth)
+
+
+def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[Collected, bytes, tuple[str, int, str] | None]:
+    """Check a group; return what it has in common with others, its valid reports, and code, number and rule of the rest."""
+    collected = app.collected.get((group.metric, group.version, group.fingerprint, group.period, group.segment))
+    if collected is None or not collected.opens <= now <= collected.closes:
+        collected = _collected(app, limits, group, datetime.fromtimestamp(now, UTC))
+    try:
+        payloads = a2b_base64(group.payloads, strict_mode=True)
+    except (Base64Error, ValueError):
+        raise Refused(400, "base64", "payloads are standard base64 with padding") from None
+    size = collected.size
+    if not group.count or len(payloads) != group.count * size:
+        expected = f"{group.count} payloads of {size} bytes"
+        raise Refused(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
+    for start, allowed in collected.valid_bytes:
+        if payloads[start::size].translate(None, allowed):
+            good, bad, reason = tally.sift(collected.layout, payloads)
+            return collected, good, (reason.code, bad, str(reason)) if reason else None
+    return collected, payloads, None
+
+
+def _collected(app: App, limits: Settings, group: Group, now: datetime) -> Collected:
+    """Check the description of a group. The result is cached if all is declared; there are few of these."""
+    described = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
+    placed = place(app.registry, app.versions_of, described, now, timedelta(seconds=limits.clock_skew))
+    layout = placed.declared.layout
+    collected = Collected(
+        layout,
+        batch.kind(placed.stratum, layout),
+        layout.payload_size,
+        tally.valid_bytes(layout),
+        placed.opens.timestamp(),
+        placed.closes.timestamp(),
+    )
+    if placed.stratum != described:
+        return collected
+    if len(app.collected) >= _MOST_COLLECTED:
+        app.collected.clear()
+    app.collected[described] = collected
+    return collected

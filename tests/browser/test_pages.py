@@ -126,7 +126,7 @@ def windows(browser, address, pytestconfig):
         kind = script, json.dumps(cookies)
         if kind not in made:
             page = browser.new_context(storage_state=cookies, java_script_enabled=script).new_page()
-            page.set_default_timeout(10_000)
+            page.set_default_timeout(60_000)  # a busy machine decodes a first distribution slowly
             complaints = []
             page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
             page.on("pageerror", lambda error: complaints.append(str(error)))

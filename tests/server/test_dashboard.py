@@ -21,7 +21,7 @@ from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
-from deniable_server.pages import chart, dashboard, number, shown
+from deniable_server.pages import chart, dashboard, figures, metric_page
 from deniable_server.service import service
 from deniable_server.settings import Settings
 
@@ -543,18 +543,18 @@ def test_files_ask_for_the_key(locked):
 def test_years_of_hours_are_not_all_offered():
     """The last ones are, and an older one that is shown: a page of a thousand days must stay small."""
     spans = [Span(f"{n:04}", f"{n:04}") for n in range(1000)]
-    assert [each.last for each in shown.offered(spans)] == [f"{n:04}" for n in range(999, 633, -1)]
-    assert [each.last for each in shown.offered(spans, "0003", None, "0999")] == [f"{n:04}" for n in range(999, 633, -1)] + [
-        "0003"
-    ]
-    assert shown.offered(spans[:2]) == [spans[1], spans[0]]
+    assert [each.last for each in metric_page.offered(spans)] == [f"{n:04}" for n in range(999, 633, -1)]
+    assert [each.last for each in metric_page.offered(spans, "0003", None, "0999")] == [
+        f"{n:04}" for n in range(999, 633, -1)
+    ] + ["0003"]
+    assert metric_page.offered(spans[:2]) == [spans[1], spans[0]]
 
 
 @pytest.mark.parametrize(("asked", "offered"), [("", 1), ("?period=2026-11-20", 2)])
 def test_periods_to_choose_from(app, client, monkeypatch, asked, offered):
     """A page offers the last periods, and the one that it shows."""
     fill_all(app)
-    monkeypatch.setattr(shown, "_MOST_PERIODS", 1)
+    monkeypatch.setattr(metric_page, "_MOST_PERIODS", 1)
     html = client.get(f"/m/ui.choice{asked}").get_data(as_text=True)
     assert len(re.findall(r"<option[^>]*>(?:up to )?2026", html)) == offered
 
@@ -720,7 +720,7 @@ def test_signing_out_ends_a_copy_of_the_cookie(locked):
 
 def test_signing_in_renews_the_session(locked):
     """Whoever planted a cookie before somebody signed in knows nothing of the session that begins then."""
-    planted = {"number": "planted", "token": "planted", "app": "shop", "wanted": "/m/ui.dark"}
+    planted = {"number": "planted", "token": "planted", "app": "shop", "page": "/m/ui.dark"}
     with locked.session_transaction() as session:
         session.update(planted)
     assert locked.post("/login", data={"token": "planted", "key": READ_KEY}).location == "/m/ui.dark"
@@ -816,28 +816,28 @@ def test_open_pages_keep_the_app_in_their_links(make):
 )
 def test_axis(most, labels):
     """An axis runs from 0 to a round frequency not below the largest, and never beyond 100%."""
-    scale = chart.axis(most)
+    scale = chart.share_scale(most)
     assert [tick.label for tick in scale.ticks] == labels
     assert scale.ticks[0].at == 0
     assert scale.ticks[-1].at == 100
-    assert scale.top >= min(most, 1) - 1e-12
+    assert scale.high >= min(most, 1) - 1e-12
 
 
 def test_axes_are_round_for_every_size():
     """Whatever is shown, there are two to six ticks, with distinct labels, and the largest fills at least 40% of the width."""
     for most in np.geomspace(1e-6, 1, 2000):
-        scale = chart.axis(float(most))
+        scale = chart.share_scale(float(most))
         labels = [tick.label for tick in scale.ticks]
         assert 2 <= len(labels) <= 6
         assert len(set(labels)) == len(labels)
-        assert scale.place(float(most)) >= 40
-        assert scale.top >= most - 1e-12
+        assert scale.across(float(most)) >= 40
+        assert scale.high >= most - 1e-12
 
 
 def test_places_stay_in_the_picture():
     """What lies outside of the axis is drawn at its edge."""
-    scale = chart.axis(0.4)
-    assert [scale.place(frequency) for frequency in (-1, 0, 0.1, 0.4, 2)] == [0, 0, 25, 100, 100]
+    scale = chart.share_scale(0.4)
+    assert [scale.across(frequency) for frequency in (-1, 0, 0.1, 0.4, 2)] == [0, 0, 25, 100, 100]
 
 
 @pytest.mark.parametrize(
@@ -846,19 +846,19 @@ def test_places_stay_in_the_picture():
 )
 def test_percent(frequency, digits, text):
     """A frequency is written unclipped, with a true minus sign and no negative zero."""
-    assert chart.percent(frequency, digits) == text
+    assert figures.percent(frequency, digits) == text
 
 
 @pytest.mark.parametrize(("number", "text"), [(1234567.8, "1,234,568"), (-1122.2, f"{MINUS}1,122"), (-0.3, "0")])
 def test_count(number, text):
     """A count is written as a whole number in groups of three."""
-    assert chart.count(number) == text
+    assert figures.count(number) == text
 
 
 def test_columns_stay_in_the_picture():
     """Columns and their intervals lie within the picture, side by side, even where an estimate is negative."""
     rows = [ValueShare("a", "a", 500, f, 0.05, (f - 0.1, f + 0.1), (f - 0.2, f + 0.2)) for f in (-0.05, 0.2, 0.5)]
-    drawn = chart.columns(rows)
+    drawn = chart.bars(rows)
     assert [column.height for column in drawn] == [0, pytest.approx(33.333), pytest.approx(83.333)]
     assert all(column.top + column.height == pytest.approx(100) for column in drawn)
     assert all(0 <= column.interval[0] <= column.interval[1] <= 100 for column in drawn)
@@ -1070,7 +1070,7 @@ def test_cards_of_numbers(numbers):
 )
 def test_digits_follow_the_interval(value, interval, text):
     """A number has as many digits as half of its interval has two of; what rounds to 0 has no sign."""
-    assert number.written(value, interval) == text
+    assert figures.number(value, interval) == text
 
 
 def test_the_largest_page_is_small(make):

@@ -10,7 +10,7 @@ import pytest
 from deniable.registry import period
 from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod
 from deniable_server.api.openapi import OPERATIONS
-from deniable_server.pages import timeline
+from deniable_server.pages import series_page
 
 from .test_openapi import check
 
@@ -302,7 +302,7 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     line = Line("share", "dark", "dark", points, None, None)
     told = {"id": "theme", "version": 2, "period_length": "day", "periods": told, "lines": [line], "left_out": 0}
     rest = {"trial": False, "segment": None, "level": 0.95, "target": "population", "unit": "", "scale": "linear"}
-    made = timeline.shown(Series(**told, **rest))
+    made = series_page.view(Series(**told, **rest))
     (picture,) = made.pictures
     assert [path.count("L") for path in picture.curves] == [1, 1]
     assert [mark.alone for mark in picture.marks] == [False, False, True, False, False]

@@ -1,54 +1,66 @@
-"""Geometry of the dashboard's charts, and how numbers are written.
+"""Geometry of the dashboard's pictures.
 
-Positions are percentages of the width of a chart, so it fits any screen and needs no script. Only drawn positions are clipped to
-the axis. Numbers are the unbiased estimates.
+Positions are percentages of a picture's width or height, so it fits any screen and needs no script. Only positions are clipped to
+the scale. Numbers beside them are the unbiased estimates.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, TypeVar
 
 from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
+from deniable_server.pages.figures import count, percent, share_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Value = TypeVar("Value", bound=ValueShare)
 
-_STEPS = 5  # most steps between ticks: their labels do not overlap on a telephone
-_DIGITS = 4  # after the point, at most
-_MINUS = "\N{MINUS SIGN}"
+_STEPS = 5  # most steps between ticks of shares: their labels do not overlap on a telephone
+_MOST_TICKS = 6  # of numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line across the chart."""
+    """A line across a picture."""
 
     at: float  # its position, in percent of the width
-    label: str  # the frequency that it stands for
+    label: str  # what it stands for
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """A linear scale from 0 to `top`."""
+class Scale:
+    """A scale, linear or logarithmic: where a value stands in a picture."""
 
-    top: float  # frequency at the right end, in (0, 1]
-    ticks: tuple[Tick, ...]  # from 0 to the top
+    low: float  # what the left or lower end stands for
+    high: float
+    is_log: bool = False
+    ticks: tuple[Tick, ...] = ()
 
-    def place(self, frequency: float) -> float:
-        """Return the position of a frequency in percent of the width, clipped to the chart."""
-        return round(100 * min(max(frequency / self.top, 0.0), 1.0), 3)
+    def across(self, value: float) -> float:
+        """Return the position of a value in percent from the left, clipped to the picture."""
+        return round(100 * self._portion(value), 3)
+
+    def down(self, value: float, digits: int = 2) -> float:
+        """Return the position of a value in percent from the top, clipped to the picture."""
+        return round(100 - 100 * self._portion(value), digits)
+
+    def _portion(self, value: float) -> float:
+        value = min(max(value, self.low), self.high)  # first, because values below a logarithmic scale may have no logarithm
+        if self.is_log:
+            return log(value / self.low) / log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ValueBar:
     """One value: its marks, and its numbers as text."""
 
     label: str  # the answer
     at: float  # position of the estimate
-    beyond: str  # "below" or "above" if the estimate lies outside the axis, else empty
+    beyond: str  # "below" or "above" if the estimate lies outside the scale, else empty
     # interval, simultaneous: positions of the ends of the two intervals
     interval: tuple[float, float]
     simultaneous: tuple[float, float]
@@ -64,43 +76,63 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Rows on one axis."""
+    """Values on one scale."""
 
-    axis: Axis  # the scale
-    rows: tuple[Row, ...]  # from top to bottom
+    scale: Scale
+    rows: tuple[ValueBar, ...]  # from top to bottom
     # Whether intervals of all values at once differ from those of one. They do not of two values that mirror each other.
     wider: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One value of a small column chart, in percent of its width and height, from the top left corner."""
+class Bar:
+    """One value of a small picture of upright bars, in percent of its width and height, from the top left corner."""
 
-    # left, width: of the column
+    # left, width, top, height: of the bar
     left: float
     width: float
-    # top, height: of the column
     top: float
     height: float
     middle: float  # where the interval is drawn
     interval: tuple[float, float]  # upper and lower end of the interval
 
 
-def axis(
+def share_scale(
     most: float,  # largest frequency to show
-) -> Axis:
-    """Make an axis from 0 to the first tick not below `most`, in steps of 1, 2 or 5 times a power of ten; at most to 1."""
+) -> Scale:
+    """Make a scale from 0 to the first tick not below `most`, in steps of 1, 2 or 5 times a power of ten; at most to 1."""
     most = min(most, 1.0) if most > 0 else 1.0
     exponent = floor(log10(most)) - 1
     step, steps = next(
         (step, steps)
         for power in (exponent, exponent + 1)
         for step in (10.0**power, 2 * 10.0**power, 5 * 10.0**power)
-        if (steps := ceil(most / step - 1e-9)) <= _STEPS
+        if (steps := ceil(most / step - 1e-9)) <= _STEPS  # a quotient that should be whole may be a little larger
     )
     digits = max(0, -floor(log10(step) + 1e-9) - 2)
     ticks = tuple(Tick(round(100 * i / steps, 3), f"{100 * i * step:.{digits}f}%") for i in range(steps + 1))
-    return Axis(step * steps, ticks)
+    return Scale(0.0, step * steps, ticks=ticks)
+
+
+def number_scale(low: float, high: float, *, is_log: bool) -> Scale:
+    """Make a scale of a number's range, with ticks at round numbers."""
+    scale = Scale(low, high, is_log)
+    if is_log:
+        powers = range(ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9) + 1)
+        every = ceil(max(len(powers), 1) / _MOST_TICKS)
+        values = [10.0**power for power in powers if power % every == 0]
+        values = values if len(values) > 1 else [low, high]
+    else:
+        step = 10.0 ** floor(log10((high - low) / _MOST_TICKS))
+        step = next(step * times for times in (1, 2, 5, 10) if (high - low) / (step * times) <= _MOST_TICKS)
+        values = [step * place for place in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+    labels = (f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.3g}" for value in values)  # noqa: PLR2004
+    return Scale(low, high, is_log, tuple(map(Tick, map(scale.across, values), labels)))
+
+
+def path(points: Iterable[tuple[float, float]], digits: str = "g") -> str:
+    """Return an SVG path through points; `digits` says how its numbers are written."""
+    return "M" + "L".join(f"{x:{digits}} {y:{digits}}" for x, y in points)
 
 
 def order(estimates: Iterable[Value], *, by_estimate: bool) -> list[Value]:
@@ -109,67 +141,43 @@ def order(estimates: Iterable[Value], *, by_estimate: bool) -> list[Value]:
     return sorted(rows, key=lambda row: -row.frequency) if by_estimate else rows
 
 
-def chart(rows: Sequence[ValueShare], over: Sequence[ValueShare] | None = None) -> Chart:
-    """Draw values.
-
-    Parameters
-    ----------
-    rows
-        Their estimates, none of them nan.
-    over
-        The values that the axis must include, and whose errors set the number of digits; by default those drawn.
-    """
+def chart(
+    rows: Sequence[ValueShare],  # the values, none of them nan
+    over: Sequence[ValueShare] | None = None,  # values that set the scale and the number of digits; None: those drawn
+) -> Chart:
+    """Draw values."""
     over = rows if over is None else over
-    scale = axis(max(row.simultaneous[1] for row in over))
-    digits = _digits(max(row.stderr for row in over))
-    return Chart(scale, tuple(_row(row, scale, digits) for row in rows), any(row.interval != row.simultaneous for row in over))
+    scale = share_scale(max(row.simultaneous[1] for row in over))
+    digits = share_digits(max(row.stderr for row in over))
+    return Chart(scale, tuple(_bar(row, scale, digits) for row in rows), any(row.interval != row.simultaneous for row in over))
 
 
-def columns(rows: Sequence[ValueShare]) -> tuple[Column, ...]:
-    """Draw values as columns side by side, over the full height of a chart."""
+def bars(rows: Sequence[ValueShare]) -> tuple[Bar, ...]:
+    """Draw values as bars side by side, over the full height of a picture."""
     most = max(row.interval[1] for row in rows)
-    scale = Axis(most if most > 0 else 1.0, ())
+    scale = Scale(0.0, most if most > 0 else 1.0)
     pitch = 100 / len(rows)
-    drawn = []
-    for i, row in enumerate(rows):
-        height = scale.place(row.frequency)
-        low, high = (round(100 - scale.place(end), 3) for end in row.interval)
-        left, middle = round(pitch * (i + 0.12), 3), round(pitch * (i + 0.5), 3)
-        drawn.append(Column(left, round(pitch * 0.76, 3), round(100 - height, 3), height, middle, (high, low)))
-    return tuple(drawn)
+    return tuple(
+        Bar(
+            left=round(pitch * (i + 0.12), 3),
+            width=round(pitch * 0.76, 3),
+            top=scale.down(row.frequency, 3),
+            height=scale.across(row.frequency),
+            middle=round(pitch * (i + 0.5), 3),
+            interval=(scale.down(row.interval[1], 3), scale.down(row.interval[0], 3)),
+        )
+        for i, row in enumerate(rows)
+    )
 
 
-def percent(frequency: float, digits: int, sign: str = "%") -> str:
-    """Write a frequency in percent, unclipped; what rounds to 0 has no sign."""
-    text = f"{100 * frequency:.{digits}f}"
-    negative = text.startswith("-") and float(text) != 0
-    return f"{_MINUS if negative else ''}{text.lstrip('-')}{sign}"
-
-
-def share(frequency: float, stderr: float) -> str:
-    """Write a frequency in percent with as many digits as its standard error allows."""
-    return percent(frequency, _digits(stderr))
-
-
-def count(number: float) -> str:
-    """Write a whole number in groups of three digits; what rounds to 0 has no sign."""
-    whole = round(number)
-    return f"{_MINUS if whole < 0 else ''}{abs(whole):,}"
-
-
-def _digits(stderr: float) -> int:
-    """Choose the digits after the point of a percentage so that its standard error has two significant ones."""
-    return min(max(1 - floor(log10(100 * stderr)), 0), _DIGITS) if stderr > 0 else 1
-
-
-def _row(row: ValueShare, scale: Axis, digits: int) -> Row:
+def _bar(row: ValueShare, scale: Scale, digits: int) -> ValueBar:
     frequency, (low, high), (lowest, highest) = row.frequency, row.interval, row.simultaneous
-    return Row(
+    return ValueBar(
         label=row.label,
-        at=scale.place(frequency),
-        beyond="below" if frequency < 0 else "above" if frequency > scale.top else "",
-        interval=(scale.place(low), scale.place(high)),
-        simultaneous=(scale.place(lowest), scale.place(highest)),
+        at=scale.across(frequency),
+        beyond="below" if frequency < 0 else "above" if frequency > scale.high else "",
+        interval=(scale.across(low), scale.across(high)),
+        simultaneous=(scale.across(lowest), scale.across(highest)),
         reports=count(row.n),
         estimate=percent(frequency, digits),
         stderr=percent(row.stderr, digits, ""),

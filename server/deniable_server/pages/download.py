@@ -22,37 +22,24 @@ _ENDS = ("low", "high")
 _ALL = ("low of all at once", "high of all at once")
 
 
-def of_values(
-    measured: Measurement,  # the estimates
-) -> str:
+def of_values(measured: Measurement) -> str:
     """Write the estimates of a metric: a line for each value, or for each figure of a number."""
     if measured.number is not None:
-        return _written(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
-    names = (
-        "value",
-        "reports",
-        "share",
-        "standard error",
-        *_ENDS,
-        *_ALL,
-        "count",
-        "consistent share",
-        "lowered by",
-        "detected",
-        "level",
-    )
-    return _written(names, (_value(row, measured.lowered_by) for row in measured.estimates), measured.level)
+        return _file(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
+    shares = ("share", "standard error", *_ENDS, *_ALL, "count", "consistent share")
+    names = ("value", "reports", *shares, "lowered by", "detected", "level")
+    return _file(names, (_value(row, measured.lowered_by) for row in measured.estimates), measured.level)
 
 
 def of_series(series: Series) -> str:
     """Write a metric over time: a line for each period and value."""
     names = ("period", "state", "closed", "version", "reports", "value", "estimate", *_ENDS, *_ALL, "level")
-    return _written(names, _points(series), series.level)
+    return _file(names, _points(series), series.level)
 
 
 def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
-    told = (row.n, row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent, lowered_by)
-    return row.label, *told, row.detected
+    shares = (row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
+    return row.label, row.n, *shares, lowered_by, row.detected
 
 
 def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
@@ -62,22 +49,22 @@ def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
         yield "sum", total, *ends
     for value in number.values:
         yield f"share of {value.label}", value.frequency, *value.interval
-    for each in number.quantiles:
-        yield f"{100 * each.share:g}% quantile", each.value, *each.interval
+    for quantile in number.quantiles:
+        yield f"{100 * quantile.share:g}% quantile", quantile.value, *quantile.interval
 
 
 def _points(series: Series) -> Iterator[tuple[Cell, ...]]:
-    for at, told in enumerate(series.periods):
-        begin = (told.period, told.state, told.closed, told.version)
+    for at, period in enumerate(series.periods):
+        begin = (period.period, period.state, period.closed, period.version)
         points = [(line.label, line.points[at]) for line in series.lines]
         for label, point in points:
             if point is not None:
                 yield *begin, point.n, label, point.estimate, *point.interval, *point.simultaneous
-        if not any(point for _, point in points):
-            yield *begin, told.n, "", "", "", "", "", ""
+        if not any(point for _, point in points):  # a period without an estimate has a line, too
+            yield *begin, period.n, "", "", "", "", "", ""
 
 
-def _written(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: float) -> str:
+def _file(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: float) -> str:
     text = StringIO()
     writer = csv.writer(text)
     writer.writerow(names)
@@ -86,4 +73,5 @@ def _written(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: floa
 
 
 def _cell(content: Cell) -> str:
+    # `plain` keeps a spreadsheet from running a value as a formula.
     return "" if isinstance(content, float) and isnan(content) else plain(content)

@@ -57,17 +57,17 @@ def pages_are_open() -> bool:
 def _ask_for_key() -> NoReturn:
     """Redirect to the login form, and remember the page."""
     session.pop("app", None)
-    session["wanted"] = request.full_path.rstrip("?")
+    session["page"] = request.full_path.rstrip("?")
     abort(redirect(url_for(".login"), 303))
 
 
 def sign_in(key: Key) -> str:
-    """Begin a session for a key; return the page that the visitor wanted."""
-    wanted = session.get("wanted") or url_for(".index")
-    sign_out()
+    """Begin a session for a key; return the page that the visitor asked for."""
+    page = session.get("page") or url_for(".index")
+    sign_out()  # the session has a new number: whoever planted a cookie before knows nothing of it
     session.update(app=key.app, number=service().sessions.open(key.app, key.id))
     service().ring.note(key)
-    return wanted
+    return page
 
 
 def sign_out() -> None:
@@ -96,5 +96,5 @@ def from_our_form() -> bool:
 
 def remembered() -> dict[str, Any]:
     """Return the parameters that links repeat: the app, if pages are open and there are several."""
-    several = pages_are_open() and len(service().apps) > 1
-    return {"app": request.args["app"]} if several and request.args.get("app") in service().apps else {}
+    has_choice = pages_are_open() and len(service().apps) > 1
+    return {"app": request.args["app"]} if has_choice and request.args.get("app") in service().apps else {}

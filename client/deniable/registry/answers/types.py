@@ -35,6 +35,7 @@ class Type:
     decimals: tuple[str, ...] = ()  # those of them that are a number, kept as it is written
     open = False  # whether there are too many possible answers for a list
     ordered = False  # whether the listed values have an order
+    ranked = True  # whether people see the most frequent values first, not in the order of the registry
     options = False  # whether an answer has any of the values, none to all: then their shares need not sum to 1
     noun = "value"  # what one of the values is called
     expected = "one of the {metric.domain_size} declared values"  # what an app records
@@ -110,6 +111,10 @@ class Type:
         """Say what an answer is, to people who see the values beside it."""
         return self.answers.format(metric=metric)
 
+    def example(self, metric: Metric) -> str:
+        """Return an answer as an app's code has it; an ellipsis where each app has its own."""
+        return "…"
+
     def mechanism(self, metric: Metric) -> str:
         """Return the only mechanism that fits a metric; empty if there is a choice."""
         return ""
@@ -129,6 +134,7 @@ class Ordinal(Type):
     faults = staticmethod(domain.ordinal_faults)
     members = ("none", "other", "estimate")
     ordered = True
+    ranked = False
 
     def mechanism(self, metric: Metric) -> str:
         return "window" if metric.estimate else ""
@@ -139,8 +145,12 @@ class Boolean(Type):
 
     name = "boolean"
     faults = staticmethod(domain.boolean_faults)
+    ranked = False
     expected = "True or False"
     written = "yes or no"
+
+    def example(self, metric: Metric) -> str:
+        return "True"
 
     def values(self, table: Mapping[str, Any]) -> tuple[Value, ...]:
         return False, True
@@ -260,6 +270,9 @@ class Number(Type):
 
     def clips(self, metric: Metric, answer: object) -> bool:
         return answer is not None and not _axis(metric).covers(self._number(metric, answer))
+
+    def example(self, metric: Metric) -> str:
+        return str(metric.range[0])
 
     def parse(self, written: str) -> object:
         try:

@@ -1,0 +1,232 @@
+"""What a page shows of two periods, segments or arms of an experiment: how they differ, in words, a picture and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.registry import period
+from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.over_time.changes import COMPARED
+from deniable_aggregator.answer.refusal import Refusal
+from deniable_server.pages import chart, figures
+from deniable_server.pages.chart import Scale
+from deniable_server.pages.figures import Measure, distance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
+    from deniable_aggregator.answer.model.metric import Measurement
+    from deniable_aggregator.answer.select import Published
+
+_NONE = "no difference beyond chance"
+_MOST_ARMS = 8  # of a metric
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRow:
+    """A value, or the mean."""
+
+    label: str  # its name
+    # first, second: the estimates, as text
+    first: str
+    second: str
+    # difference, between: their difference and its interval that holds together with those of all other values, as text
+    difference: str
+    between: str
+    verdict: str  # whether they differ, in words
+    differs: bool  # the same
+    # at, interval, simultaneous: places of the difference and of the ends of its two intervals; no difference is in the middle
+    at: float
+    interval: tuple[float, float]
+    simultaneous: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonView:
+    """A comparison on a page."""
+
+    sentence: str  # what differs most, if anything differs beyond chance
+    names: tuple[str, str]  # the two sides, as text
+    rows: tuple[DifferenceRow, ...]  # one for each value; none if the sides cannot be compared
+    ends: tuple[str, str]  # what the left and the right end of the picture stand for
+    wider: bool  # whether intervals of all differences at once differ from those of one
+
+
+class Arm(NamedTuple):
+    """What a page says of an arm of an experiment."""
+
+    sentence: str  # how it differs from the base
+    # a, b: the segments of the base and of the arm
+    a: str
+    b: str
+    sizes: str  # a warning if arms have other sizes than declared, else empty
+
+
+def default_sides(measured: Measurement) -> tuple[str, str] | None:
+    """Choose two sides: the last period, and the one before that is like it; or two segments of one dimension."""
+    names, length = [span.last for span in measured.periods], measured.period_length
+    if len(names) > 1:
+        begins, _ = period.bounds(names[-1], length)  # people do other things at night, and on Sundays
+        alike = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
+        return alike if alike in names else names[-2], names[-1]
+    first: dict[str, str] = {}
+    for name in measured.segments:
+        dimension = name.partition("=")[0]
+        if "," not in name and dimension in first:
+            return first[dimension], name
+        first[dimension] = name
+    return None
+
+
+def arms(
+    published: Sequence[Published],
+    period: str | None,  # the page shows
+    level: float,
+) -> list[Arm]:
+    """Compare the arms of each experiment of a metric with their base, as far as they are published, in words."""
+    listed = []
+    for a, b in list(arm_pairs(published[0]))[:_MOST_ARMS]:
+        try:
+            comparison = compare(published, a, b, period=period, level=level)
+        except Refusal:  # an arm that is not published has no sentence, and does not spoil the page
+            continue
+        if comparison.differences:
+            sizes = comparison.experiment.sizes if comparison.experiment else None
+            listed.append(Arm(_arm_sentence(comparison, published[0].length), a, b, sizes.says if sizes else ""))
+    return listed
+
+
+def arm_pairs(version: Published) -> Iterator[tuple[str, str]]:
+    """Name the base and an arm, as segments: each arm of each experiment of a metric."""
+    registry = version.app.registry
+    for name in version.declared.metric.segments:
+        experiment = registry.experiments.get(name)
+        if experiment:
+            for value in registry.segments.get(name, ()):
+                if value != experiment.base:
+                    yield f"{name}={experiment.base}", f"{name}={value}"
+
+
+def view(
+    comparison: Comparison,
+    length: str,  # of the metric's periods
+) -> ComparisonView:
+    """Describe what a page shows of a comparison."""
+    sides = (comparison.a.name, comparison.b.name)
+    if comparison.kind == "periods":
+        a, b = (figures.moment(name, length) for name in sides)
+    else:
+        a, b = map(figures.segment, sides)
+    rows = comparison.differences
+    reach = max((abs(distance(end, comparison.scale)) for row in rows for end in row.simultaneous), default=0.0) or 1.0
+    if comparison.scale == "linear" and not comparison.unit and _is_of_shares(comparison):
+        reach = chart.share_scale(reach).high  # the labels of both ends are round
+    return ComparisonView(
+        _sentence(comparison, a, b),
+        (a, b),
+        tuple(_row(row, comparison, Scale(-reach, reach)) for row in rows),
+        _ends(comparison, reach),
+        wider=any(row.interval != row.simultaneous for row in rows),
+    )
+
+
+def _is_of_shares(comparison: Comparison) -> bool:
+    return all(row.value is not None for row in comparison.differences)
+
+
+def _measure(row: ValueDiffering, comparison: Comparison) -> Measure:
+    return Measure(row.value is not None, comparison.unit, comparison.scale)
+
+
+def _sentence(comparison: Comparison, a: str, b: str) -> str:
+    scale = comparison.scale
+    rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
+    if not rows:
+        return f"{a} and {b} cannot be compared: one of them has no published reports of this version."
+    moved = [row for row in rows if row.differs]
+    if not moved:
+        return f"No difference beyond chance between {a} and {b}."
+    most = max(moved, key=lambda row: abs(distance(row.difference, scale)))
+    up, of_shares = distance(most.difference, scale) > 0, _is_of_shares(comparison)
+    first, second, by = _estimate(most.first, most, comparison), _estimate(most.second, most, comparison), _size(most, comparison)
+    subject = most.label if of_shares else f"The {most.label}"
+    others = f" {len(moved) - 1} more differ{'s' if len(moved) == 2 else ''}." if len(moved) > 1 else ""  # noqa: PLR2004
+    if comparison.kind == "periods":
+        return f"{subject} {'rose' if up else 'fell'} from {first} in {a} to {second} in {b}, by {by}.{others}"
+    how = ("more" if up else "less") + " frequent" if of_shares else "higher" if up else "lower"
+    return f"{subject} is {how} in {b} than in {a}: {second} against {first}, by {by}.{others}"
+
+
+def _arm_sentence(comparison: Comparison, length: str) -> str:
+    """Say in which value the arm differs most, or is furthest from the base if none differs."""
+    rows = zip(comparison.differences, view(comparison, length).rows, strict=True)
+    pairs = [(row, text) for row, text in rows if row.value is not False]
+    differing = [pair for pair in pairs if pair[0].differs]
+    arm, base = (side.name.partition("=")[2] for side in (comparison.b, comparison.a))
+    if differing:
+        most, text = min(differing, key=lambda pair: pair[0].p_value)
+    else:
+        most, text = max(pairs, key=lambda pair: abs(pair[0].difference))
+    mean = most.value is None
+    size = f"{text.difference}, {text.between}{'' if mean else ' points'}"
+    sentence = f"{'Mean' if mean else text.label}: {text.second} with {arm}, {text.first} with {base} ({size})."
+    if not differing:
+        lead = "Furthest apart is " if len(pairs) > 1 else ""
+        return f"{arm} and {base} do not differ beyond chance so far. {lead}{sentence}"
+    more = len(differing) - 1
+    others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more else ""
+    return f"{sentence}{others}"
+
+
+def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> DifferenceRow:
+    def at(difference: float) -> float:
+        return scale.across(distance(difference, comparison.scale))
+
+    words = ("rose", "fell") if comparison.kind == "periods" else ("more in the second", "less in the second")
+    low, high = row.simultaneous
+    return DifferenceRow(
+        label=row.label,
+        first=_estimate(row.first, row, comparison),
+        second=_estimate(row.second, row, comparison),
+        difference=_signed(row.difference, row, comparison),
+        between=f"{_signed(low, row, comparison)} to {_signed(high, row, comparison)}",
+        verdict=words[0 if distance(row.difference, comparison.scale) > 0 else 1] if row.differs else _NONE,
+        differs=row.differs,
+        at=at(row.difference),
+        interval=(at(row.interval[0]), at(row.interval[1])),
+        simultaneous=(at(low), at(high)),
+    )
+
+
+def _estimate(value: float, row: ValueDiffering, comparison: Comparison) -> str:
+    low, high = row.interval
+    # The interval of a ratio times the value is one in the metric's unit.
+    return _measure(row, comparison).estimate(value, (value * low, value * high) if comparison.scale == "log" else (low, high))
+
+
+def _signed(value: float, row: ValueDiffering, comparison: Comparison) -> str:
+    """Write a difference with its sign: in points, in the metric's unit, or as a factor."""
+    if comparison.scale == "log":
+        return f"\N{MULTIPLICATION SIGN} {value:.3g}"
+    measure = _measure(row, comparison)
+    text = measure.estimate(value, row.interval)
+    text = text.removesuffix("%") if measure.is_share else text
+    return f"+{text}" if value > 0 else text
+
+
+def _size(row: ValueDiffering, comparison: Comparison) -> str:
+    """Write between which ends the size of a difference lies, without its sign."""
+    sizes = (abs(distance(end, comparison.scale)) for end in row.simultaneous)
+    low, high = sorted(map(exp, sizes) if comparison.scale == "log" else sizes)
+    measure = _measure(row, comparison)
+    return measure.difference((low, high), row.interval if measure.is_share else row.simultaneous)
+
+
+def _ends(comparison: Comparison, reach: float) -> tuple[str, str]:
+    if comparison.scale == "log":
+        return f"\N{MULTIPLICATION SIGN} {exp(-reach):.3g}", f"\N{MULTIPLICATION SIGN} {exp(reach):.3g}"
+    text = f"{100 * reach:.6g}" if _is_of_shares(comparison) else figures.number(reach, (0, reach), comparison.unit)
+    return f"{figures.MINUS}{text}", f"+{text}"

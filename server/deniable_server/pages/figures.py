@@ -1,0 +1,116 @@
+"""How figures are written: shares, numbers, differences, counts and periods."""
+
+from __future__ import annotations
+
+from math import floor, log, log10
+from typing import NamedTuple
+
+from deniable.registry import period
+
+MINUS = "\N{MINUS SIGN}"
+_DIGITS = 4  # of a percentage after the point, at most
+_THIN = "\N{NARROW NO-BREAK SPACE}"
+
+
+class Measure(NamedTuple):
+    """What an estimate is of: a share, or a number in a unit and on a scale."""
+
+    is_share: bool
+    unit: str = ""  # of a number
+    scale: str = "linear"  # of a number: "linear", or "log", where a difference is a ratio
+
+    def estimate(self, value: float, interval: tuple[float, float]) -> str:
+        """Write an estimate with as many digits as its interval allows."""
+        return share(value, stderr(interval)) if self.is_share else number(value, interval, self.unit)
+
+    def difference(
+        self,
+        ends: tuple[float, float],  # between which it lies
+        interval: tuple[float, float],  # which sets the number of digits
+    ) -> str:
+        """Write between which ends a difference lies: in points, in the unit, or as a factor."""
+        if self.is_share:
+            return f"{share_range(ends, stderr(interval), sign='')} points"
+        low, high = ends
+        if self.scale == "log":
+            return f"a factor of {low:.3g} to {high:.3g}"
+        return f"{number(low, interval)} to {number(high, interval, self.unit)}"
+
+
+def distance(difference: float, scale: str) -> float:
+    """Return how far apart two sides are, with its sign: of a ratio its logarithm."""
+    return log(difference) if scale == "log" else difference
+
+
+def stderr(interval: tuple[float, float]) -> float:
+    """Return about the standard error of an estimate. A 95% interval is four of them long; only digits depend on it."""
+    low, high = interval
+    return (high - low) / 4
+
+
+def percent(frequency: float, digits: int, sign: str = "%") -> str:
+    """Write a frequency in percent, unclipped; what rounds to 0 has no sign."""
+    text = f"{100 * frequency:.{digits}f}"
+    negative = text.startswith("-") and float(text) != 0
+    return f"{MINUS if negative else ''}{text.lstrip('-')}{sign}"
+
+
+def share(frequency: float, error: float) -> str:
+    """Write a frequency in percent with as many digits as its standard error allows."""
+    return percent(frequency, share_digits(error))
+
+
+def share_range(ends: tuple[float, float], error: float, joint: str = "to", sign: str = "%") -> str:
+    """Write two frequencies in percent, such as the ends of an interval, with one sign for both."""
+    low, high = (percent(end, share_digits(error), "") for end in ends)
+    return f"{low} {joint} {high}{sign}"
+
+
+def share_digits(error: float) -> int:
+    """Choose the digits after the point of a percentage so that its standard error has two significant ones."""
+    return min(max(1 - floor(log10(100 * error)), 0), _DIGITS) if error > 0 else 1
+
+
+def number(value: float, interval: tuple[float, float], unit: str = "") -> str:
+    """Write a number with its unit, and with as many digits as its interval allows: two of half its length.
+
+    If value and interval are whole numbers, so is the text.
+
+    Examples
+    --------
+    >>> number(412.345, (398.2, 431.0), "ms")
+    '412\u202fms'
+    >>> number(4.0, (4.0, 5.0))
+    '4'
+    """
+    reach = abs(interval[1] - interval[0]) / 2
+    digits = 1 - floor(log10(reach)) if reach > 0 else 2
+    if all(float(end).is_integer() for end in (value, *interval)):
+        digits = min(digits, 0)
+    text = f"{abs(round(value, digits)):,.{min(max(digits, 0), 6)}f}"
+    sign = MINUS if value < 0 and float(text.replace(",", "")) else ""
+    return f"{sign}{text}{_THIN + unit if unit else ''}"
+
+
+def count(value: float) -> str:
+    """Write a whole number in groups of three digits; what rounds to 0 has no sign."""
+    rounded = round(value)
+    return f"{MINUS if rounded < 0 else ''}{abs(rounded):,}"
+
+
+def moment(
+    name: str,  # the period
+    length: str,
+) -> str:
+    """Write a period in words."""
+    begins, _ = period.bounds(name, length)
+    if length == "week":
+        return f"week {name[-2:].lstrip('0')} of {name[:4]}"
+    if length == "month":
+        return f"{begins:%B %Y}"
+    return f"{begins.day} {begins:%B %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:%B %Y}"
+
+
+def segment(name: str) -> str:
+    """Write the name of a segment with spaces, as people read it."""
+    return name.replace("=", " = ").replace(",", ", ")

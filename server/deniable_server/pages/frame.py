@@ -1,0 +1,144 @@
+"""What all pages have in common: headers, the frame around a page, filters of templates, and failures as pages."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from flask import Blueprint, make_response, render_template, request, url_for
+from werkzeug.exceptions import HTTPException
+
+from deniable_aggregator.answer.refusal import Refusal
+from deniable_aggregator.process import logs
+from deniable_aggregator.store.errors import StoreError
+from deniable_server.api.audit_trail import log_query
+from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
+from deniable_server.http.visit import visit
+from deniable_server.pages import figures, visitor
+from deniable_server.service import service
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+    from flask import Response
+
+    from deniable_aggregator.answer.model.fields import Span
+
+blueprint = Blueprint("dashboard", __name__)
+
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_SCRIPTED = ("index.html", "metric.html")  # they load static/pages.js
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+
+
+@blueprint.after_request
+def _protect(response: Response) -> Response:
+    response.headers.update(_HEADERS)
+    response.headers.setdefault("Content-Security-Policy", _POLICY)
+    return response
+
+
+# Flask runs the function registered last first. So what the audit trail answers, if it cannot be written, gets these headers too.
+blueprint.after_request(log_query)
+
+
+@blueprint.before_request
+def _at_home() -> Response | None:
+    """Refuse a page under an unknown host name: a foreign page could read it (DNS rebinding)."""
+    settings = service().settings
+    if not visitor.pages_are_open() or settings.answers_to(request.environ.get("HTTP_HOST", "")):
+        return None
+    # Not as a page, which would list the apps.
+    detail = "open pages are shown under names of this machine only; DENIABLE_HOSTS may list more names of this server"
+    return written(Problem(421, "unknown_host", detail))
+
+
+def page(template: str, status: int = 200, **context: Any) -> Response:
+    """Render a template. Every page gets its app, or None, and what its links need."""
+    is_open, app = visitor.pages_are_open(), service().apps.get(visit().app)
+    shared = {
+        "app": None,
+        "trial": app is not None and app.trial,
+        "apps": list(service().apps) if is_open else [],
+        "remembered": visitor.remembered(),
+        "token": None if is_open else visitor.token(),
+        "signed_in": visitor.is_signed_in(),
+        "owner": "app" in context and visitor.is_owner(context["app"]),
+    }
+    response = make_response(render_template(template, **(shared | context)), status)
+    if template in _SCRIPTED:
+        response.headers["Content-Security-Policy"] = f"{_POLICY}; script-src 'self'"
+    return response
+
+
+def sentence(text: str) -> str:
+    """Write the detail of a refusal as a sentence."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
+
+
+# Filters of templates
+
+
+@blueprint.app_template_filter("span")
+def _span(span: Span) -> str:
+    first, last = span.first, span.last
+    return last if first == last else f"{first} to {last}" if first else f"up to {last}"
+
+
+@blueprint.app_template_filter("hour")
+def _hour(moment: datetime) -> str:
+    return f"{moment.day} {moment:%b %Y}, in the hour from {moment:%H:%M} UTC"
+
+
+@blueprint.app_template_filter("day")
+def _day(day: date) -> str:
+    return f"{day.day} {day:%b %Y}"
+
+
+blueprint.add_app_template_filter(figures.count, "thousands")
+blueprint.add_app_template_filter(figures.segment, "segment")
+
+
+# Failures, as pages
+
+
+@blueprint.errorhandler(Problem)
+def _on_problem(problem: Problem) -> Response:
+    logs.note(code=problem.code)
+    detail = sentence(problem.detail)
+    if problem.code == "withheld":
+        instead = {"period": request.args.get("period") or None, "segment": problem.extra["instead"]}
+        again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **instead, **visitor.remembered())
+        text = f"Show {instead['segment']}" if instead["segment"] else "Show everything published"
+        return _failure(problem.status, detail, again, text)
+    return _failure(problem.status, detail)
+
+
+@blueprint.errorhandler(Refusal)
+def _on_refusal(refusal: Refusal) -> Response:
+    return _on_problem(refused(refusal))
+
+
+@blueprint.errorhandler(StoreError)
+def _on_store(_error: StoreError) -> Response:
+    response = _failure(503, "The store cannot be reached. No report is lost. Reload this page in a moment.")
+    response.headers["Retry-After"] = str(RETRY_SECONDS)
+    return response
+
+
+@blueprint.errorhandler(HTTPException)
+def _on_http(error: HTTPException) -> Response:
+    return _failure(error.code or 500, "The server does not take this request.")
+
+
+@blueprint.errorhandler(Exception)
+def _on_error(error: Exception) -> Response:
+    log_failure(error)
+    return _failure(500, "The server failed to make this page. The cause is in its log.")
+
+
+def _failure(status: int, text: str, again: str | None = None, again_text: str = "All metrics") -> Response:
+    title = HTTPStatus(status).phrase
+    return page("failure.html", status, title=title, text=text, again=again, again_text=again_text)

@@ -1,0 +1,49 @@
+"""Pages of what is counted, published or not. The routes let admins see them only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flask import request
+from msgspec.structs import asdict
+
+from deniable_aggregator.answer import live
+from deniable_aggregator.answer.model.fields import Span
+from deniable_server.api.answers.parameters import find_metric
+from deniable_server.http import paging
+from deniable_server.pages import metric_page
+from deniable_server.pages.frame import page
+from deniable_server.pages.list_page import MOST_CARDS
+
+if TYPE_CHECKING:
+    from flask import Response
+
+    from deniable_server.service import App
+
+
+def overview(app: App) -> Response:
+    """Show what is counted of each metric, `MOST_CARDS` of them on each ``page``."""
+    counted = live.overview(app)
+    part = paging.part(counted.metrics, MOST_CARDS)
+    waits = [app.awaited(app.versions[metric.id, metric.version]) for metric in part.items]
+    return page("live.html", app=app, live=counted, awaited=waits, metrics=part.items, page=part.page, pages=part.pages)
+
+
+def metric(app: App, id_: str) -> Response:
+    """Show one metric, from everything that is counted or from one ``period``."""
+    period = request.args.get("period") or None
+    measured = live.measure(app, find_metric(app, id_), period)
+    spans = [Span(name, name) for name in measured.periods]
+    # What the template shows of releases. What is counted has none.
+    facts = asdict(measured) | {
+        "name": id_,
+        "versions": [],
+        "merged": None,
+        "periods": spans,
+        "included": spans if measured.period is None else [Span(measured.period, measured.period)],
+        "segments": [],
+        "segment": None,
+        "warnings": [],
+        "updated": None,
+    }
+    return metric_page.page_of(app, measured, facts, period)

@@ -1,0 +1,282 @@
+"""What a page shows of a metric: a sentence, its numbers as text, and its chart."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from math import ceil, exp, isnan
+from typing import TYPE_CHECKING, Any
+
+from flask import request
+from msgspec.structs import asdict, replace
+
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_server.http import paging
+from deniable_server.pages import chart, figures, frame, number_page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flask import Response
+
+    from deniable.registry import Metric
+    from deniable.registry.answers.types import Type
+    from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.fields import Span
+    from deniable_aggregator.answer.model.metric import Estimates, Merged
+    from deniable_aggregator.answer.model.shares import FactorShare, ValueEstimate
+    from deniable_server.pages.series_page import SeriesView
+    from deniable_server.service import App
+
+LEVELS = (0.9, 0.95, 0.99, 0.999)  # to choose from
+_ORDERS = ("estimate", "domain")
+_VIEWS = ("unbiased", "consistent")
+_COMPACT = 24  # rows above which they are set closer
+_LEAST_LOWERED = 5e-5  # a smaller share is written as 0
+_MOST_ROWS = 80  # on one page: a domain may have 65,536 values
+_UNDETECTED_ROWS = 10
+_MOST_PAIRS = 20
+_MOST_PERIODS = 366  # to choose from: there may be years of hours
+
+
+def page_of(
+    app: App,
+    measured: Estimates,
+    facts: dict[str, Any],  # members of the answer, and what else the template asks for
+    period: str | None,  # as it was asked for
+    segment: str | None = None,
+    series: SeriesView | None = None,
+) -> Response:
+    """Show the estimates of a metric, in the ``order`` and ``view`` of the request, on one ``page`` of many values."""
+    declared = app.versions[measured.id, measured.version]
+    kind = declared.metric.kind
+    order = request.args.get("order", "")
+    if order not in _ORDERS:
+        order = "estimate" if kind.ranked else "domain"
+    views = _VIEWS if measured.number is None else number_page.VIEWS
+    view = request.args.get("view", "")
+    if view not in views:
+        view = views[0]
+    number = paging.number()
+    parts = picture(measured, order, view, number)
+    paging.check(number, parts["pages"])
+    chosen = {"period": period, "segment": segment} | {name: request.args.get(name) for name in ("level", "order", "view")}
+    return frame.page(
+        "metric.html",
+        app=app,
+        m=facts | described(app, measured),
+        headline=headline(measured, kind),
+        near=near(app, measured.id),
+        offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
+        levels=sorted({*LEVELS, facts.get("level", LEVEL)}),
+        series=series,
+        orders=_ORDERS,
+        order=order,
+        views=views,
+        view=view,
+        chosen={name: value for name, value in chosen.items() if value},
+        compact=len(measured.estimates) > _COMPACT,
+        here=".live_metric" if "live" in facts else ".metric",
+        influence=float(declared.mechanism.influence),
+        page=number,
+        **parts,
+    )
+
+
+def headline(measured: Estimates, kind: Type) -> str:
+    """Say what reports say of a metric; nothing where they tell nothing."""
+    if measured.number is not None:
+        view = number_page.view(measured.number)
+        return "" if view is None else _of_number(view.first, positions=not measured.number.unit)
+    detected = [
+        row for row in measured.estimates if row.detected and row.value is not False
+    ]  # the share of no mirrors that of yes
+    if not detected:
+        return ""
+    ranked = chart.order(detected, by_estimate=True)
+    if ranked[0].value is True:
+        return f"{_share(ranked[0])} of people say yes, between {_share_ends(ranked[0].interval, ranked[0])}."
+    return _of_values(ranked[0], ranked[1:], "option" if kind.options else "answer")
+
+
+def _of_number(first: number_page.Figure, *, positions: bool) -> str:
+    what = {"Median": "Half of the answers are below", "Mean": "The mean is"}.get(first.name, f"The {first.name.lower()} is")
+    return f"{what} {'position ' if positions else ''}{first.value}, between {first.low} and {first.high}."
+
+
+def _of_values(top: ValueEstimate, others: list[ValueEstimate], noun: str) -> str:
+    share = f"{_share(top)} of people, between {_share_ends(top.simultaneous, top)}"
+    near = [row for row in others if row.simultaneous[1] >= top.simultaneous[0]]
+    if not near:
+        return f"{top.label} is the most frequent {noun}: {share}."
+    rivals = near[0].label if len(near) == 1 else f"{len(near)} others"
+    return f"{top.label} may be the most frequent {noun}: {share}. It cannot be told from {rivals}."
+
+
+def _share(row: ValueEstimate) -> str:
+    return figures.share(row.frequency, row.stderr)
+
+
+def _share_ends(interval: tuple[float, float], row: ValueEstimate) -> str:
+    return figures.share_range(_possible(interval), row.stderr, "and")
+
+
+def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
+    """Return the periods to choose from, the last one first: the last `_MOST_PERIODS`, and those chosen already."""
+    recent = periods[-_MOST_PERIODS:]
+    older = [span for span in periods[:-_MOST_PERIODS] if span.last in chosen]
+    return [*reversed(recent), *reversed(older)]
+
+
+def near(app: AppMetrics, id_: str) -> tuple[str | None, str | None]:
+    """Name the metrics before and after one."""
+    ids = list(app.highest)
+    at = ids.index(id_) if id_ in ids else len(ids)
+    return ids[at - 1] if at > 0 else None, ids[at + 1] if at + 1 < len(ids) else None
+
+
+def pooled(merged: Merged | None) -> dict[str, Any] | None:
+    """Draw the estimate of several versions together."""
+    if merged is None:
+        return None
+    rows = chart.order(merged.estimates, by_estimate=True)
+    return asdict(merged) | {"chart": chart.chart(rows[:_MOST_ROWS], over=rows)}
+
+
+def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[str, Any]:
+    """Draw the values in a view, on a page of `_MOST_ROWS` of them at most. Or draw the number."""
+    if measured.number is not None:
+        values = [value for value in measured.number.values if not isnan(value.frequency)]
+        shares = chart.chart(values) if values else None
+        return {"number": number_page.view(measured.number, view), "values": shares, "chart": None, "pages": 1}
+    rows = estimated(measured)
+    if view == "consistent":
+        rows = [_consistent(row, measured.n) for row in rows]
+    if not rows:
+        return {"chart": None, "pages": 1}
+    rows = chart.order(rows, by_estimate=order == "estimate")
+    first = _MOST_ROWS
+    if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are of interest
+        first = min(first, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
+    # The first page may be shorter than the others.
+    begin = first + _MOST_ROWS * (page - 2) if page > 1 else 0
+    selection = rows[begin : begin + (_MOST_ROWS if page > 1 else first)]
+    return {
+        "chart": chart.chart(selection, over=rows) if selection else None,
+        "pages": 1 + max(0, ceil((len(rows) - first) / _MOST_ROWS)),
+        "begin": begin,
+        "lowered": _lowered(measured) if view == "consistent" else "",
+    }
+
+
+def estimated(measured: Estimates) -> list[ValueEstimate]:
+    """Return the values with an estimate: none without reports, and no candidates that share their hashes."""
+    return [row for row in measured.estimates if not isnan(row.frequency)]
+
+
+def _lowered(measured: Estimates) -> str:
+    """Say by how much consistent shares differ from unbiased ones; empty if by nothing that shows."""
+    amount, rows = measured.lowered_by, estimated(measured)
+    if isnan(amount) or not rows or abs(amount) < _LEAST_LOWERED:
+        return ""
+    verb = "lowered" if amount > 0 else "raised"
+    sentence = f"Each share is {verb} by {100 * abs(amount):.2g} points, so that all sum to 100%."
+    largest = max(rows, key=lambda row: row.frequency)
+    if abs(amount) > largest.stderr:
+        sentence += " That is more than the standard error of the largest: for large shares the unbiased ones are better."
+    return sentence
+
+
+def _consistent(row: ValueEstimate, n: int) -> ValueEstimate:
+    """Return a row with its consistent share for the unbiased one, and what is possible of its intervals."""
+    interval, simultaneous = _possible(row.interval), _possible(row.simultaneous)
+    return replace(row, frequency=row.consistent, count=row.consistent * n, interval=interval, simultaneous=simultaneous)
+
+
+def _possible(interval: tuple[float, float]) -> tuple[float, float]:
+    low, high = (min(max(end, 0.0), 1.0) for end in interval)
+    return low, high
+
+
+def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
+    """Return the texts about a metric for its page."""
+    declared = app.versions[measured.id, measured.version]
+    metric = declared.metric
+    size, limit, others = len(measured.estimates), measured.detection_frequency, measured.unallocated
+    between = [] if others is None or isnan(others.stderr) else [figures.share(end, others.stderr) for end in others.interval]
+    # Rounded up, because "at most" must stay true of the number shown.
+    odds = ceil(100 * exp(measured.epsilon) - 1e-6) / 100
+    return {
+        "labels": [row.label for row in measured.estimates],
+        "size": size,
+        "what": _domain(metric, size, candidates=bool(measured.candidates)),
+        "detected": sum(row.detected for row in measured.estimates),
+        "limit": None if isnan(limit) else figures.share(limit, limit),
+        "others": " to ".join(between),
+        "odds": f"{odds:,.2f}",
+        "permanent": metric.permanent,
+        "expired": metric.expired(datetime.now(UTC).date()),
+        "unit": metric.unit,
+        "example": metric.kind.example(metric),
+        "first_label": metric.label(0) if metric.values else "",
+        "last_label": metric.label(len(metric.values) - 1) if metric.values else "",
+        "table": _table(measured),
+        **_order_and_options(measured),
+        "awaited": app.awaited(declared),
+        "part": declared.mechanism.part,
+    }
+
+
+def _domain(metric: Metric, size: int, *, candidates: bool) -> str:
+    """Say in a few words what answers there are."""
+    if metric.axis:
+        return f"{metric.range[0]} to {metric.range[1]} {metric.unit}"
+    if metric.estimate:
+        return f"{len(metric.values)} positions"
+    noun = "candidate" if candidates else metric.kind.noun
+    return f"{figures.count(size)} {noun}{'s' if size != 1 else ''}"
+
+
+def _table(measured: Estimates) -> dict[str, Any] | None:
+    """Return the table of a product's two factors, with the share of each value of either."""
+    if measured.association is None or len(measured.association.factors) != 2:  # noqa: PLR2004
+        return None
+    (down, rows), (across, columns) = measured.association.margins.items()
+    cells = iter(measured.estimates)  # in the order of the domain: the second factor runs fastest
+    return {
+        "names": (down, across),
+        "columns": [(column.value, *_with_range(column)) for column in columns],
+        "rows": [(row.value, [_with_range(next(cells)) for _ in columns], _with_range(row)) for row in rows],
+    }
+
+
+def _with_range(row: ValueEstimate | FactorShare) -> tuple[str, str]:
+    return figures.share(row.frequency, row.stderr), figures.share_range(row.interval, row.stderr)
+
+
+def _order_and_options(measured: Estimates) -> dict[str, Any]:
+    """Return the texts about the order of an ordinal, and about the options of a set."""
+    texts: dict[str, Any] = {}
+    if measured.order is not None:
+        texts["mean_position"] = _with_interval(measured.order.mean, measured.order.interval)
+    if measured.chosen is not None:
+        texts["options_chosen"] = _with_interval(measured.chosen.mean, measured.chosen.interval)
+        level = 0.05 / max(len(measured.chosen.pairs), 1)  # of the test of one pair, so that all together hold at 5%
+        pairs = sorted((pair for pair in measured.chosen.pairs if not isnan(pair.both)), key=lambda pair: -pair.both)
+        texts["pairs"] = [
+            {
+                "names": " and ".join(pair.options),
+                "reports": figures.count(pair.n),
+                "between": " to ".join(figures.share(end, pair.stderr) for end in _possible(pair.interval)),
+                "both": figures.share(pair.both, pair.stderr),
+                "linked": pair.p_value is not None and pair.p_value < level,
+            }
+            for pair in pairs[:_MOST_PAIRS]
+        ]
+    return texts
+
+
+def _with_interval(value: float, interval: tuple[float, float]) -> str:
+    if isnan(value):
+        return "?"
+    low, high = (figures.number(end, interval) for end in interval)
+    return f"{figures.number(value, interval)} ({low} to {high})"

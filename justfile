@@ -46,7 +46,7 @@ fuzz *arguments:
 
 # Look at every page in a browser, and keep the pictures in the folder pictures; one of them is the README's
 pictures:
-    pytest -q tests/browser --pictures pictures
+    pytest -q tests/system/browser --pictures pictures
     cp pictures/dashboard.png docs/dashboard.png
 
 # The site, with warnings as errors, into the folder site

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "system" / "faults"))
 
 from processes import Redis, servers
 

@@ -1,4 +1,4 @@
-"""Chaos, by seed: a whole service under load, in which everything is killed, stopped and cut off, as in tests/faults.
+"""Chaos, by seed: a whole service under load, in which everything is killed, stopped and cut off, as in tests/system/faults.
 
 What each run checks: the tallies are those of the accepted reports, to the unit, and so are the weight tallies of reports with
 bits (`unary` are accepted, `weighed` counted by weight); every upload that was ever answered with 202 is among them. Ends with 1
@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "system" / "faults"))
 
 from chaos import STORE_TROUBLES, TROUBLES, Run, Stage
 from processes import servers

@@ -6,8 +6,9 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections import Counter
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from shutil import which
@@ -38,18 +39,58 @@ settings.register_profile("another seed", **EXAMPLES)
 gc.disable()  # what is collected stays to the end: to look for garbage among it took a fifth of the time
 GARBAGE = 1 << 30  # bytes more in memory than after the last look, after which it is looked for all the same
 LEFT_OUT = pytest.StashKey[int]()
-CAMPAIGNS = "pytest -q -n auto --dist worksteal -m campaign"
+SYSTEM = Path(__file__).parent / "system"
+OTHER_STORES = {"both_stores": "wheel", "cluster_too": "cluster", "divided_too": "divided"}
+"""By mark, the store that a test runs on, too."""
+CPU_SECONDS = 1.0
+"""CPU seconds that a default test may take without the mark `slow`. They hardly depend on how busy the machine is."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let another run draw otherwise, or keep what it sees."""
     parser.addoption("--seed", type=int, default=0, help="draw otherwise, and try new examples")
-    parser.addoption("--pictures", type=Path, help="a folder for pictures of the pages, as tests/browser sees them")
+    parser.addoption("--pictures", type=Path, help="a folder for pictures of the pages, as tests/system/browser sees them")
+    parser.addoption(
+        "--every-store", action="store_true", help="run tests of the store on each server that it may be; the default is one"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Hypothesis try new examples with another seed."""
+    """Let Hypothesis try new examples with another seed, and watch which tests start processes."""
     settings.load_profile("another seed" if config.getoption("seed") else "deniable")
+    sys.addaudithook(_refuse_processes)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what stands in tests/system: it starts processes, servers, browsers or clusters."""
+    if item.path.is_relative_to(SYSTEM):
+        item.add_marker("system")
+
+
+_guarded = [False]  # whether a default test runs, which starts no process
+
+
+def _refuse_processes(event: str, _arguments: object) -> None:
+    """Fail a default test that starts a process. The servers that tests share are started outside of this rule."""
+    if _guarded[0] and event in ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"):
+        raise ProcessStartedError
+
+
+class ProcessStartedError(RuntimeError):
+    """A default test starts a process."""
+
+    def __init__(self) -> None:
+        super().__init__("a test that starts a process belongs into tests/system")
+
+
+@contextmanager
+def unguarded() -> Iterator[None]:
+    """Let a fixture that tests share start a process."""
+    before, _guarded[0] = _guarded[0], False
+    try:
+        yield
+    finally:
+        _guarded[0] = before
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,12 +98,27 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Let each test draw from its own seed, and collect garbage when there is much of it."""
     from seeded import seeded
 
+    _guarded[0] = not any(item.get_closest_marker(name) for name in ("system", "campaign", "other_store", "starts_processes"))
     with seeded(f"{item.config.getoption('seed')} {item.nodeid}"):
         answer = yield
+    _guarded[0] = False
     if _resident() > _looked[0] + GARBAGE:
         gc.collect()
         _looked[0] = _resident()
     return answer
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a default test that takes long, unless it says why."""
+    before = time.process_time()
+    yield
+    took = time.process_time() - before
+    if _guarded[0] and took > CPU_SECONDS and not item.get_closest_marker("slow"):
+        pytest.fail(
+            f"this test took {took:.1f} s of CPU: shorten it, mark it slow('why'), or mark its long cases as campaign",
+            pytrace=False,
+        )
 
 
 _looked = [0]  # bytes in memory when garbage was last looked for
@@ -124,8 +180,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say how many campaign tests `-m` left out, and how to run them; and why no browser was opened."""
     number = config.stash.get(LEFT_OUT, 0)
     if number and "campaign" in config.option.markexpr:
-        terminalreporter.write_line(f"{number} campaign tests, which simulate at length, were left out. To run them: {CAMPAIGNS}")
-    blind = [each for each in terminalreporter.stats.get("skipped", ()) if each.nodeid.startswith("tests/browser/")]
+        terminalreporter.write_line(
+            f"{number} campaign tests, which simulate at length, were left out. To run them: just campaigns"
+        )
+    blind = [each for each in terminalreporter.stats.get("skipped", ()) if each.nodeid.startswith("tests/system/browser/")]
     if blind:
         terminalreporter.write_line(
             f"{len(blind)} tests of the pages in a browser were skipped: {blind[0].longrepr[2].removeprefix('Skipped: ')}"
@@ -236,7 +294,11 @@ def _store_program() -> str:
 
 @pytest.fixture(scope="session")
 def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
-    """Start real servers, each once: the wheel's Valkey and a packaged Redis as the product does, and a cluster of three."""
+    """Start real servers, each once.
+
+    ``server`` is a packaged Redis where there is one, else the wheel's Valkey. ``wheel`` is that Valkey. ``cluster`` has three
+    primaries.
+    """
     from contextlib import ExitStack
     from functools import cache
 
@@ -248,30 +310,34 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
 
         @cache
         def start(name: str) -> str:
-            executable = None
+            with unguarded():
+                return start_one(name)
+
+        def start_one(name: str) -> str:
             if name == "cluster":
                 started = Machines(_store_program(), tmp_path_factory.mktemp("cluster"))
                 return running.enter_context(closing(started)).cluster(3, 0, "--appendonly", "yes")
-            if name == "redis-server":
-                found = which(name)
-                if found is None:
-                    pytest.skip("no redis-server on PATH; the same tests run on the wheel's Valkey")
-                executable = Path(found)
+            executable = Path(_store_program()) if name == "server" else None
             return running.enter_context(embedded.open_store(executable=executable)).url
 
         yield start
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what asks for a store on a packaged Redis where there is one, and on both servers where they could differ."""
+    """Run what asks for a store on one server, and with --every-store on the others that its marks name."""
     if "store_url" in metafunc.fixturenames:
-        both = metafunc.definition.get_closest_marker("both_stores")
-        stores = ["wheel", "redis-server"] if both else ["redis-server" if which("redis-server") else "wheel"]
-        if metafunc.definition.get_closest_marker("cluster_too"):
-            stores.append("cluster")
-        if metafunc.definition.get_closest_marker("divided_too"):
-            stores.append("divided")
-        metafunc.parametrize("store_url", stores, indirect=True)
+        others = [store for mark, store in OTHER_STORES.items() if metafunc.definition.get_closest_marker(mark)]
+        metafunc.parametrize(
+            "store_url", ["server", *(pytest.param(store, marks=pytest.mark.other_store) for store in others)], indirect=True
+        )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the other stores, unless they are asked for."""
+    if not config.getoption("every_store"):
+        others = [item for item in items if item.get_closest_marker("other_store")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if not item.get_closest_marker("other_store")]
 
 
 @pytest.fixture

@@ -21,7 +21,14 @@ from deniable_aggregator.store.values.collections import StoreCommand
 ID = {"id": "3f9c2b7a51e0d486"}
 
 
-@pytest.fixture(params=["fake", "wheel", "redis-server", "cluster"])
+@pytest.fixture(
+    params=[
+        "fake",
+        "server",
+        pytest.param("wheel", marks=pytest.mark.other_store),
+        pytest.param("cluster", marks=pytest.mark.other_store),
+    ]
+)
 def log(request, start_store):
     """Open an app's log on each server in turn."""
     client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import redis
 from redis.crc import key_slot
+from stores import CLUSTER
 
 from deniable.cli import main
 from deniable.wire.layout import Layout
@@ -32,7 +33,7 @@ THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 SIZE = Stratum("ui.size", 1, "e" * 16, "2026-11-21", "")
 
 
-@pytest.fixture(params=["redis-server", "cluster"])
+@pytest.fixture(params=["server", CLUSTER])
 def client(request, start_store):
     """Empty a single server, or a cluster of three primaries, and connect to it."""
     made = connect(start_store(request.param))
@@ -80,6 +81,7 @@ def test_an_undivided_app_has_plain_keys():
     assert schema.find("{shop#2}:tally:x|1|f|2026|a=#2}", "shop") is schema.TALLY
 
 
+@pytest.mark.other_store
 def test_a_cluster_shares_an_app(start_store):
     """Of three partitions each primary of three has one."""
     made = connect(start_store("cluster"))
@@ -377,7 +379,7 @@ def test_the_command_divides_once(shop, start_store, capsys, words, status, said
             [
                 "divide",
                 "--redis-url",
-                start_store("cluster" if isinstance(shop._client, Cluster) else "redis-server"),
+                start_store("cluster" if isinstance(shop._client, Cluster) else "server"),
                 "--app",
                 "shop",
                 "--into",
@@ -393,5 +395,5 @@ def test_the_command_divides_once(shop, start_store, capsys, words, status, said
 @pytest.mark.parametrize("words", [["--into", "0"], ["--into", "65"], ["--into", "3", "--app", "blog"]])
 def test_the_command_says_what_it_takes(words, start_store, capsys):
     """A number beyond the bounds, and two apps at once, change nothing."""
-    assert main(["divide", "--redis-url", start_store("redis-server"), "--app", "shop", *words]) == 2
+    assert main(["divide", "--redis-url", start_store("server"), "--app", "shop", *words]) == 2
     assert "divide takes one --app" in (err := capsys.readouterr().err) or "1 to 64 partitions" in err

@@ -14,7 +14,14 @@ DAY = 86_400
 SECRET = "{shop}:seen:secret"
 
 
-@pytest.fixture(params=["fake", "wheel", "redis-server", "cluster"])
+@pytest.fixture(
+    params=[
+        "fake",
+        "server",
+        pytest.param("wheel", marks=pytest.mark.other_store),
+        pytest.param("cluster", marks=pytest.mark.other_store),
+    ]
+)
 def client(request, start_store):
     """Empty each server in turn."""
     client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))

@@ -21,7 +21,14 @@ THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 OTHER = Stratum("ui.theme", 1, "f" * 16, "2026-11-22", "platform=linux")
 
 
-@pytest.fixture(params=["fake", "wheel", "redis-server", "cluster"])
+@pytest.fixture(
+    params=[
+        "fake",
+        "server",
+        pytest.param("wheel", marks=pytest.mark.other_store),
+        pytest.param("cluster", marks=pytest.mark.other_store),
+    ]
+)
 def store(request, start_store):
     """Open an app's store on each server in turn."""
     client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))

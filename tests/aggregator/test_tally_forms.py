@@ -6,6 +6,7 @@ from itertools import count
 
 import numpy as np
 import pytest
+from stores import WHEEL
 
 from deniable.wire.layout import Layout
 from deniable_aggregator.store import Store, connect
@@ -18,7 +19,7 @@ WIDTH = 40_000
 KEY = "{shop}:tally:" + "|".join(map(str, THEME))
 
 
-@pytest.fixture(params=["wheel", "redis-server"])
+@pytest.fixture(params=["server", WHEEL])
 def store(request, start_store):
     client = connect(start_store(request.param))
     client.flushall()

@@ -195,7 +195,7 @@ def test_what_tells_of_a_server_is_its_own(tmp_path):
 
 def test_a_worker_goes_by_its_variables(monkeypatch, registry_file, start_store):
     """A worker without any flag counts the apps of the registry, and is stopped by a bad variable, by name."""
-    url = start_store("wheel")
+    url = start_store("server")
     with closing(connect(url)) as client:
         client.flushall()  # other tests use it, too
     environment = {

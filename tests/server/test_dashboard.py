@@ -98,7 +98,7 @@ owner = "labs@shop.example"
 @pytest.fixture
 def redis(start_store):
     """Empty a real store, and connect to it."""
-    client = connect(start_store("wheel"))
+    client = connect(start_store("server"))
     client.flushall()
     yield client
     client.close()

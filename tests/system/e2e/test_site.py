@@ -26,7 +26,7 @@ from deniable.testing import StubServer
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 FILES = [path for pattern in ("*.md", "api/*.md", "operate/*.md") for path in DOCS.glob(pattern)]
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in FILES}

@@ -14,7 +14,7 @@ import pytest
 
 from deniable import mechanisms
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 CASES = [
     (name, d, epsilon)
     for name in mechanisms.names()

@@ -20,7 +20,7 @@ from deniable_server.local.stack import Stack, free_port
 from deniable_server.serving.worker import MOST_OF_ADDRESS, PAGE_THREADS, REQUEST_SECONDS
 from deniable_server.settings import Settings
 
-REGISTRY = Path(__file__).parents[2] / "deploy" / "metrics.toml"
+REGISTRY = Path(__file__).parents[3] / "deploy" / "metrics.toml"
 INGEST, READ = "pk_test_12345678", "rk_test_12345678"
 MANY = 60  # several times the threads of all processes
 PATIENCE = 8.0  # seconds, in which an honest client is answered on a busy machine, too

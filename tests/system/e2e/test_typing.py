@@ -14,7 +14,7 @@ import pytest
 import deniable
 import deniable.testing
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 PROGRAM = '''
 """An app that uses everything public."""

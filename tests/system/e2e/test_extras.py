@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from deniable.commands.catalogue import CATALOGUE
 from deniable_server.commands.needed import _MODULES
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))["project"]
 COMMANDS = PROJECT["entry-points"]["deniable.commands"]
 EXTRAS = PROJECT["optional-dependencies"]
 

@@ -26,7 +26,7 @@ from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_server.local.stack import free_port
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operate" / "back-up.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "operate" / "back-up.md").read_text("utf-8")
 INDEX = Layout(1, 40, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
 UPLOADS = 40

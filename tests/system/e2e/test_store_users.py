@@ -47,7 +47,7 @@ from deniable_server.access.roles import ROLES
 from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 USERS = ("ingest", "query", "server", "worker", "operator")
 
 

@@ -20,7 +20,7 @@ import deniable
 from deniable_server.local.stack import free_port
 
 STARTS = "Starting a store, a server and a worker, for some seconds ...\n"
-REGISTRY = Path(__file__).parents[2] / "deploy" / "metrics.toml"
+REGISTRY = Path(__file__).parents[3] / "deploy" / "metrics.toml"
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from processes import end
 
 from deniable_server.local.stack import free_port
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 TESTS = Path(__file__).parent / "alerts.yml"
 OURS = re.compile(r"\b((?:deniable|process)_\w+)(?:\{([^}]*)\})?")

@@ -15,6 +15,7 @@ import redis
 from machines import REPLICA_TIMEOUT, SLOTS, await_replicas, move, wait
 from redis.crc import key_slot
 
+from deniable.wire.report import Stratum
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.errors import StoreError, transient
 from deniable_aggregator.store.server import about
@@ -27,9 +28,8 @@ from deniable_aggregator.store.uploads import health
 from deniable_aggregator.store.uploads.compaction import Compaction
 from deniable_aggregator.store.uploads.deliveries import Deliveries
 
-from .test_store import THEME
-
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
+THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 APPS = [f"app{number}" for number in range(8)]
 
 

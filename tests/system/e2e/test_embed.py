@@ -12,7 +12,7 @@ from deniable.client import counts
 from deniable.lint import lint
 from deniable.testing import StubServer
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "docs" / "embed.md").read_text("utf-8")
 
 

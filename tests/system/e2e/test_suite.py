@@ -11,7 +11,7 @@ from shutil import copy, copytree
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 EXAMPLE = """
 import signal
 
@@ -48,7 +48,7 @@ def test_what_is_left_out_is_told(run, processes):
     """One line tells how many tests were left out, also where other processes left them out."""
     told = run("-n", str(processes), "-m", "not campaign")
     assert "1 passed" in told
-    assert "3 campaign tests, which simulate at length, were left out. To run them: pytest -q -n auto" in told
+    assert "3 campaign tests, which simulate at length, were left out: just campaigns" in told
 
 
 def test_what_runs_is_not_left_out(run):
@@ -60,8 +60,8 @@ def test_what_runs_is_not_left_out(run):
 
 def test_pages_that_no_browser_saw_are_told(run, tmp_path):
     """One line tells how many tests had no browser, and why."""
-    (tmp_path / "tests" / "browser").mkdir(parents=True)
-    (tmp_path / "tests" / "browser" / "test_blind.py").write_text(
+    (tmp_path / "tests" / "system" / "browser").mkdir(parents=True)
+    (tmp_path / "tests" / "system" / "browser" / "test_blind.py").write_text(
         "import pytest\n\ndef test_blind():\n    pytest.skip('no eyes')\n"
     )
     assert "1 tests of the pages in a browser were skipped: no eyes" in run()

@@ -42,7 +42,7 @@ from deniable.wire.report import Report, Stratum, encode
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "wire.md").read_text("utf-8")
 REGISTRY = load(ROOT / "tests" / "vectors" / "wire.toml")
 

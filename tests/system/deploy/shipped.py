@@ -14,7 +14,7 @@ import yaml
 
 from deniable_server.local.stack import free_port
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 OTHERS = {"NUMBA_CACHE_DIR", "OMP_NUM_THREADS", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
 """Variables that are not ours."""

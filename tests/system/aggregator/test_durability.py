@@ -164,7 +164,7 @@ def test_the_configuration_for_production_keeps_the_default(executable, tmp_path
     """A server started with deploy/redis.conf keeps `everysec`, evicts nothing and is reachable from this machine only."""
     if executable is None:
         executable, _ = embedded.find(None)
-    configuration = Path(__file__).parents[2] / "deploy" / "redis.conf"
+    configuration = Path(__file__).parents[3] / "deploy" / "redis.conf"
     path = Path("/tmp", f"r{time.monotonic_ns() % 10**9}.sock")
     command = [str(executable), str(configuration), "--port", "0", "--unixsocket", str(path), "--dir", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -20,7 +20,7 @@ from deniable_query import Query
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text("utf-8")
 
 

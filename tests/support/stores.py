@@ -1,0 +1,8 @@
+"""The stores that a test can run on, as names for `start_store`."""
+
+from __future__ import annotations
+
+import pytest
+
+WHEEL, CLUSTER = (pytest.param(name, marks=pytest.mark.other_store) for name in ("wheel", "cluster"))
+EVERY = ["fake", "server", WHEEL, CLUSTER]

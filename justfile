@@ -28,6 +28,14 @@ contracts:
 test *arguments:
     pytest -q -n auto --dist worksteal {{arguments}}
 
+# The system as it is run: its processes, units, images' commands and failures (Linux)
+test-system *arguments:
+    pytest -q tests/system {{arguments}}
+
+# Tests that simulate at length
+campaigns *arguments:
+    pytest -q -n auto --dist worksteal -m campaign {{arguments}}
+
 # The whole path on real flights
 demo *arguments:
     deniable demo {{arguments}}

@@ -78,6 +78,12 @@ pins:
 wheel:
     rm -rf dist && hatchling build && twine check --strict dist/* && check-wheel-contents dist/*.whl
 
+# What the lock file of the image `full` has, which is all that wheel and images need, as CycloneDX, into the folder sbom
+sbom:
+    mkdir -p sbom
+    python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
+        --output-file sbom/deniable.cdx.json deploy/requirements.txt
+
 # Whether the pins can be installed, of which licences they are, and what vulnerabilities are known (needs a package index)
 scan:
     python .ci/scan.py

@@ -28,6 +28,14 @@ contracts:
 test *arguments:
     pytest -q -n auto --dist worksteal {{arguments}}
 
+# The system as it is run: its processes, units, images' commands and failures (Linux)
+test-system *arguments:
+    pytest -q tests/system {{arguments}}
+
+# Tests that simulate at length
+campaigns *arguments:
+    pytest -q -n auto --dist worksteal -m campaign {{arguments}}
+
 # The whole path on real flights
 demo *arguments:
     deniable demo {{arguments}}
@@ -69,6 +77,12 @@ pins:
 # The wheel as it would be published
 wheel:
     rm -rf dist && hatchling build && twine check --strict dist/* && check-wheel-contents dist/*.whl
+
+# What the lock file of the image `full` has, which is all that wheel and images need, as CycloneDX, into the folder sbom
+sbom:
+    mkdir -p sbom
+    python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
+        --output-file sbom/deniable.cdx.json deploy/requirements.txt
 
 # Whether the pins can be installed, of which licences they are, and what vulnerabilities are known (needs a package index)
 scan:

@@ -122,11 +122,11 @@ def test_the_cap_is_reached_exactly(open_ledger):
 
 
 def test_tiny_debits_do_not_drift(open_ledger):
-    """A hundred thousand debits of a micronat are a tenth of a nat, to the unit."""
-    ledger = open_ledger(per_window=0.1)
-    assert granted(ledger, asks(cost=1, per_period=10**9), 100_001) == 100_000
+    """Ten thousand debits of a micronat are a hundredth of a nat, to the unit."""
+    ledger = open_ledger(per_window=0.01)
+    assert granted(ledger, asks(cost=1, per_period=10**9), 10_001) == 10_000
     ledger.return_leases()
-    assert ledger.spent().lifetime == 0.1
+    assert ledger.spent().lifetime == 0.01
 
 
 def test_no_window_holds_more_than_is_reserved(open_ledger, clock):

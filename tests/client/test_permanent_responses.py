@@ -271,7 +271,7 @@ def test_whether_there_is_a_report_does_not_depend_on_the_answer(device):
     """Whatever was answered and when, whether the next answer is reported is the same for all, also after updates."""
     chance = Random(20261121)
     spoken = Counter()
-    for run in range(60):
+    for run in range(40):
         mine = device(window=5, per_window=chance.choice((4, 9)), lifetime=chance.choice((None, 9, 12)))
         mine.directory = mine.directory.with_name(f"shop{run}")
         mine.start()
@@ -392,7 +392,7 @@ def test_both_steps_are_the_declared_ones(chi_square):
     """Over many devices the first report has the distribution that the decoder assumes."""
     declared = metric(values=("a", "b"), epsilon="1")
     mechanism = mechanisms.of(declared)
-    seen = Counter(Device(None).answer(declared, 1) for _ in range(1500))
+    seen = Counter(Device(None).answer(declared, 1) for _ in range(800))
     one, other = mechanism.one, mechanism.other
     shares = {
         mechanism.layout.pack(0, bits): (one if bits & 2 else 1 - one) * (other if bits & 1 else 1 - other) for bits in range(4)

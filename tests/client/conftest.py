@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 from sdk import nothing_told, quiet_environment, registry, registry_text, sending_threads, usual_umask  # noqa: F401
-from senders import sending  # noqa: F401
+from senders import sending, time_for_the_disk  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -186,7 +186,7 @@ def line():
     yield make
     for each in made:
         each.courier.stop()
-        each.courier.thread.join(10)
+        each.courier.thread.join(60)
         assert not each.courier.thread.is_alive()
 
 
@@ -209,9 +209,9 @@ def test_a_pause_holds_an_attempt(line):
     thread.start()
     thread.join(0.2)
     assert (paused.times, kinds) == ([], [])
-    paused.delivery.timeout = 10
+    paused.delivery.timeout = 60
     paused.tell(held=False)
-    thread.join(10)
+    thread.join(60)
     assert kinds == ["accepted"]
 
 
@@ -222,16 +222,16 @@ def test_an_answer_that_nobody_waits_for(line, wish):
 
     def hang(*_):
         entered.set()
-        release.wait(20)
+        release.wait(300)
         return 202, {}, None
 
     hanging = line(hang, spooled=True)
     kinds: list[str] = []
     thread = threading.Thread(target=lambda: kinds.append(hanging.delivery.deliver(BATCH, 3).kind))
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     hanging.tell(**wish)
-    thread.join(10)
+    thread.join(60)
     assert kinds == ["later"]
     release.set()
 
@@ -243,7 +243,7 @@ def test_a_request_that_never_ends(line):
 
     def hang(*_):
         calls.append(1)
-        release.wait(20)
+        release.wait(300)
         return 202, {}, None
 
     hanging = line(hang)
@@ -251,8 +251,8 @@ def test_a_request_that_never_ends(line):
     began = time.monotonic()
     assert hanging.delivery.deliver(BATCH, 1).kind == "later"
     assert hanging.delivery.deliver(BATCH, 1).kind == "later"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert len(calls) == 1
     release.set()
-    hanging.delivery.timeout = 10
+    hanging.delivery.timeout = 60
     assert hanging.delivery.deliver(BATCH, 1).kind == "accepted"

@@ -18,7 +18,7 @@ HEADERS = {"Content-Type": "application/json"}
 
 
 def hang(_connection, over) -> None:
-    over.wait(30)
+    over.wait(300)
 
 
 def drip(text: bytes):
@@ -142,7 +142,7 @@ def test_a_server_that_hangs():
     began = monotonic()
     with server(hang) as (url, _), pytest.raises(NO_ANSWER):
         post(url, 0.2)
-    assert monotonic() - began < 3
+    assert monotonic() - began < 60
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_a_server_that_drips(text):
     """A server that sends a byte now and then is cut off when the total is over, though it never exceeds the timeout."""
     began = monotonic()
     with server(drip(text)) as (url, _), pytest.raises(NO_ANSWER):
-        Http()("POST", url, HEADERS, 5, b"{}", total=0.3)
-    assert monotonic() - began < 4
+        Http()("POST", url, HEADERS, 60, b"{}", total=0.3)
+    assert monotonic() - began < 60
 
 
 def test_another_thread_may_cut():
@@ -165,7 +165,7 @@ def test_another_thread_may_cut():
             connection.sendall(ACCEPTED)
         else:
             reached.set()
-            over.wait(30)
+            over.wait(300)
 
     errors: list[OSError] = []
     with server(behave) as (url, _):
@@ -179,9 +179,9 @@ def test_another_thread_may_cut():
 
         thread = threading.Thread(target=send)
         thread.start()
-        assert reached.wait(10)
+        assert reached.wait(60)
         http.http.cut()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
         assert len(errors) == 1
         assert http(b"{}", HEADERS, 10)[0] == 202
@@ -195,7 +195,7 @@ def test_cut_before_there_is_a_connection(monkeypatch):
 
     def slow(*args, **kwargs):
         looking.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return look_up(*args, **kwargs)
 
     with server(say(ACCEPTED)) as (url, requests):
@@ -211,10 +211,10 @@ def test_cut_before_there_is_a_connection(monkeypatch):
 
         thread = threading.Thread(target=send)
         thread.start()
-        assert looking.wait(10)
+        assert looking.wait(60)
         http.http.cut()
         go_on.set()
-        thread.join(10)
+        thread.join(60)
     assert len(errors) == 1
     assert not any(requests_with_body.endswith(b"{}") for requests_with_body in requests)
 
@@ -275,5 +275,5 @@ def test_a_handshake_that_hangs():
     began = monotonic()
     listener = socket.create_server(("127.0.0.1", 0))
     with listener, pytest.raises(NO_ANSWER):
-        Http()("POST", f"https://127.0.0.1:{listener.getsockname()[1]}", HEADERS, 20, b"{}", total=0.3)
-    assert monotonic() - began < 5
+        Http()("POST", f"https://127.0.0.1:{listener.getsockname()[1]}", HEADERS, 300, b"{}", total=0.3)
+    assert monotonic() - began < 60

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 from math import exp, log, sqrt
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -196,19 +196,19 @@ def test_size_of_a_report(d, size):
 @pytest.mark.parametrize("d", [2, 1024, 10**6, MAX_CELLS - 100])
 def test_extreme_epsilons(d, epsilon):
     """At both ends of the range there is a geometry, soon, and p is above q."""
-    began = perf_counter()
+    began = process_time()
     mechanism = Projective(domain_size=d, epsilon=epsilon)
     assert mechanism.p > mechanism.q
-    assert perf_counter() - began < 1
+    assert process_time() - began < 5
 
 
 @pytest.mark.parametrize("d", [MAX_CELLS, 2**64, 10**40])
 def test_domains_too_large(d):
     """A domain with more values than any geometry's points is refused, soon."""
-    began = perf_counter()
+    began = process_time()
     with pytest.raises(ParameterError, match=f"has at most {MAX_CELLS} points; got {d}"):
         Projective(domain_size=d, epsilon=1)
-    assert perf_counter() - began < 1
+    assert process_time() - began < 5
 
 
 def test_canonical_names_the_geometry():

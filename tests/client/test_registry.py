@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError
 from datetime import UTC, date, datetime, timedelta
 from math import inf
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -359,10 +359,10 @@ def test_all_faults_at_once():
 def test_a_long_list_with_one_fault_is_checked_soon():
     """The largest list of answers, one of them twice, takes no quadratic time."""
     values = [f"value {i}" for i in range(MAX_VALUES - 1)]
-    began = perf_counter()
+    began = process_time()
     with pytest.raises(RegistryError, match="values lists each answer once; got \\['value 7'\\]"):
         parse(HEAD + metric(values=str([*values, "value 7"]).replace("'", '"')))
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
 
 
 def test_an_experiment():

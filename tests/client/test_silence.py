@@ -82,7 +82,7 @@ class Run:
         for day, answer in enumerate(kept):
             if client is None or (state is not None and day % 3 == 0):
                 if client is not None:
-                    client.close(5)
+                    client.close(60)
                 client = Client(
                     dsn="https://key@t.example/shop",
                     registry=parse(registry),
@@ -96,9 +96,9 @@ class Run:
             for _ in range(times):
                 client.record("kept", answer)
                 client.record("often", often)
-            client.flush(10)
+            client.flush(60)
             self.now += DAY
-        client.close(5)
+        client.close(60)
         self.keys = [headers["Idempotency-Key"] for headers, _ in wire.seen]
         self.sizes = [len(body) for _, body in wire.seen]
         self.headers = [{name: text for name, text in headers.items() if name != "Idempotency-Key"} for headers, _ in wire.seen]

@@ -153,12 +153,12 @@ def answer_everything(client):
     for _ in range(5):
         for metric, value in ANSWERS.items():
             client.record(metric, value)
-        client.flush(5)
+        client.flush(60)
     client.set_consent(False)
     client.set_consent(True)
     for metric, value in ANSWERS.items():
         client.record(metric, value)
-    client.flush(5)
+    client.flush(60)
     client.close(2)
 
 
@@ -347,7 +347,7 @@ def test_everything_turned_off_sends_nothing(device, server, sealed):
     server.body = sealed(said(metrics={}))
     client, post = device(registry_key=sealed.public)
     assert client.record("theme", "dark")  # the first answer is given under the app's own registry
-    assert client.flush(5)
+    assert client.flush(60)
     before = post.size
     answer_everything(client)
     assert post.size == before
@@ -466,13 +466,13 @@ def test_collection_that_ended_sends_nothing(device, server, sealed):
     server.body = sealed(said(metrics={"theme": {"sample": "1", "until": "2001-01-01"}}))
     client, post = device(registry_key=sealed.public)
     assert client.record("theme", "dark")  # the first answer is given under the app's own registry
-    assert client.flush(5)
+    assert client.flush(60)
     assert server.gets == 1
     before = post.size
     for _ in range(20):
         assert not client.record("theme", "dark")
         assert not client.record("kept", "a")
-    client.flush(5)
+    client.flush(60)
     client.close(2)
     assert post.size == before
     assert client.stats()["dropped"]["expired"] == 20
@@ -507,7 +507,7 @@ def test_a_version_raised_again_and_again_is_paid_from_one_budget(device):
         client, post = device(many(1).replace("epsilon", f"version = {version}\nepsilon"), TIGHT)
         for _ in range(3):
             client.record("m0", value=True)
-        client.close(5)
+        client.close(60)
         total += post.reports
     assert 1 <= total <= 8
     assert post.size == 0
@@ -524,7 +524,7 @@ def test_a_window_of_a_second_in_the_app_is_as_long_as_the_caps_say(device):
         client.record("m0", value=True)
         now[0] += 2
     assert client.stats()["reserved"]["m0"] == {"window": 3, "lifetime": 3}
-    client.close(5)
+    client.close(60)
     assert post.reports == 1
 
 
@@ -547,7 +547,7 @@ def drawn(device, server, sealed, folder, texts):
         )
         for _ in range(2):
             client.record("kept", "b")
-            client.flush(5)
+            client.flush(60)
         client.close(2)
     with closing(sqlite3.connect(folder / "shop" / "state.db")) as db:
         return db.execute("SELECT count(*) FROM responses").fetchone()[0]

@@ -18,7 +18,7 @@ from deniable.testing import Attempt, Capture, Captured, StubServer
 from deniable.transport.dsn import Dsn
 
 SEGMENTS = {"platform": "linux"}
-QUICK = SenderSettings(flush_at=1, flush_interval=0.2, timeout=5.0)
+QUICK = SenderSettings(flush_at=1, flush_interval=0.2, timeout=60)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_an_app_that_was_there_before(registry, tmp_path):
         assert client.stats()["recorded"] == 0
         assert not (tmp_path / "kept").exists()
         assert handle.record("dark")  # it was not closed for good
-        assert client.flush(5)
+        assert client.flush(60)
     assert capture.values("ui.theme") == ["dark", "light"]
     assert len(sent) == 1
 
@@ -295,7 +295,7 @@ def test_numbers_and_sets_are_received(tmp_path, capsys):
             for metric, value in GIVEN.items():
                 assert client.record(metric, value)
             assert not client.record("steps", 10)
-            assert client.flush(10)
+            assert client.flush(60)
             assert sorted(entry.metric for entry in client.journal()) == sorted(GIVEN)
             stats = client.stats()
             assert (stats["sent"], stats["dropped"], stats["refusals"]) == (5, {"this_period": 1}, {})
@@ -345,7 +345,7 @@ def test_reports_arrive(stub, client_to, registry):
         assert client.record("ui.theme", "dark")
         assert client.record("ui.dark", number % 2 == 0)
     assert stub.wait(100)
-    assert client.flush(5)
+    assert client.flush(60)
     assert client.stats()["sent"] == 100
     assert {report.stratum.metric for report in stub.reports} == {"ui.theme", "ui.dark"}
     assert {report.stratum.segment for report in stub.reports} == {"platform=linux", ""}
@@ -358,7 +358,7 @@ def test_failures_are_planned(stub, client_to):
     stub.fail(503, times=2, headers={"Retry-After": "0"})
     client = client_to(stub)
     assert client.record("ui.theme", "dark")
-    assert stub.wait(1, timeout=30)
+    assert stub.wait(1, timeout=120)
     assert [attempt.status for attempt in stub.attempts] == [503, 503, 202]
     assert len({attempt.key for attempt in stub.attempts}) == 1
 
@@ -368,10 +368,10 @@ def test_a_lasting_failure_ends(stub):
     stub.fail(500, times=None)
     url = address(stub)
     for _ in range(3):
-        answer = requests.post(url, data=b"{}", timeout=5)
+        answer = requests.post(url, data=b"{}", timeout=60)
         assert (answer.status_code, answer.json()["code"]) == (500, "planned")
     stub.recover()
-    assert requests.post(url, data=b"{}", timeout=5).json()["code"] == "missing_key"
+    assert requests.post(url, data=b"{}", timeout=60).json()["code"] == "missing_key"
 
 
 def test_hanging(stub, client_to):
@@ -381,9 +381,9 @@ def test_hanging(stub, client_to):
     assert client.record("ui.theme", "dark")
     began = time.monotonic()
     assert client.flush(0.2) is False
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     stub.recover()
-    assert stub.wait(1, timeout=30)
+    assert stub.wait(1, timeout=120)
     assert [attempt.status for attempt in stub.attempts] == [0, 202]
 
 
@@ -403,7 +403,7 @@ def test_a_hanging_server_ends(registry):
         hung.start()
         with server._changed:
             assert server._changed.wait_for(lambda: server._attempts, 10)
-    hung.join(10)
+    hung.join(60)
     assert not hung.is_alive()
     assert len(caught) == 1
 
@@ -419,7 +419,7 @@ def test_a_repeated_upload_counts_once(stub, client_to):
 
     client = client_to(stub, post=post)
     assert client.record("ui.theme", "dark")
-    assert client.flush(5)
+    assert client.flush(60)
     body, headers = kept[0]
     assert post(body, headers, 5)[2] == {"accepted": 1, "rejected": 0, "errors": [], "duplicate": True}
     other = body.replace(b'"format":1', b'"format": 1')
@@ -434,9 +434,9 @@ def test_without_a_registry(registry, client_to):
         assert server.dsn.endswith("/app")
         client = client_to(server, registry=replace(registry, app="app"))
         assert client.record("ui.theme", "dark")
-        assert client.flush(5)
+        assert client.flush(60)
         assert len(server.reports) == 1
-        assert requests.post(address(server), data=b"{}", timeout=5).json()["code"] == "missing_key"
+        assert requests.post(address(server), data=b"{}", timeout=60).json()["code"] == "missing_key"
         server.use(registry)
         assert server.dsn.endswith("/shop")
 
@@ -444,10 +444,10 @@ def test_without_a_registry(registry, client_to):
 def test_other_addresses(stub):
     """What is not there is not found; a signed registry is served once there is one."""
     root = address(stub).removesuffix("/v1/reports")
-    assert requests.get(f"{root}/v1/registry", timeout=5).status_code == 404
-    assert requests.post(f"{root}/other", data=b"{}", timeout=5).json()["code"] == "not_found"
+    assert requests.get(f"{root}/v1/registry", timeout=60).status_code == 404
+    assert requests.post(f"{root}/other", data=b"{}", timeout=60).json()["code"] == "not_found"
     stub.envelope = b"{}"
-    assert requests.get(f"{root}/v1/registry", timeout=5).json() == {}
+    assert requests.get(f"{root}/v1/registry", timeout=60).json() == {}
 
 
 def test_an_address_only_while_it_serves(registry):

@@ -60,7 +60,7 @@ def server(behave, context: ssl.SSLContext | None = None):
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         for thread in [acceptor, *threads]:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 

@@ -19,6 +19,12 @@ STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
 QUICK = SenderSettings(flush_at=1000, flush_interval=60)
 
 
+@pytest.fixture
+def time_for_the_disk(monkeypatch):
+    """Let a close wait briefly for the server, and long for the spool, however slow the disk is."""
+    monkeypatch.setattr("deniable.transport._SPOOL_SHARE", 0.99)
+
+
 def reports(count: int) -> list[Report]:
     return [Report(STRATUM, i.to_bytes(2, "big")) for i in range(count)]
 
@@ -62,7 +68,7 @@ class Hanging:
     def __call__(self, _body, _headers, _timeout):
         self.calls += 1
         self.entered.set()
-        assert self.release.wait(30)
+        assert self.release.wait(300)
         return 202, {}, None
 
 
@@ -87,5 +93,5 @@ def sending(sending_threads):
     for sender in made:
         sender.close(2)
     for thread in sending_threads():
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()

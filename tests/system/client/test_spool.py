@@ -66,7 +66,7 @@ def test_processes_share_a_directory(spool):
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    taken = [process.communicate(timeout=60)[0].split() for process in processes]
+    taken = [process.communicate(timeout=300)[0].split() for process in processes]
     assert sorted(key for keys in taken for key in keys) == sorted(one.key for one in batches)
     assert len(spool) == 0
 
@@ -105,16 +105,16 @@ def test_a_fork_under_a_held_lock(spool, in_child):
     def hold() -> None:
         with spool._lock:
             entered.set()
-            release.wait(20)
+            release.wait(120)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
 
     def child() -> bytes:
         import signal
 
-        signal.alarm(5)  # the child dies of it rather than wait for ever
+        signal.alarm(60)  # the child dies of it rather than wait for ever
         spool.reset()
         return str(spool.put(batch())).encode()
 
@@ -122,4 +122,4 @@ def test_a_fork_under_a_held_lock(spool, in_child):
         assert in_child(child) == b"True"
     finally:
         release.set()
-        holder.join(10)
+        holder.join(60)

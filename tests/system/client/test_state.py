@@ -94,14 +94,14 @@ def test_fork_amid_a_transaction(state, in_child):
         with state.transaction() as db:
             db.execute("UPDATE facts SET value = 8 WHERE name = 'lifetime'")
             inside.set()
-            leave.wait(30)
+            leave.wait(60)
 
     thread = threading.Thread(target=write)
     thread.start()
-    inside.wait(30)
+    inside.wait(60)
     threading.Timer(0.2, leave.set).start()  # the fork waits for the transaction to end
     assert in_child(lambda: b"%d" % lifetime(state)) == b"8"
-    thread.join(30)
+    thread.join(60)
     assert lifetime(state) == 8
 
 
@@ -113,13 +113,13 @@ def test_fork_within_a_transaction_that_does_not_end(state, in_child, monkeypatc
     def hold() -> None:
         with state.lock:
             inside.set()
-            leave.wait(30)
+            leave.wait(60)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    inside.wait(30)
+    inside.wait(60)
     try:
         assert in_child(lambda: b"%d" % lifetime(state)) == b"7"
     finally:
         leave.set()
-        thread.join(30)
+        thread.join(60)

@@ -21,7 +21,7 @@ def run_pytest(folder, test, *arguments, ini="", **variables):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -81,7 +81,7 @@ import deniable
 def test_send(deniable_stub_server):
     deniable.init(deniable_stub_server.dsn, registry="metrics.toml", consent=True, segments={"platform": "linux"}, state=None)
     assert deniable.record("ui.theme", "dark")
-    assert deniable.flush(20)
+    assert deniable.flush(60)
     assert len(deniable_stub_server.reports) == 1
 """
     done = run_pytest(registry_file.parent, test, ini="deniable_registry = metrics.toml")

@@ -26,11 +26,11 @@ def test_a_forked_child_begins_anew(sending, in_child):
 
     def child() -> bytes:
         sender.submit(Report(STRATUM, b"ch"))
-        done = sender.flush(10)
+        done = sender.flush(60)
         return json.dumps([done, sender.counts, [p.decode() for b, h, _ in post.calls for p in payloads(b, h)]]).encode()
 
     assert json.loads(in_child(child)) == [True, {"sent": 1}, ["ch"]]
-    assert sender.flush(10)
+    assert sender.flush(60)
     assert sender.counts == {"sent": 3}
 
 
@@ -43,23 +43,23 @@ def test_a_fork_under_a_held_lock(sending, spool, in_child):
     def hold() -> None:
         with sender._orders.changed, spool._lock:
             entered.set()
-            release.wait(20)
+            release.wait(120)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
 
     def child() -> bytes:
         import signal
 
-        signal.alarm(5)  # the child dies of it rather than wait for ever
+        signal.alarm(60)  # the child dies of it rather than wait for ever
         return repr((sender.submit(reports(1)[0]), spool.put(Batch.of(tuple(reports(1)))))).encode()
 
     try:
         assert in_child(child) == b"(None, True)"
     finally:
         release.set()
-        holder.join(10)
+        holder.join(60)
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -71,11 +71,11 @@ def test_a_stop_outlives_every_pause(sending, spool, in_child):
     sender.pause(False)  # noqa: FBT003
     for report in reports(5):
         sender.submit(report)
-    assert sender.flush(5) is False
+    assert sender.flush(60) is False
 
     def child() -> bytes:
         sender.submit(*reports(1))
-        return json.dumps([sender.flush(5), len(post.calls)]).encode()
+        return json.dumps([sender.flush(60), len(post.calls)]).encode()
 
     assert json.loads(in_child(child)) == [False, 0]
     assert not post.calls
@@ -87,21 +87,23 @@ def test_a_forked_child_shares_the_spool(sending, spool, in_child):
     spool.put(Batch.of(tuple(reports(4))))
     post = Hanging()
     sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=3, spool=spool)
-    assert post.entered.wait(10)
+    assert post.entered.wait(60)
 
     def child() -> bytes:
         sender._given_post = Fake()
         sender.submit(reports(1)[0])
-        done = sender.close(10)
+        done = sender.close(60)
         return json.dumps([done, sender.counts]).encode()
 
     assert json.loads(in_child(child)) == [True, {"sent": 5}]
     post.release.set()
-    assert sender.flush(10)
+    assert sender.flush(60)
 
 
 EXIT = """
 import sys
+import deniable.transport
+deniable.transport._SPOOL_SHARE = 0.9  # of the second at the end, for a disk that does other things, too
 from pathlib import Path
 from deniable.transport.dsn import Dsn
 from deniable.wire.report import Report, Stratum
@@ -117,8 +119,8 @@ def test_an_app_that_just_ends(spool):
     with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts and never answers
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         began = monotonic()
-        subprocess.run([sys.executable, "-c", EXIT, url, str(spool._directory)], check=True, timeout=30)
-    assert monotonic() - began < 10
+        subprocess.run([sys.executable, "-c", EXIT, url, str(spool._directory)], check=True, timeout=120)
+    assert monotonic() - began < 60
     assert len(spool.take().reports) == 30
     spool.reset()
 
@@ -137,7 +139,7 @@ def work(directory, count, results):
     sender = Sender(Dsn("http://t.example", "key", "shop"), SenderSettings(), post, spool=Spool(Path(directory)))
     for i in range(count):
         sender.submit(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i])))
-    done = sender.close(20)
+    done = sender.close(60)
     results.put((done, sender.counts["sent"]))
 
 if __name__ == "__main__":
@@ -148,11 +150,11 @@ if __name__ == "__main__":
     processes = [context.Process(target=work, args=(sys.argv[2], 3, results)) for _ in range(2)]
     for process in processes:
         process.start()
-    answers = [results.get(timeout=40) for _ in processes]
+    answers = [results.get(timeout=120) for _ in processes]
     for process in processes:
-        process.join(20)
+        process.join(60)
     assert answers == [(True, 3)] * 2, answers
-    assert mine.close(20) and mine.counts == {"sent": 1}, mine.counts
+    assert mine.close(60) and mine.counts == {"sent": 1}, mine.counts
 """
 
 
@@ -163,4 +165,4 @@ def test_processes_of_every_kind(tmp_path, method):
         pytest.skip("this system makes no such processes")
     script = tmp_path / "script.py"
     script.write_text(SPAWN)
-    subprocess.run([sys.executable, str(script), method, str(tmp_path / "spool")], check=True, timeout=60)
+    subprocess.run([sys.executable, str(script), method, str(tmp_path / "spool")], check=True, timeout=300)

@@ -22,16 +22,16 @@ class Feed:
 
     def __init__(self, chunks: Iterable[Callable[[int], bytes] | bytes]) -> None:
         self._chunks = iter(chunks)
-        self.asked: list[int] = []
-        self.given: list[bytes] = []
+        self.sizes: list[int] = []
+        self.outputs: list[bytes] = []
 
     def __call__(self, size: int) -> bytes:
-        self.asked.append(size)
+        self.sizes.append(size)
         chunk = next(self._chunks)
-        given = chunk(size) if callable(chunk) else chunk
-        assert len(given) == size, f"the feed has {len(given)} bytes where {size} were asked for"
-        self.given.append(given)
-        return given
+        chunk_bytes = chunk(size) if callable(chunk) else chunk
+        assert len(chunk_bytes) == size, f"the feed has {len(chunk_bytes)} bytes where {size} were asked for"
+        self.outputs.append(chunk_bytes)
+        return chunk_bytes
 
 
 @contextmanager

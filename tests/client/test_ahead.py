@@ -18,11 +18,11 @@ class Numbered(Grr):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(numbers=count(), asked=[])
+        self._set(numbers=count(), counts=[])
 
     def noise(self, source, count):
         source.below(2)
-        self.asked.append(count)
+        self.counts.append(count)
         return [next(self.numbers) for _ in range(count)]
 
     def respond(self, value, noise):  # noqa: ARG002
@@ -54,7 +54,7 @@ def test_noise_is_not_kept_for_more_than_a_second(mechanism, clock, moved):
     assert mechanism.randomize(0) in old
     clock[0] += moved - 0.999
     assert not {mechanism.randomize(0) for _ in range(20)} & old
-    assert mechanism.asked == [1, 4, 16, 1, 4, 16]
+    assert mechanism.counts == [1, 4, 16, 1, 4, 16]
 
 
 def test_an_app_that_asks_rarely_has_no_noise_in_hand(mechanism, clock):
@@ -63,14 +63,14 @@ def test_an_app_that_asks_rarely_has_no_noise_in_hand(mechanism, clock):
         mechanism.randomize(0)
         assert not mechanism._hand[2]
         clock[0] += 1
-    assert mechanism.asked == [1] * 20
+    assert mechanism.counts == [1] * 20
 
 
 @pytest.mark.usefixtures("clock")
 def test_an_app_that_asks_often_draws_more_at_once(mechanism):
     """The amount drawn grows while all of it is used within its second, up to 256, and each is used once."""
     taken = [mechanism.randomize(0) for _ in range(1 + 4 + 16 + 64 + 256 + 256)]
-    assert mechanism.asked == [1, 4, 16, 64, 256, 256]
+    assert mechanism.counts == [1, 4, 16, 64, 256, 256]
     assert len(set(taken)) == len(taken)
 
 

@@ -69,10 +69,10 @@ class Fake:
 @pytest.fixture
 def client_of(registry):
     """Make clients whose reports go to a fake server, and close them after the test."""
-    made: list[Client] = []
+    clients: list[Client] = []
 
     def make(post=None, **options) -> Client:
-        given = {
+        defaults = {
             "dsn": DSN,
             "registry": registry,
             "consent": True,
@@ -80,11 +80,11 @@ def client_of(registry):
             "settings": SenderSettings(flush_interval=60),
             "caps": FREE,
         }
-        made.append(Client(post=post or Fake(), **(given | options)))
-        return made[-1]
+        clients.append(Client(post=post or Fake(), **(defaults | options)))
+        return clients[-1]
 
     yield make
-    for client in made:
+    for client in clients:
         client.close(60)
 
 
@@ -387,10 +387,10 @@ def test_consent_taken_back_while_a_report_is_made(client_of):
 
 def test_consent_taken_back_while_the_old_function_answers(client_of):
     """A yes of a function that was replaced by a no in the meantime counts no more: nothing is recorded, nothing is sent."""
-    asked, answer, post = threading.Event(), threading.Event(), Fake()
+    question, answer, post = threading.Event(), threading.Event(), Fake()
 
     def old():
-        asked.set()
+        question.set()
         assert answer.wait(60)
         return True
 
@@ -398,7 +398,7 @@ def test_consent_taken_back_while_the_old_function_answers(client_of):
     recorded = []
     thread = threading.Thread(target=lambda: recorded.append(client.record("ui.theme", "dark")))
     thread.start()
-    assert asked.wait(60)
+    assert question.wait(60)
     client.set_consent(False)
     answer.set()
     thread.join(60)
@@ -436,10 +436,10 @@ def test_a_consent_that_fails_is_none(client_of):
 @pytest.mark.parametrize("function", [False, True])
 def test_strict_refuses_an_odd_consent_and_takes_it_for_a_no(client_of, no, function):
     """A consent that is neither True nor False raises where the app wants errors, once nothing more can be sent."""
-    post, given = Fake(), [True]
-    client = client_of(post, strict=True, consent=(lambda: given[0]) if function else True)
+    post, consent = Fake(), [True]
+    client = client_of(post, strict=True, consent=(lambda: consent[0]) if function else True)
     assert client.record("ui.dark", value=True)
-    given[0] = no
+    consent[0] = no
     ask = (lambda: client.record("ui.dark", value=True)) if function and not callable(no) else (lambda: client.set_consent(no))
     with pytest.raises((ConfigurationError, ZeroDivisionError)):
         ask()
@@ -506,8 +506,8 @@ def test_dsn_from_the_environment(monkeypatch, client_of):
     """The argument beats the environment."""
     monkeypatch.setenv("DENIABLE_DSN", "https://other@t.example/shop")
     post = Fake()
-    for given in ({}, {"dsn": None}):
-        client = client_of(post, **given)
+    for options in ({}, {"dsn": None}):
+        client = client_of(post, **options)
         assert client.record("ui.dark", value=True)
         assert client.flush(60)
     assert post.keys == ["Bearer canary-key", "Bearer other"]
@@ -815,8 +815,8 @@ def test_a_stale_registry_is_told(client_of, registry_text, caplog):
             client.record("ui.dark", value=True)
             assert not client.flush(10)
     assert client.stats()["refusals"] == {"ui.dark: unknown_metric": 2, "ui.theme: definition_mismatch": 2}
-    told = [record.message for record in caplog.records]
-    assert [line.rpartition(": ")[0] for line in told] == [
+    messages = [record.message for record in caplog.records]
+    assert [line.rpartition(": ")[0] for line in messages] == [
         "deniable: ui.dark: unknown_metric",
         "deniable: ui.theme: definition_mismatch",
     ]
@@ -996,8 +996,8 @@ def test_explain_sends_nothing(client_of):
     """An explanation is drawn locally; nothing is recorded or sent."""
     post = Fake()
     client = client_of(post, consent=False)
-    told = client.explain("ui.theme", "dark")
-    assert told.report
+    explanation = client.explain("ui.theme", "dark")
+    assert explanation.report
     assert client.stats()["recorded"] == 0
     assert not client.flush(1)
     assert not post.raw

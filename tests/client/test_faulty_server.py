@@ -96,8 +96,8 @@ class Server:
         return sorted(report for _, reports in self.counted.values() for report in reports)
 
 
-def answering(status: int, content: bytes = b"", **rest):
-    return lambda handler, _server, _key, _body: handler.answer(status, content, **rest)
+def answering(status: int, content: bytes = b"", **options):
+    return lambda handler, _server, _key, _body: handler.answer(status, content, **options)
 
 
 def counted_but(fault):
@@ -130,26 +130,26 @@ def dripping(handler, server, _key, _body):
 
 @pytest.fixture
 def server():
-    made = Server()
-    made.start()
-    yield made
-    made.over.set()
-    made.stop()
+    started = Server()
+    started.start()
+    yield started
+    started.over.set()
+    started.stop()
 
 
 @pytest.fixture
 def sending(server, tmp_path, sending_threads):
     """Make senders to the server that share a spool, and close them."""
-    made: list[Sender] = []
+    senders: list[Sender] = []
 
     def make(settings: SenderSettings = SETTINGS) -> Sender:
         dsn = Dsn(f"http://127.0.0.1:{server.port}", "key", "shop")
-        made.append(Sender(dsn, settings, spool=Spool(tmp_path / "spool")))
-        return made[-1]
+        senders.append(Sender(dsn, settings, spool=Spool(tmp_path / "spool")))
+        return senders[-1]
 
     yield make
     server.over.set()
-    for sender in made:
+    for sender in senders:
         sender.close(2)
     for thread in sending_threads():
         thread.join(60)

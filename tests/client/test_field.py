@@ -24,11 +24,11 @@ def plus(field, a, b):
 
 def inverse(field, a):
     """Invert an element: the group has order - 1 of them."""
-    found, power, exponent = 1, a, field.order - 2
+    result, power, exponent = 1, a, field.order - 2
     while exponent:
-        found = field.mul(found, power) if exponent & 1 else found
+        result = field.mul(result, power) if exponent & 1 else result
         power, exponent = field.mul(power, power), exponent >> 1
-    return found
+    return result
 
 
 def axioms(field, a, b, c):

@@ -13,7 +13,7 @@ from deniable.process import forks
 def guarded(monkeypatch):
     """Guard two locks, and give them with what would be called before a fork, and after it in parent and child."""
     handlers = {}
-    monkeypatch.setattr(forks.os, "register_at_fork", lambda **given: handlers.update(given))
+    monkeypatch.setattr(forks.os, "register_at_fork", lambda **hooks: handlers.update(hooks))
     monkeypatch.setattr(forks, "_PATIENCE", 0.05)
     locks = [threading.RLock(), threading.RLock()]
     begun = []

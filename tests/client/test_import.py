@@ -12,10 +12,10 @@ import deniable
 @pytest.mark.parametrize("name", [name for name in deniable.__all__ if name[0].isupper()])
 def test_a_name_is_found_late(name):
     """Each public class is there when it is asked for, under its own name."""
-    found = getattr(deniable, name)
-    assert isinstance(found, type)
-    assert found.__name__ == name
-    assert found.__module__.startswith("deniable.")
+    class_ = getattr(deniable, name)
+    assert isinstance(class_, type)
+    assert class_.__name__ == name
+    assert class_.__module__.startswith("deniable.")
 
 
 def test_no_module_takes_the_place_of_a_function():

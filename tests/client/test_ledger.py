@@ -209,13 +209,13 @@ def test_a_lease_ends_with_its_period(open_ledger, clock):
 def test_what_is_not_sampled_takes_a_place_and_costs_nothing(open_ledger, clock):
     """An answer that is not to be reported uses up the period like one that is, and what was taken ahead for it comes back."""
     for per_period in (1, 3, 1000):
-        ledger, some = open_ledger(), asks(f"{per_period}", per_period=per_period)
+        ledger, allowance = open_ledger(), asks(f"{per_period}", per_period=per_period)
         before = ledger.spent().lifetime
-        made = [ledger.spend(some, on(ledger), sampled=number % 2 == 1) for number in range(per_period + 1)]
-        assert made == [None] * per_period + ["this_period"]
+        reasons = [ledger.spend(allowance, on(ledger), sampled=number % 2 == 1) for number in range(per_period + 1)]
+        assert reasons == [None] * per_period + ["this_period"]
         ledger.return_leases()
         assert ledger.spent().lifetime == before + per_period // 2
-        assert ledger.spend(some, on(ledger)) == "this_period"
+        assert ledger.spend(allowance, on(ledger)) == "this_period"
         clock.now += DAY
 
 
@@ -242,10 +242,10 @@ def test_a_new_device_gets_nothing_back(open_ledger, tmp_path):
 
 def test_kept_responses_are_paid_for_at_once(open_ledger, clock):
     """A metric with kept responses spends all that is reserved at its first report, and nothing later but room in the window."""
-    kept = asks("kept", cost=2 * MICRO, answers=2, lifetime=10 * MICRO)
+    permanent = asks("kept", cost=2 * MICRO, answers=2, lifetime=10 * MICRO)
     ledger = open_ledger(window=10, per_window=5, lifetime=50)
     for _ in range(5):
-        assert reserve(ledger, kept)
+        assert reserve(ledger, permanent)
         assert (ledger.spent().window, ledger.spent().lifetime) == (4, 10)
         clock.now += DAY
     assert granted(ledger, asks("plain"), 5) == 1
@@ -253,7 +253,7 @@ def test_kept_responses_are_paid_for_at_once(open_ledger, clock):
     assert ledger.spent().window == 5  # its last report is less than ten days old, though not its first
     clock.now += 2 * DAY
     assert ledger.spent().window == 0
-    assert reserve(ledger, kept)
+    assert reserve(ledger, permanent)
     assert ledger.spent().lifetime == 11
 
 
@@ -353,9 +353,9 @@ def test_no_finer_time_than_the_period_is_kept(open_ledger, clock):
     assert reserve(ledger, asks("kept", answers=2))
     ledger.return_leases()
     with ledger._state.transaction() as db:
-        kept = [db.execute(f"SELECT * FROM {table} ORDER BY tag").fetchall() for table in ("accounts", "spends")]
+        rows = [db.execute(f"SELECT * FROM {table} ORDER BY tag").fetchall() for table in ("accounts", "spends")]
     february, tomorrow = (int(datetime(2027, *day, tzinfo=UTC).timestamp()) for day in ((2, 1), (1, 16)))
-    assert kept == [
+    assert rows == [
         [("kept", "2027-01-15", 1, 2 * MICRO), ("monthly", "2027-01", 1, MICRO)],
         [("kept", tomorrow, 2 * MICRO), ("monthly", february, MICRO)],
     ]
@@ -391,9 +391,9 @@ def test_a_clock_that_is_set_back_gives_no_budget_back(open_ledger, clock):
 def test_kept_responses_are_paid_for_once(open_ledger, clock):
     """The first report of a kept response spends its part of the lifetime; the next ones spend nothing of it."""
     ledger = open_ledger(lifetime=100, per_window=10)
-    some = asks("kept", answers=2, lifetime=20 * MICRO)
+    permanent = asks("kept", answers=2, lifetime=20 * MICRO)
     for _ in range(3):
-        assert reserve(ledger, some)
+        assert reserve(ledger, permanent)
         assert (ledger.spent().lifetime, ledger.spent().window) == (20, 2)
         clock.now += DAY
 

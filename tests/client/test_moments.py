@@ -93,15 +93,15 @@ def server():
 @pytest.fixture
 def device(server, tmp_path):
     """Make devices that send to the server, each with a folder of its own."""
-    made: list[Wire] = []
+    wires: list[Wire] = []
 
     def make(**options) -> Wire:
-        made.append(Wire(server, tmp_path / f"device{len(made)}", **options))
-        return made[-1]
+        wires.append(Wire(server, tmp_path / f"device{len(wires)}", **options))
+        return wires[-1]
 
     yield make
-    for each in made:
-        for client in each.clients:
+    for wire in wires:
+        for client in wire.clients:
             client.close(0)
 
 

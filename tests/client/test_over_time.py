@@ -68,10 +68,10 @@ class Device:
         self.clients: list[Client] = []
 
     def start(self, registry, **options) -> Client:
-        given = {"dsn": DSN, "consent": True, "state": self.directory, "post": self.post}
+        defaults = {"dsn": DSN, "consent": True, "state": self.directory, "post": self.post}
         settings = SenderSettings(flush_interval=60, max_tries=1)
         text = parse(registry) if isinstance(registry, str) else registry
-        client = Client(registry=text, settings=settings, clock=lambda: self.now, **(given | options))
+        client = Client(registry=text, settings=settings, clock=lambda: self.now, **(defaults | options))
         self.clients.append(client)
         return client
 
@@ -89,9 +89,9 @@ class Device:
 @pytest.fixture
 def device(tmp_path):
     """Give a device with a server that takes everything, and stop its apps after the test."""
-    made = Device(tmp_path / "state", Fake())
-    yield made
-    for client in made.clients:
+    opened = Device(tmp_path / "state", Fake())
+    yield opened
+    for client in opened.clients:
         client.close(60)
 
 
@@ -406,8 +406,8 @@ def test_no_raw_answer_is_kept(device, caplog):
     device.now += DAY
     client.record("ui.theme", CANARY)
     client.close(60)
-    told = f"{client.stats()}{client!r}{client.journal()}{caplog.text}"
-    assert CANARY not in told
+    words = f"{client.stats()}{client!r}{client.journal()}{caplog.text}"
+    assert CANARY not in words
     assert CANARY.encode() not in device.files()
 
 
@@ -428,7 +428,7 @@ def test_rows_of_many_metrics_tell_no_more_than_those_of_one():
     """A device shows the same one of 128 cohorts in four metrics, on every day: 150 devices are in 128 groups and not unique."""
     registry, post = parse(HEAD + ROWS), Fake()
     now = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
-    shown = []
+    places = []
     for _ in range(150):
         day = [now]
         settings = SenderSettings(flush_interval=60)
@@ -443,8 +443,8 @@ def test_rows_of_many_metrics_tell_no_more_than_those_of_one():
             day[0] += DAY
         client.close(60)
         (row,) = rows
-        shown.append(row)
-    assert 64 < len(set(shown)) <= 128  # of 128 cohorts, 150 devices leave fewer than 64 empty but for one run in 10^9
+        places.append(row)
+    assert 64 < len(set(places)) <= 128  # of 128 cohorts, 150 devices leave fewer than 64 empty but for one run in 10^9
 
 
 def test_a_journal_that_cannot_be_emptied_is_not_shown_and_emptied_later(device):

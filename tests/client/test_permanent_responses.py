@@ -39,8 +39,8 @@ class Clock:
 
 def metric(id_: str = "m", **changes) -> Metric:
     """Declare a metric of sixteen answers, asked daily, whose report is the permanent response: what is kept can be seen."""
-    given = {"type": "categorical", "values": tuple("abcdefghijklmnop"), "epsilon": "2", "epsilon_permanent": "2"}
-    return Metric(id_, **(given | {"mechanism": "rappor", "answers_per_window": 16} | changes))
+    fields = {"type": "categorical", "values": tuple("abcdefghijklmnop"), "epsilon": "2", "epsilon_permanent": "2"}
+    return Metric(id_, **(fields | {"mechanism": "rappor", "answers_per_window": 16} | changes))
 
 
 class Device:
@@ -125,7 +125,7 @@ def test_another_answer_has_another_response(device):
 
 def test_what_is_spent_does_not_depend_on_the_answers(device):
     """Whatever was answered and however often it changed, window and lifetime are spent alike."""
-    told = set()
+    ledgers = set()
     for run, answers in enumerate(([5] * 12, list(range(12)), [1, 2] * 6, [None] * 12, [3, None] * 6)):
         mine = device(lifetime=200, per_window=20)
         mine.directory = mine.directory.with_name(f"shop{run}")
@@ -134,8 +134,8 @@ def test_what_is_spent_does_not_depend_on_the_answers(device):
         for answer in answers:
             assert isinstance(mine.answer(replace(BARE, answers_per_window=3), answer, days=1), bytes)
             spent.append(mine.ledger.spent())
-        told.add(tuple(spent))
-    assert len(told) == 1
+        ledgers.add(tuple(spent))
+    assert len(ledgers) == 1
 
 
 def test_another_version_begins_anew(device):
@@ -167,15 +167,15 @@ def test_no_window_has_more_answers(device):
     """In no stretch of the window's length are there more different responses, whatever is answered and when."""
     chance = Random(20261122)  # of the times and answers, not of what is drawn
     mine, declared = device(window=6), metric(answers_per_window=3, values=tuple(map(str, range(200))))
-    said: list[tuple[float, bytes]] = []
+    answers: list[tuple[float, bytes]] = []
     for _ in range(150):
         mine.start()
-        made = mine.answer(declared, chance.randrange(40), days=chance.choice((0.3, 1, 1, 1, 2.5, 5)))
-        if isinstance(made, bytes):
-            said.append((mine.clock.now, made))
-    most = max(len({made for at, made in said if end - 6 * DAY < at <= end}) for end, _ in said)
+        response = mine.answer(declared, chance.randrange(40), days=chance.choice((0.3, 1, 1, 1, 2.5, 5)))
+        if isinstance(response, bytes):
+            answers.append((mine.clock.now, response))
+    most = max(len({response for at, response in answers if end - 6 * DAY < at <= end}) for end, _ in answers)
     assert most == 3
-    assert len({made for _, made in said}) > 10
+    assert len({response for _, response in answers}) > 10
 
 
 def test_so_many_answers_ever(device):
@@ -201,14 +201,14 @@ def test_lost_responses_are_not_drawn_for_ever(device):
     """If the file has lost its responses and not the ledger, new ones count as further ones, up to the number for life."""
     mine = device(window=1, per_window=4, lifetime=8)
     declared = metric(answers_per_window=2)
-    made = []
+    responses = []
     for _ in range(6):
         with mine.state.transaction() as db:
             db.execute("DELETE FROM responses")
-        made.append(mine.answer(declared, 5, days=3))
-    drawn = [each for each in made if isinstance(each, bytes)]
-    assert len(drawn) == mine.prepared(declared).allowance.answers_ever < 6
-    assert made[len(drawn) :] == ["budget"] * (6 - len(drawn))
+        responses.append(mine.answer(declared, 5, days=3))
+    reports = [each for each in responses if isinstance(each, bytes)]
+    assert len(reports) == mine.prepared(declared).allowance.answers_ever < 6
+    assert responses[len(reports) :] == ["budget"] * (6 - len(reports))
 
 
 def test_a_lost_account_is_paid_for_again(device):
@@ -352,17 +352,17 @@ def test_one_device_one_row(device):
     mine = device()
     for number in range(20):
         mine.start()
-        for each in declared:
-            mine.answer(each, number % 4)
+        for declaration in declared:
+            mine.answer(declaration, number % 4)
         mine.clock.now += DAY
     assert len(mine.rows("responses")) == 4 * len(declared)
     assert len(rows(mine)) == 1
-    drawn = Counter()
+    counts = Counter()
     for _ in range(60):
         other = Device(None)
         other.answer(declared[0], 5)
-        drawn[next(iter(rows(other)))] += 1
-    assert set(drawn) == set(range(4))  # fails once in 10^7
+        counts[next(iter(rows(other)))] += 1
+    assert set(counts) == set(range(4))  # fails once in 10^7
 
 
 def test_the_answer_cannot_be_read_off_the_file(device):

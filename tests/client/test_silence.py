@@ -75,11 +75,11 @@ class Wire:
 class Run:
     """A device that answers on given days, some times a day and with a restart every third, and what it sent."""
 
-    def __init__(self, kept, often, *, registry=REGISTRY, budget=None, state=None, times=2) -> None:
+    def __init__(self, answers, often, *, registry=REGISTRY, budget=None, state=None, times=2) -> None:
         wire = Wire()
         self.now = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
         client = None
-        for day, answer in enumerate(kept):
+        for day, answer in enumerate(answers):
             if client is None or (state is not None and day % 3 == 0):
                 if client is not None:
                     client.close(60)
@@ -151,13 +151,13 @@ def test_the_day_of_silence_tells_nothing_of_other_metrics(run):
     budget = Budget(window=1, per_window=6.1, lifetime=12.2)
     silent = []
     for answers in (1, 2, 3, 4):
-        made = run(
+        device = run(
             [f"{['light', 'dark', 'system', None][day % answers] or 'not set'}" for day in range(DAYS)],
             "a",
             registry=often,
             budget=budget,
         )
-        silent.append((made.days("often"), made.days("kept")))
+        silent.append((device.days("often"), device.days("kept")))
     assert silent == [(4, DAYS)] * 4
 
 

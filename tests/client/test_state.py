@@ -34,10 +34,10 @@ def write_and_fail(state: State) -> None:
 @pytest.fixture
 def state(tmp_path):
     """Give a state that has begun."""
-    made = State(tmp_path / "shop")
-    with made.transaction() as db:
+    begun = State(tmp_path / "shop")
+    with begun.transaction() as db:
         db.execute("UPDATE facts SET value = 7 WHERE name = 'lifetime'")
-    return made
+    return begun
 
 
 def test_only_the_owner_reads_it(state):
@@ -65,10 +65,10 @@ def test_the_umask_opens_nothing(tmp_path):
             db.execute("UPDATE facts SET value = 7 WHERE name = 'lifetime'")
     finally:
         os.umask(before)
-    made = [tmp_path / "deep", *(tmp_path / "deep").rglob("*")]
-    assert len(made) == 4
-    assert {stat.S_IMODE(each.stat().st_mode) for each in made if each.is_dir()} == {0o700}
-    assert {stat.S_IMODE(each.stat().st_mode) for each in made if each.is_file()} == {0o600}
+    paths = [tmp_path / "deep", *(tmp_path / "deep").rglob("*")]
+    assert len(paths) == 4
+    assert {stat.S_IMODE(each.stat().st_mode) for each in paths if each.is_dir()} == {0o700}
+    assert {stat.S_IMODE(each.stat().st_mode) for each in paths if each.is_file()} == {0o600}
 
 
 @posix
@@ -131,8 +131,8 @@ def test_a_folder_of_somebody_else_or_of_a_group(tmp_path, monkeypatch):
     state = State(folder / "shop")
     real = os.stat
 
-    def belongs(path, *rest, **more):
-        status = real(path, *rest, **more)
+    def belongs(path, *arguments, **more):
+        status = real(path, *arguments, **more)
         return os.stat_result((*status[:4], 4711, *status[5:])) if str(path) == str(folder) else status
 
     monkeypatch.setattr("deniable.device.files.os.stat", belongs)
@@ -152,10 +152,10 @@ def test_a_folder_of_somebody_else_or_of_a_group(tmp_path, monkeypatch):
 @posix
 def test_a_folder_that_holds_a_link_on_the_way(tmp_path):
     """Who can replace a link decides where the state lies: the folders of its name are looked at, too."""
-    open_, kept = tmp_path / "open", tmp_path / "kept"
+    open_, closed = tmp_path / "open", tmp_path / "kept"
     open_.mkdir()
-    kept.mkdir()
-    (open_ / "link").symlink_to(kept)
+    closed.mkdir()
+    (open_ / "link").symlink_to(closed)
     open_.chmod(0o777)
     with pytest.raises(StateError, match=f"{open_} has mode 0777"):
         lifetime(State(open_ / "link" / "shop"))
@@ -184,11 +184,11 @@ def test_a_folder_in_which_everybody_may_replace_it(tmp_path, above):
 def test_a_commit_outlives_a_power_failure(state):
     """What SQLite keeps to undo a transaction undoes none that has ended, even if the disk forgets that it was removed."""
     journal = state.directory / "state.db-journal"
-    kept = state.directory / "kept"
+    copy = state.directory / "kept"
     with state.transaction() as db:
         db.execute("UPDATE facts SET value = 8 WHERE name = 'lifetime'")
-        os.link(journal, kept)
-    kept.replace(journal)
+        os.link(journal, copy)
+    copy.replace(journal)
     assert lifetime(state) == 8
 
 
@@ -249,11 +249,11 @@ def test_a_transaction_is_on_disk_when_it_ends(state):
 
 def test_an_error_rolls_back(state):
     """Nothing of a transaction that failed is kept, in a file or in memory."""
-    for each in (state, State(None)):
-        before = lifetime(each)
+    for opened in (state, State(None)):
+        before = lifetime(opened)
         with pytest.raises(ZeroDivisionError):
-            write_and_fail(each)
-        assert lifetime(each) == before
+            write_and_fail(opened)
+        assert lifetime(opened) == before
 
 
 def test_a_deleted_file_is_no_fresh_start(state):
@@ -307,11 +307,11 @@ def test_another_may_begin_between_two_looks(tmp_path, monkeypatch):
 
     def exists(path: Path) -> bool:
         nonlocal looks
-        found = look(path)
+        there = look(path)
         looks += 1
         if looks == 1:
             lifetime(State(tmp_path / "shop"))
-        return found
+        return there
 
     monkeypatch.setattr(Path, "exists", exists)
     assert lifetime(State(tmp_path / "shop")) == 0

@@ -53,8 +53,8 @@ def capture():
 
 
 def client_of(**options):
-    given = {"dsn": "https://k@t.example/shop", "registry": REGISTRY, "consent": True, "caps": FREE, "state": None}
-    return Client(post=lambda *_: (202, {}, None), **(given | options))
+    defaults = {"dsn": "https://k@t.example/shop", "registry": REGISTRY, "consent": True, "caps": FREE, "state": None}
+    return Client(post=lambda *_: (202, {}, None), **(defaults | options))
 
 
 @pytest.mark.parametrize(("unit", "number"), UNITS.items())

@@ -93,8 +93,8 @@ def test_an_app_that_was_there_before(registry, tmp_path):
         sent.append(body)
         return 202, {}, {}
 
-    made = {"registry": registry, "consent": True, "segments": SEGMENTS, "settings": QUICK, "state": tmp_path / "kept"}
-    with Client(dsn="https://pk@t.example/shop", post=post, **made) as client:
+    options = {"registry": registry, "consent": True, "segments": SEGMENTS, "settings": QUICK, "state": tmp_path / "kept"}
+    with Client(dsn="https://pk@t.example/shop", post=post, **options) as client:
         handle = client.metric("ui.theme")
         methods = {name: getattr(Client, name) for name in ("__init__", "record", "set_consent", "flush", "aflush", "close")}
         with Capture() as capture:
@@ -324,16 +324,16 @@ def stub(registry):
 @pytest.fixture
 def client_to(registry):
     """Make a client that sends to a server, and close it afterwards."""
-    made = []
+    clients = []
 
     def make(server, **changes):
-        given = {"registry": registry, "consent": True, "segments": SEGMENTS, "settings": QUICK, "state": None, "strict": True}
-        made.append(Client(dsn=server.dsn, **(given | changes)))
-        return made[-1]
+        options = {"registry": registry, "consent": True, "segments": SEGMENTS, "settings": QUICK, "state": None, "strict": True}
+        clients.append(Client(dsn=server.dsn, **(options | changes)))
+        return clients[-1]
 
     yield make
-    for each in made:
-        each.close(0)
+    for client in clients:
+        client.close(0)
 
 
 def test_reports_arrive(stub, client_to, registry):
@@ -410,17 +410,17 @@ def test_a_hanging_server_ends(registry):
 
 def test_a_repeated_upload_counts_once(stub, client_to):
     """The same upload twice is there once; the same key with other bytes is refused."""
-    kept = []
+    uploads = []
 
     def post(body, headers, timeout):
-        kept.append((body, headers))
+        uploads.append((body, headers))
         answer = requests.post(address(stub), data=body, headers=headers, timeout=timeout)
         return answer.status_code, answer.headers, answer.json()
 
     client = client_to(stub, post=post)
     assert client.record("ui.theme", "dark")
     assert client.flush(60)
-    body, headers = kept[0]
+    body, headers = uploads[0]
     assert post(body, headers, 5)[2] == {"accepted": 1, "rejected": 0, "errors": [], "duplicate": True}
     other = body.replace(b'"format":1', b'"format": 1')
     assert post(other, headers, 5)[0] == 422

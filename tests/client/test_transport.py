@@ -668,13 +668,13 @@ def test_a_spooled_batch_that_nobody_wants(sending, spool, status, counts):
 
 def test_a_spooled_batch_that_is_too_large(sending, spool):
     """It is replaced by its halves, and nothing is lost."""
-    whole = Batch.of(tuple(reports(5)))
-    spool.put(whole)
+    before = Batch.of(tuple(reports(5)))
+    spool.put(before)
     post = Fake(202, 413)
     sender = sending(post, count=1, spool=spool)
     assert sender.flush(60)
     assert eventually(lambda: sender.counts["sent"] == 6)
-    assert post.keys[1:] == [whole.key, *[half.key for half in whole.halves()]]
+    assert post.keys[1:] == [before.key, *[half.key for half in before.halves()]]
     assert len(spool) == 0
 
 
@@ -872,15 +872,15 @@ def test_close_in_a_pause(sending, spool):
 
 def test_delivered_is_told(sending, spool):
     """What the server took is told once, batch by batch, with the reports in it; what it did not take is not."""
-    told = []
-    sender = sending(Fake(400, 202), spool=spool, delivered=told.append)
+    batches = []
+    sender = sending(Fake(400, 202), spool=spool, delivered=batches.append)
     spool.put(Batch.of(tuple(reports(4))))
     for _ in range(2):
         for report in reports(3):
             sender.submit(report)
         assert sender.flush(60)
-    assert eventually(lambda: len(told) == 2)
-    assert [len(batch.reports) for batch in told] == [3, 4]
+    assert eventually(lambda: len(batches) == 2)
+    assert [len(batch.reports) for batch in batches] == [3, 4]
 
 
 def test_delivered_may_err(sending):

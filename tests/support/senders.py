@@ -75,14 +75,14 @@ class Hanging:
 @pytest.fixture
 def sending(sending_threads):
     """Make senders, and end their threads after the test."""
-    made: list[Sender] = []
+    senders: list[Sender] = []
     releases: list[threading.Event] = []
 
     def make(post, settings: SenderSettings = QUICK, count: int = 0, **options) -> Sender:
         if isinstance(post, Hanging):
             releases.append(post.release)
         sender = Sender(DSN, settings, post, **options)
-        made.append(sender)
+        senders.append(sender)
         for report in reports(count):
             assert sender.submit(report) is None
         return sender
@@ -90,7 +90,7 @@ def sending(sending_threads):
     yield make
     for event in releases:
         event.set()
-    for sender in made:
+    for sender in senders:
         sender.close(2)
     for thread in sending_threads():
         thread.join(60)

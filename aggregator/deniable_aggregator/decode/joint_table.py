@@ -189,13 +189,8 @@ def _step(data: Data, at: Point, cells: NDArray[np.intp], curvature: NDArray[np.
 
 
 def _nonnegative(matrix: NDArray[np.float64], vector: NDArray[np.float64], near: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Minimise ``x' matrix x / 2 - vector' x`` over x >= 0 by block principal pivoting; if several are minimal, the nearest.
-
-    References
-    ----------
-    L. F. Portugal, J. J. Judice, L. N. Vicente: A comparison of block pivoting and interior-point algorithms for linear least
-    squares problems with nonnegative variables. Mathematics of Computation 63, 1994.
-    """
+    """Minimise ``x' matrix x / 2 - vector' x`` over x >= 0 by block principal pivoting; if several are minimal, the nearest."""
+    # L. F. Portugal and others: A comparison of block pivoting and interior-point algorithms. Math. Comp. 63, 1994.
     scale = 1 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(np.float64).tiny))
     scaled = matrix * scale * scale[:, None]
     scaled[np.diag_indices_from(scaled)] += _TIE

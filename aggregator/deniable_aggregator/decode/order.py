@@ -51,35 +51,16 @@ class Order:
         return low
 
 
-def order(mechanism: Mechanism, estimate: Estimate, *, repeats: float = 0.0, permanent: bool = False) -> Order | None:
-    """Estimate mean position, cumulative shares and median.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    estimate
-        The shares of all values.
-    repeats
-        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    permanent
-        Whether the devices keep their permanent responses.
-
-    Returns
-    -------
-    Order or None
-        None without reports.
-
-    Raises
-    ------
-    ParameterError
-        If the estimates come from a regression, or no rule is known for pairs of values under this mechanism.
-
-    Notes
-    -----
-    The sum of all shares is 1. So the mean and the cumulative shares are differences from it: what the estimates leave is taken
-    from each value alike. Variances come from the covariance of all estimates.
-    """
+def order(
+    mechanism: Mechanism,
+    estimate: Estimate,  # the shares of all values
+    *,
+    repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
+    permanent: bool = False,  # whether devices keep their permanent responses
+) -> Order | None:
+    """Estimate mean position, cumulative shares and median; None without reports."""
+    # The sum of all shares is 1. So the mean and the cumulative shares are differences from it: what the estimates leave is taken
+    # from each value alike. Variances come from the covariance of all estimates.
     if not estimate.n:
         return None
     independent = estimate.independent if isinstance(estimate, Panel) else estimate

@@ -35,18 +35,9 @@ def repeats(
     reports: Iterable[float],  # number of reports of each period
     most: int = 1,  # most reports of one device in a period
 ) -> float:
-    """Bound how many other reports the device of a report has made, on average.
-
-    Returns
-    -------
-    float
-        0 for one period in which each device reports once.
-
-    Notes
-    -----
-    With n_t reports in period t and N in all, it is ``most / N * sum over s, t of min(n_s, n_t) - 1``: as if the devices of each
-    period reported in all larger ones, too.
-    """
+    """Bound how many other reports the device of a report has made, on average; 0 for one period with one report of each."""
+    # With n_t reports in period t and N in all, it is `most / N * sum over s, t of min(n_s, n_t) - 1`: as if the devices of each
+    # period reported in all larger ones, too.
     counts = np.array([number for number in reports if number], np.float64)
     n = counts.sum()
     return float(min(most * _shared(counts, counts) / n, n) - 1) if n else 0.0
@@ -60,17 +51,14 @@ def repeats_of(
     return float((1 + repeats(periods.values(), metric.per_period)) * metric.together - 1)
 
 
-def overlap(first: Mapping[str, float], second: Mapping[str, float], together: float = 1) -> float:
-    """Bound the probability that a report of each of two versions, both drawn at random, are of one device, or of two alike.
-
-    Parameters
-    ----------
-    first, second
-        Number of reports of each version by period. In one period a device has one version; others that answer alike may have
-        another.
-    together
-        How many devices answer alike.
-    """
+def overlap(
+    # first, second: reports of each version by period. In one period a device has one version; others that answer alike may have
+    # another.
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    together: float = 1,  # how many devices answer alike
+) -> float:
+    """Bound the probability that a report of each of two versions, both drawn at random, are of one device, or of two alike."""
     counts = [np.array([number for number in each.values() if number], np.float64) for each in (first, second)]
     never = sum(min(number, second.get(period, 0)) for period, number in first.items()) if together == 1 else 0.0
     pairs = counts[0].sum() * counts[1].sum()

@@ -118,16 +118,10 @@ class Supported(Estimate):
         return low, high
 
     def _opposed_interval(self, chance: float, touched: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals where reports can oppose values: those for the population, which also hold for respondents.
-
-        The number of reports that support a value is binomial, and so is the number that opposes it. Each share has Clopper and
-        Pearson's interval. The distances of their ends combine as correlated errors do, since a report cannot do both.
-
-        References
-        ----------
-        G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
-        27(10), 2008.
-        """
+        """Compute intervals where reports can oppose values: those for the population, which also hold for respondents."""
+        # The number of reports that support a value is binomial, and so is the number that opposes it. Each share has Clopper and
+        # Pearson's interval. The distances of their ends combine as correlated errors do, since a report cannot do both.
+        # G. Y. Zou, A. Donner: Construction of confidence limits about effect measures. Statistics in Medicine 27(10), 2008.
         counts = (touched + self.support) // 2, (touched - self.support) // 2
         up, down = (count / self._n for count in counts)
         (up_low, up_high), (down_low, down_high) = (clopper_pearson(count, self.n, chance) for count in counts)

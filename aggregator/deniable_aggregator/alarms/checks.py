@@ -55,23 +55,13 @@ class Finding:
     values: tuple[int, ...] = ()  # some of the values it is about, as places in the domain
 
 
-def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | None = None) -> list[Finding]:
-    """Test reports of one metric and period.
-
-    Parameters
-    ----------
-    mechanism
-        What honest devices ran.
-    tally
-        The sum of the reports.
-    weights
-        int64 array (width + 1,): how many of them set none, one, ... all of the bits, if they have bits and it is known.
-
-    Returns
-    -------
-    list of Finding
-        One for each test that fits the mechanism, significant or not; none without reports.
-    """
+def examine(
+    mechanism: Mechanism,  # what honest devices ran
+    tally: Tally,  # the sum of the reports
+    # (width + 1,): how many reports set none, one, ... all of the bits, if they have bits and it is known
+    weights: NDArray[np.int64] | None = None,
+) -> list[Finding]:
+    """Test reports of one metric and period: one finding for each test that fits the mechanism, significant or not."""
     if not tally.n:
         return []
     known = mechanism.bounds()

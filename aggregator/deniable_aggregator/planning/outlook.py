@@ -186,13 +186,7 @@ def of_mechanisms(
     names: tuple[str, ...] = (),  # names of mechanisms; none for those that `auto` chooses from
     segments: tuple[int, ...] = (),  # the number of values of each segment
 ) -> list[Outlook]:
-    """Look ahead with each mechanism, the most precise first.
-
-    Raises
-    ------
-    ParameterError
-        If a mechanism does not exist for this metric.
-    """
+    """Look ahead with each mechanism, the most precise first."""
     cells = _cells({f"segment {i}": size for i, size in enumerate(segments, 1)})
     metric = replace(metric, segments=tuple(cells)[1 : len(segments) + 1])
     variants = [replace(metric, mechanism=name) for name in names or _names(metric, known=not epsilon_needed)]

@@ -165,14 +165,7 @@ class Partition:
     # Uploads
 
     def append(self, upload: Upload) -> Appended:
-        """Append a batch once, even if it is sent several times.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be used, or does not keep the promised durability. The batch may have been appended. If it is sent
-            again with its key, it is appended only once.
-        """
+        """Append a batch once, even if it is sent several times; after a `StoreError` the batch may have been appended."""
         try:
             if not self._admits(upload):
                 return Appended("no room")

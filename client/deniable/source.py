@@ -289,13 +289,7 @@ OS = OsSource()
 
 
 def jitter(longest: float) -> float:
-    """Draw a time from [0, longest) seconds.
-
-    Raises
-    ------
-    OSError
-        If the system gives no randomness.
-    """
+    """Draw a time from [0, longest) seconds."""
     return longest * OS.below(1 << 16) / (1 << 16)
 
 
@@ -328,13 +322,7 @@ which a fork by C code does not call. Without such a page, the mark is the proce
 
 
 def mark_process() -> object:
-    """Return the mark of this process; draw one if it has none yet.
-
-    Raises
-    ------
-    OSError
-        If the system gives no randomness.
-    """
+    """Return the mark of this process; draw one if it has none yet."""
     while (mark := process_mark()) == _BLANK and _page is not None:
         _page[:] = os.urandom(len(_BLANK))
     return mark

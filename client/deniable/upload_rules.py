@@ -32,13 +32,7 @@ class Refused(Exception):  # noqa: N818 - a refusal is an answer
 
 
 def bearer(authorization: str, whose: str) -> str:
-    """Return the key in a header Authorization.
-
-    Raises
-    ------
-    Refused
-        401, if there is none.
-    """
+    """Return the key in a header Authorization; raise `Refused` with 401 if there is none."""
     kind, _, text = authorization.partition(" ")
     text = text.strip()
     if kind.lower() != "bearer" or not text:

@@ -312,13 +312,9 @@ class FrequencyOracle(Mechanism):
         frequency: float,  # the share of the n respondents who hold the value, in [0, 1]
         n: int,  # number of reports
     ) -> float:
-        """Compute the exact variance of an estimated frequency over the randomness of the devices.
-
-        Notes
-        -----
-        ``(f p(1-p) + (1-f) q(1-q)) / (n (p-q)^2)``. If the respondents are a sample, and the share in their population is
-        estimated, add ``f (1-f) / n``.
-        """
+        """Compute the exact variance of an estimated frequency over the randomness of the devices."""
+        # `(f p(1-p) + (1-f) q(1-q)) / (n (p-q)^2)`. If the respondents are a sample, and the share in their population is
+        # estimated, add `f (1-f) / n`.
         p, q = float(self.p), float(self.q)
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (n * (p - q) ** 2)
 
@@ -336,13 +332,9 @@ class FrequencyOracle(Mechanism):
 
     @property
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate of a share, where it is largest.
-
-        Notes
-        -----
-        It is ``f held + (1 - f) absent + f (1 - f)`` at a share f: of the noise, and of who answers. That is largest at
-        ``f = (1 + held - absent) / 2``, or at the nearer of 0 and 1.
-        """
+        """The variance of one report's estimate of a share, where it is largest."""
+        # It is `f held + (1 - f) absent + f (1 - f)` at a share f: of the noise, and of who answers. That is largest at `f = (1 +
+        # held - absent) / 2`, or at the nearer of 0 and 1.
         held, absent = self._variances
         share = min(max((1 + held - absent) / 2, Fraction(0)), Fraction(1))
         return share * held + (1 - share) * absent + share * (1 - share)

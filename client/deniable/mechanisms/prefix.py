@@ -39,15 +39,10 @@ MULTIPLIERS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def extend(key: int, chunk: int) -> int:
-    """Return the 64-bit key of a prefix from the `key` of its parent and the `chunk` of bits that follow.
-
-    For any key this is a bijection of chunks below 2^64 - 1. So prefixes of one parent never collide. Other prefixes collide with
-    probability 2^-64. The mixing is the finaliser of splitmix64.
-
-    References
-    ----------
-    G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators. OOPSLA 2014, figure 17.
-    """
+    """Return the 64-bit key of a prefix from the `key` of its parent and the `chunk` of bits that follow."""
+    # For any key this is a bijection of chunks below 2^64 - 1. So prefixes of one parent never collide. Other prefixes collide
+    # with probability 2^-64. The mixing is the finaliser of splitmix64.
+    # G. L. Steele and others: Fast splittable pseudorandom number generators. OOPSLA 2014, figure 17.
     word = key + (chunk + 1) * GOLDEN & _WORD
     word = (word ^ word >> 30) * MULTIPLIERS[0] & _WORD
     word = (word ^ word >> 27) * MULTIPLIERS[1] & _WORD

@@ -140,15 +140,7 @@ def check_public_key(written: str) -> bytes:
 
 
 def generate() -> tuple[bytes, str]:
-    """Draw a key pair.
-
-    Returns
-    -------
-    private : bytes
-        PKCS #8 in PEM, not encrypted.
-    public : str
-        The base64 of 32 bytes, to be pinned in the app.
-    """
+    """Draw a key pair: PKCS #8 in PEM, not encrypted; and the base64 of 32 bytes, to be pinned in the app."""
     key: Ed25519PrivateKey = _ed25519().Ed25519PrivateKey.generate()
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see `_ed25519`
 
@@ -161,17 +153,7 @@ def seal(
     private_key: bytes,  # PEM
     valid_until: date | None = None,  # the last day on which it may be handed to a device that has not had it; None for no end
 ) -> tuple[Envelope, str]:
-    """Sign the text of a restriction.
-
-    Raise `ConfigurationError` if the key is no Ed25519 key, is encrypted, or ``deniable[signed]`` is not installed.
-
-    Returns
-    -------
-    envelope : Envelope
-        The envelope to serve.
-    public : str
-        The public key of the signature.
-    """
+    """Sign the text of a restriction, and return the envelope to serve and the public key of the signature."""
     ed25519 = _ed25519()
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - see `_ed25519`
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415

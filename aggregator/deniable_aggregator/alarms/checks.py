@@ -74,10 +74,8 @@ def examine(
 
 
 def raised(findings: list[list[Finding]], alpha: float = ALPHA) -> list[list[Finding]]:
-    """Return the alarms among all findings of one look, such that honest reports raise any with probability `alpha` at most.
-
-    Each keeps its place. Its p-value becomes that of the whole look (Bonferroni).
-    """
+    """Return the alarms among all findings of one look, such that honest reports raise any with probability `alpha` at most."""
+    # Each keeps its place. Its p-value becomes that of the whole look (Bonferroni).
     tests = sum(map(len, findings))
     return [
         [Finding(each.test, tests * each.p_value, each.what, each.values) for each in group if tests * each.p_value < alpha]
@@ -154,10 +152,7 @@ def _together(counts: NDArray[np.int64], n: int, low: float, high: float) -> flo
 
 
 def _furthest(counts: NDArray[np.int64], of: NDArray[np.int64] | int, low: float, high: float) -> tuple[float, int]:
-    """Find the count furthest beyond its bounds; return its p-value over all counts, and its place.
-
-    Exact tails of millions of counts would take seconds. So only the counts with the most standard deviations are computed.
-    """
+    """Find the count furthest beyond its bounds; return its p-value over all counts, and its place."""
     among = np.broadcast_to(np.asarray(of, np.float64), counts.shape).ravel()
     flat = counts.ravel()
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -165,6 +160,7 @@ def _furthest(counts: NDArray[np.int64], of: NDArray[np.int64] | int, low: float
         over = np.nan_to_num((flat - among * high) / np.sqrt(among * high * (1 - high)), nan=-np.inf)
     best, place = 1.0, 0
     for score, bound, tail in ((under, low, tail_bounds.at_most), (over, high, tail_bounds.at_least)):
+        # Exact tails of millions of counts would take seconds. So only the counts with the most standard deviations are computed.
         chosen = np.argpartition(-score, min(_CLOSEST, len(score)) - 1)[:_CLOSEST]
         p_values = tail(flat[chosen], among[chosen], bound)
         least = int(np.argmin(p_values))

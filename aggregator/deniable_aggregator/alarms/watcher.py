@@ -160,10 +160,8 @@ class Watch:
         self._trial = registry.publication.trial
 
     def run(self) -> None:
-        """Test once an hour, so that no alarm shows a single report as it comes; in a trial each minute.
-
-        If two workers test at once, they find the same.
-        """
+        """Test once an hour, so that no alarm shows a single report as it comes; in a trial each minute."""
+        # If two workers test at once, they find the same.
         now, last = int(time.time()), checked(self._store) or 0
         if not 0 <= now - last < EVERY_SECONDS if self._trial else now // _HOUR != last // _HOUR:
             self.check(now)

@@ -89,10 +89,8 @@ def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _half_step(most: NDArray[np.float32], width: int) -> float:
-    """Compute by how much a sum exceeds a smooth one at most, if its rows are alike and one cell of each stands out.
-
-    The sum then moves in steps of the size of these cells, which the rest of its variance smooths. The sum has variance 1.
-    """
+    """Compute by how much a sum exceeds a smooth one at most, if its rows are alike and one cell of each stands out."""
+    # The sum then moves in steps of the size of these cells, which the rest of its variance smooths. The sum has variance 1.
     remainder = 1 - float(np.square(most, dtype=np.float64).sum()) / (width - 1)
     step = float(most.mean()) * width / (width - 1)
     return max(step - _SMOOTH * float(np.sqrt(max(remainder, 0.0))), 0.0) / 2

@@ -281,12 +281,11 @@ def _answer(model: Model, column: Integers) -> Fit:
 
 
 def _unallocated(model: Model) -> tuple[float, float]:
-    """Estimate the share of strings that are not candidates, and its standard error.
-
-    The model knows what is outside of it. Candidates that it left out are a part of that. Each of these is estimated on its own,
-    by how much more often the bits of its filter are 1 than the average bit, beyond what the model explains. Over random filters
-    that is unbiased. Residuals are uncorrelated with what a generalised least squares fit estimates, so the two variances add.
-    """
+    """Estimate the share of strings that are not candidates, and its standard error."""
+    # The model knows what is outside of it. Candidates that it left out are a part of that. Each of these is estimated on its
+    # own, by how much more often the bits of its filter are 1 than the average bit, beyond what the model explains. Over random
+    # filters that is unbiased. Residuals are uncorrelated with what a generalised least squares fit estimates, so the two
+    # variances add.
     cells = model.cells
     cohorts, width = cells.counts.shape
     left = cells.design[:, np.setdiff1d(np.arange(cells.design.shape[1]), model.columns)]

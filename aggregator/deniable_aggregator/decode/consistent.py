@@ -39,10 +39,7 @@ def lowered_by(
     *,
     complete: bool,
 ) -> float:
-    """Return the amount that `consistent` takes off each share that stays above 0; negative if it adds it, nan without shares.
-
-    To first order this is the bias of the largest values, with the opposite sign.
-    """
+    """Return the amount that `consistent` takes off each share that stays above 0; negative if it adds it, nan without shares."""
     known = frequency[~np.isnan(frequency)]
     if not len(known):
         return float("nan")
@@ -50,4 +47,5 @@ def lowered_by(
         return 0.0
     falling = np.sort(known)[::-1]
     over = (np.cumsum(falling) - 1) / np.arange(1, len(falling) + 1)
+    # To first order this is the bias of the largest values, with the opposite sign.
     return float(over[np.flatnonzero(falling > over)[-1]])

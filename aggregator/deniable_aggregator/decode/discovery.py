@@ -83,18 +83,14 @@ class Discovery(Estimate):
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of an estimate at least as large if nobody held the value: the larger of two tails.
-
-        The binomial tail allows for few supports, the normal tail for what a pool of hash functions confuses.
-        """
+        """Chance of an estimate at least as large if nobody held the value: the larger of two tails."""
+        # The binomial tail allows for few supports, the normal tail for what a pool of hash functions confuses.
         return np.maximum(super().p_value, self.joint.tail)
 
     def detection_frequency(self, alpha: float = 0.05) -> float:
-        """Return the share at which a value would pass every level and be detected half of the time.
-
-        It is nan without reports, and where a value would not be detected half of the time even if everybody held it.
-        It is for a value whose prefixes nobody else has. A value that shares prefixes with others is found more easily.
-        """
+        """Return the share at which a value would pass every level and be detected half of the time."""
+        # It is nan without reports, and where a value would not be detected half of the time even if everybody held it. It is for
+        # a value whose prefixes nobody else has. A value that shares prefixes with others is found more easily.
         from scipy.optimize import brentq  # noqa: PLC0415 - slow to import, and rarely needed
 
         if not self.n_confirm or not all(level.reports for level in self.levels):

@@ -68,11 +68,9 @@ class Distribution:
         return np.asarray(_below(self.resampled).std(axis=0), np.float64)
 
     def grouped(self) -> Distribution:
-        """Return the distribution over parts that are as fine as these reports can show.
-
-        Two, four, eight or more neighbours are joined, until the standard errors of all parts add up to at most a half.
-        """
+        """Return the distribution over parts that are as fine as these reports can show."""
         size, edges, mass, others = 1, self.edges, self.mass, self.resampled
+        # Two, four, eight or more neighbours are joined, until the standard errors of all parts add up to at most a half.
         while others.std(axis=0).sum() > _BLURRED and len(mass) > _FEWEST:
             size *= 2
             starts = np.arange(0, len(self.mass) - size // 2, size)  # the last part has what is left, too

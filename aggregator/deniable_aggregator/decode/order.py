@@ -37,11 +37,9 @@ class Order:
         return self.mean - reach, self.mean + reach
 
     def median(self, level: float = 0.95) -> tuple[int, int, int]:
-        """Return the place of the median value, and of the first and last value that it may be.
-
-        They are those at which the interval of a cumulative share has 1/2, all intervals together.
-        """
+        """Return the place of the median value, and of the first and last value that it may be."""
         reach = -float(ndtri(tail(level, len(self.below)))) * self.below_stderr
+        # First and last are those at which the interval of a cumulative share has 1/2, all intervals together.
         middle, first, last = (int(np.argmax(each >= 0.5)) for each in (self.below, self.below + reach, self._upper(reach)))  # noqa: PLR2004
         return middle, min(first, middle), max(last, middle)
 

@@ -156,13 +156,11 @@ class PrefixLevel:
         return hash_lookup.hashes(self.mechanism.family, rows[:, None], keys)
 
     def _added(self, hashes: NDArray[np.intp], chosen: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Compute what each chosen prefix adds to the share of support of each key; (chosen, keys).
-
-        ``(p - other) (c - 1 / width)``, where c is the share of reports in whose rows the two collide.
-        """
+        """Compute what each chosen prefix adds to the share of support of each key; (chosen, keys)."""
         reports = self.reports.astype(np.float64)  # sums are exact, and twice as fast as of whole numbers
         collide = [reports @ (hashes == hashes[:, one, None]) / self.n for one in chosen]
         shape = len(chosen), hashes.shape[1]
+        # `(p - other) (c - 1 / width)`, where c is the share of reports in whose rows the two collide.
         return self._odds * (np.array(collide, np.float64).reshape(shape) - 1 / self.mechanism.width)
 
 

@@ -69,11 +69,9 @@ def _first(last: int, holds: Callable[[int], bool]) -> int:
 
 
 def _rule(mechanism: Window, variables: int) -> csr_array:
-    """Return the equations between the shares at or below each point, and the probabilities of the first cells, 1, 2, ....
-
-    With C the former and H the latter, ``H[j] - H[j - 1] - (inside - outside) (C[j] - C[j - w]) = outside``: the points that have
-    cell j in their windows are j - w + 1 to j.
-    """
+    """Return the equations between the shares at or below each point, and the probabilities of the first cells, 1, 2, ...."""
+    # With C the former and H the latter, `H[j] - H[j - 1] - (inside - outside) (C[j] - C[j - w]) = outside`: the points that have
+    # cell j in their windows are j - w + 1 to j.
     points, w, gain = mechanism.points, mechanism.length, float(mechanism.inside - mechanism.outside)
     cell = np.arange(mechanism.layout.width - 1)
     entries = [

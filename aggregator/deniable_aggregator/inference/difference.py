@@ -71,11 +71,9 @@ class Difference:
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """The chance of error at which the interval of each value just includes 0; at least `SMALLEST`, nan where unknown.
-
-        So test and interval never contradict each other. A pooled z test would name rare values too often: its normal tail is
-        thinner than the binomial one, most of all where one side has few reports.
-        """
+        """The chance of error at which the interval of each value just includes 0; at least `SMALLEST`, nan where unknown."""
+        # So test and interval never contradict each other. A pooled z test would name rare values too often: its normal tail is
+        # thinner than the binomial one, most of all where one side has few reports.
         return np.asarray(np.maximum(2 * ndtr(-self.quantile), SMALLEST), np.float64)
 
     @property

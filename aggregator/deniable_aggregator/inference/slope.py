@@ -43,11 +43,9 @@ class Course:
 
     @classmethod
     def of_shares(cls, times: Sequence[int], estimates: Sequence[Estimate], repeats: Sequence[float]) -> Course:
-        """Return the course of shares.
-
-        The error of each value is computed from its own share, cut at 0 and 1. `Estimate.plausible` shares are right over all
-        values, but a value that people hold may count as 0 there.
-        """
+        """Return the course of shares."""
+        # The error of each value is computed from its own share, cut at 0 and 1. `Estimate.plausible` shares are right over all
+        # values, but a value that people hold may count as 0 there.
         own = [_with_own_errors(each) for each in estimates]
         columns = ([each.frequency for each in own], [each.stderr for each in own], [each.shared for each in own])
         mirrored = all(each.mirrored for each in own)

@@ -196,14 +196,12 @@ def of_mechanisms(
 
 
 def of_registry(registry: Registry, terms: Terms) -> list[Outlook]:
-    """Look ahead for each metric of a registry, and each kind of its cells.
-
-    With users and a wanted error, each metric gets the epsilon that it needs.
-    """
+    """Look ahead for each metric of a registry, and each kind of its cells."""
     rows: list[Outlook] = []
     for metric in registry.metrics.values():
         cells = _cells({name: len(registry.segments[name]) for name in metric.segments})
         candidates = len(registry.candidates(metric))
+        # With users and a wanted error, each metric gets the epsilon that it needs.
         needed = terms.users is not None and terms.within is not None
         rows += _ahead(metric, terms, cells, registry.publication, candidates, epsilon_needed=needed)
     return rows

@@ -46,11 +46,9 @@ def independent_bits(p: float, q: float) -> PairSupport:
 
 
 def sets(p: float, q: float, count: int, others: int = 1, through: NDArray[np.uint16] | None = None) -> PairSupport:
-    """Compute from the number of `count` values that every report supports.
-
-    Of these pairs of values, those with the sender's own are equally likely. So are those with a given other value: of its
-    partners, the sender's and all on the line through both are `others`, and the rest lie apart.
-    """
+    """Compute from the number of `count` values that every report supports."""
+    # Of these pairs of values, those with the sender's own are equally likely. So are those with a given other value: of its
+    # partners, the sender's and all on the line through both are `others`, and the rest lie apart.
     size = p + (count - 1) * q
     held = p * (size - 1) / (count - 1)
     unaligned = count - 1 - others

@@ -68,10 +68,8 @@ def bits(
     params: Params,  # of the collection
     counted: Tally,  # the sum of its reports, of layout (m, k, "bits")
 ) -> Estimate:
-    """Estimate the share of each bit directly: basic RAPPOR, where bit i is candidate i, and Boolean RAPPOR, of one bit.
-
-    Cohorts do not matter here and are added up. The estimates are debiased, other than in the original analysis.
-    """
+    """Estimate the share of each bit directly: basic RAPPOR, where bit i is candidate i, and Boolean RAPPOR, of one bit."""
+    # Cohorts do not matter here and are added up. The estimates are debiased, other than in the original analysis.
     bit, support = _Bit(params.q_star, params.p_star), counted.counts.sum(axis=0)
     return Supported(bit, counted.n, support, total_stderr=_total_stderr(bit, counted.n, support))
 

@@ -254,11 +254,7 @@ class Partition:
         now: int,  # Unix time in seconds
         files: Mapping[Stratum, str] | None = None,  # the file of the archive that has the reports of a delta, by stratum
     ) -> list[bytes]:
-        """Add deltas and remove their entries, all or nothing; return the entries that the consumer no longer owns.
-
-        If there are any, nothing was written. Expired or erased deltas are not added. Deltas of a sealed period are added to the
-        first period that is not sealed.
-        """
+        """Add deltas and remove their entries, all or nothing; return the entries that the consumer no longer owns."""
         # Only the hour is stored, so that a tally of one report does not show its second.
         hour, noted = now - now % _HOUR, {tallies.name(stratum): file for stratum, file in (files or {}).items()}
         if not deltas.fit(added):  # one script would block the store for long, so it only decides; pieces are added afterwards
@@ -274,6 +270,8 @@ class Partition:
             name = tallies.name(stratum)
             keys += [kind.of(self.name, name), schema.TALLIES.of(self.name, stratum.metric)]
             args += [name, *deltas.changes(cells)]
+        # If any are returned, nothing was written. Expired or erased deltas are not added. Deltas of a sealed period are added to
+        # the first period that is not sealed.
         return cast("list[bytes]", self._commit(keys=keys, args=args))
 
     def seal(
@@ -281,10 +279,8 @@ class Partition:
         definition: Definition,  # metric, version and fingerprint
         before: str,  # the first period that is not sealed
     ) -> bool:
-        """Seal the periods of a definition before another one, for good. Later reports of these periods count in that one.
-
-        While a commit of the metric is added in pieces, nothing is changed, and False is returned.
-        """
+        """Seal the periods of a definition before another one, for good. Later reports of these periods count in that one."""
+        # While a commit of the metric is added in pieces, nothing is changed, and False is returned.
         args = [tallies.name(definition), before, digest(definition[0])]
         return bool(self._seal([self.published.key, schema.REDO.of(self.name)], args))
 

@@ -35,9 +35,9 @@ class Consent:
     def attach(self, sender: Sender, journal: Journal) -> None:
         """Pause the sender while there is no consent; clear it and the journal when consent is withdrawn.
 
-        A no at the start withdraws nothing: the app may not have asked the person yet. Raise `ConfigurationError` if strict: the
-        answer is neither True nor False.
+        Raise `ConfigurationError` if strict: the answer is neither True nor False.
         """
+        # A no at the start withdraws nothing: the app may not have asked the person yet.
         self._sender, self._journal = sender, journal
         if not callable(self.setting):
             self.agreed = self.setting is True
@@ -47,9 +47,9 @@ class Consent:
     def ask(self) -> bool:
         """Ask for consent and act on the answer; return whether it is a yes.
 
-        Raise `ConfigurationError` if strict: the answer is neither True nor False. What the app's function raises
-        is raised, too.
+        Raise `ConfigurationError` if strict: the answer is neither True nor False.
         """
+        # What the app's function raises is raised, too.
         while True:
             setting = self.setting
             answer: object = None

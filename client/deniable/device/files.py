@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 def require_own(directory: Path) -> None:
     """Refuse a directory that somebody else can write or replace. A directory that does not exist yet is accepted.
 
-    The rules are those of ssh. The directory, its files and every folder above it must belong to this user or to root. Nobody
-    else may write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a group
-    without other members. Windows has no such modes, so nothing is refused there. Raise `StateError` if it is refused. The
-    message has the rule, what broke it, and what to do. Raise `OSError` if it cannot be examined.
+    Raise `StateError` if it is refused. Raise `OSError` if it cannot be examined.
     """
+    # Windows has no such modes, so nothing is refused there.
     if sys.platform == "win32":
         return
+    # The rules are those of ssh. The directory, its files and every folder above it must belong to this user or to root. Nobody
+    # else may write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a group
+    # without other members.
     looked: set[str] = set()
     for folder in (os.path.abspath(directory), os.path.realpath(directory)):  # noqa: PTH100 - faster than `Path`
         above = os.path.dirname(folder)  # noqa: PTH120

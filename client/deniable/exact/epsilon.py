@@ -44,11 +44,9 @@ def exact(
 
 
 def weight(epsilon: Fraction) -> int:
-    """Compute floor(e^epsilon * `UNIT`), exactly.
-
-    `decimal` rounds `exp` and division correctly, to sixty digits. So at least forty digits follow the integer. The floor is
-    wrong only if all of these are zeros or nines. e^epsilon is irrational for every rational epsilon but 0.
-    """
+    """Compute floor(e^epsilon * `UNIT`), exactly."""
+    # `decimal` rounds `exp` and division correctly, to sixty digits. So at least forty digits follow the integer. The floor is
+    # wrong only if all of these are zeros or nines. e^epsilon is irrational for every rational epsilon but 0.
     context = Context(prec=60, rounding=ROUND_FLOOR)
     power = context.exp(context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator)))
     return int(context.multiply(power, Decimal(UNIT)).to_integral_value(rounding=ROUND_FLOOR))

@@ -379,11 +379,9 @@ def mean_variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
 
 
 def two_sided(mechanism: FrequencyOracle) -> Fraction:
-    """Return the probability that a report favours one of two answers by exactly epsilon, if it else says nothing about them.
-
-    It favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but not the
-    other, if and only if it favours the true one. So p - q = x - x / ratio.
-    """
+    """Return the probability that a report favours one of two answers by exactly epsilon, if it else says nothing about them."""
+    # It favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but not the
+    # other, if and only if it favours the true one. So p - q = x - x / ratio.
     ratio = mechanism.ratio
     return (mechanism.p - mechanism.q) * (ratio + 1) / (ratio - 1)
 

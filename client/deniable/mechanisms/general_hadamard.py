@@ -78,10 +78,8 @@ class GeneralHadamard(FrequencyOracle):
         return {"blocks": self.blocks, "size": self.size, "step": self._step, "inside": Fraction(inside, inside + beside)}
 
     def slots(self, value: _Number) -> tuple[_Number, _Number]:
-        """Return the block of a value, and its row of the block's matrix. This works for an array of values, too.
-
-        The permutation multiplies by a step near the golden section of the number of slots. This keeps neighbours apart.
-        """
+        """Return the block of a value, and its row of the block's matrix. This works for an array of values, too."""
+        # The permutation multiplies by a step near the golden section of the number of slots. This keeps neighbours apart.
         slot = value * self._step % (self.blocks * (self.size - 1))
         return slot // (self.size - 1), slot % (self.size - 1) + 1
 

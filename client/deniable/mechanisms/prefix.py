@@ -205,10 +205,8 @@ class PrefixTree(FastLocalHash):
         return self.family.hash(row, self.key(bisect_right(self.first_rows, row) - 1, value))
 
     def variance(self, frequency: float, n: int) -> float:
-        """Compute the variance of the estimated frequency of a found value, to first order in 1 / n.
-
-        Only the devices that confirm are used. They are a random sample of the n respondents.
-        """
+        """Compute the variance of the estimated frequency of a found value, to first order in 1 / n."""
+        # Only the devices that confirm are used. They are a random sample of the n respondents.
         share = float(self.confirming)
         return (super().variance(frequency, 1) + (1 - share) * frequency * (1 - frequency)) / (n * share)
 

@@ -257,9 +257,7 @@ def best_width(
     true_weight: int,  # the integer weight of e^eps
     most: int,
 ) -> int:
-    """Return the number of cells of least variance for a value of frequency 0: near e^eps + 1, and at most ``most + 1``.
-
-    The variance of one report's estimate is ``(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)``.
-    """
+    """Return the number of cells of least variance for a value of frequency 0: near e^eps + 1, and at most ``most + 1``."""
+    # The variance of one report's estimate is `(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)`.
     best = min(true_weight // UNIT + 1, most)
     return min((g for g in (best, best + 1) if g > 1), key=lambda g: Fraction((true_weight + (g - 1) * UNIT) ** 2, g - 1))

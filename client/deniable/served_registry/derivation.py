@@ -22,8 +22,9 @@ def derived(
 ) -> Restriction:
     """Return the restriction that makes the one registry the other.
 
-    Raise `RegistryError` if none does: devices would not learn of the rest. The error has all that they would keep as it is.
+    Raise `RegistryError` if none does: devices would not learn of the rest.
     """
+    # The error lists all that devices would keep as it is in the app.
     try:
         restriction = Restriction.read(Restriction.of(turned_down).write())  # as devices read it
         used = restriction.applied(bundled)

@@ -28,9 +28,9 @@ class Dsn:
     ) -> Dsn:
         """Read a DSN.
 
-        Raise `ConfigurationError` if a part is missing, ``http://`` is not allowed, or the key is no ingest key. The message does
-        not repeat the key.
+        Raise `ConfigurationError` if a part is missing, ``http://`` is not allowed, or the key is no ingest key.
         """
+        # No message repeats the key: logs are read by more people than keys.
         shape = "a DSN is written https://PUBLIC_KEY@host/app"
         try:
             parts = urlsplit(text)

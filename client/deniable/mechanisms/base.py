@@ -263,12 +263,9 @@ class FrequencyOracle(Mechanism):
     with probability p and any other with probability q. The unbiased estimate of a frequency is
     ``(support / n - q) / (p - q)``. An oracle with a pool of hash functions has q only on average over the pool. `support` gives
     the exact probability for any pair of values.
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha: Locally differentially private protocols for frequency estimation. USENIX Security
-    2017, section 3.
     """
+
+    # T. Wang and others: Locally differentially private protocols for frequency estimation. USENIX Security 2017, section 3.
 
     # p, q: probability that a payload supports the true value, and that it supports a given other one. If payloads also oppose
     # values, the probability that it opposes the value is subtracted.

@@ -23,24 +23,11 @@ if TYPE_CHECKING:
 
 
 class Sampled(Scored):
-    """A report names a row, drawn at random, and what the answer has there, by generalised randomised response.
+    """A report names a row, drawn at random, and what the answer has there, by generalised randomised response."""
 
-    Parameters
-    ----------
-    domain_size
-        2^m for m options.
-
-    Attributes
-    ----------
-    groups : tuple of tuple of int
-        The options of each row.
-    keep, other : Fraction
-        Probability that a report names what the answer has in its row, and that it names any one other thing.
-    """
-
-    groups: tuple[tuple[int, ...], ...]
-    keep: Fraction
-    other: Fraction
+    groups: tuple[tuple[int, ...], ...]  # the options of each row
+    keep: Fraction  # probability that a report names what the answer has in its row
+    other: Fraction  # probability that it names any one other thing
     _true_weight: int
 
     @abstractmethod

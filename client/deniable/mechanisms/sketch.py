@@ -35,12 +35,9 @@ class Sketch(FrequencyOracle):
     A report of row r supports the values that r hashes to its cells. It has the true value's cell with probability p, and any
     other cell with probability `other`. If two values collide in a share c of the rows, a report of one supports the other with
     probability c p + (1 - c) `other`.
-
-    References
-    ----------
-    Apple Differential Privacy Team: Learning with privacy at scale. Apple Machine Learning Journal 1(8), 2017.
     """
 
+    # Apple Differential Privacy Team: Learning with privacy at scale. Apple Machine Learning Journal 1(8), 2017.
     options: ClassVar[tuple[str, ...]] = ("rows", "width")
 
     rows: int = 0  # number of hash functions; 0 for the default

@@ -54,6 +54,7 @@ class Ring:
         """
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
         for key in self._keys_of(id_of(digest), anew=anew):
+            # In constant time: how long it takes must not tell how much of a digest was right.
             if compare_digest(key.digest, digest) and any(map(key.opens, roles)) and key.app in self._stores:
                 return key
         return None

@@ -15,15 +15,7 @@ def consistent(
     *,
     complete: bool,  # Whether these are all possible answers. If not, the sum may also be below 1: the rest gave other answers.
 ) -> NDArray[np.float64]:
-    """Find the possible shares, (values,), that are nearest to unbiased estimates (norm-sub); nan where unknown.
-
-    Examples
-    --------
-    >>> consistent(np.array([0.7, 0.5, -0.1]), complete=True)
-    array([0.6, 0.4, 0. ])
-    >>> consistent(np.array([0.3, -0.1]), complete=False)
-    array([0.3, 0. ])
-    """
+    """Find the possible shares, (values,), that are nearest to unbiased estimates (norm-sub); nan where unknown."""
     # Each estimate is lowered or raised by the same amount, and what falls below 0 becomes 0, so that the sum is right. This is
     # the Euclidean projection on the possible shares, so the squared error over all values never grows. The price is a bias: rare
     # values are shown too high on average, and frequent ones a little too low. So sums, comparisons and intervals use the

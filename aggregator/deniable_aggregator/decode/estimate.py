@@ -225,8 +225,7 @@ class Estimate(ABC):
 
         References
         ----------
-        Y. Benjamini, D. Yekutieli: False discovery rate-adjusted multiple confidence intervals for selected parameters. JASA
-        100(469), 2005.
+        Y. Benjamini, D. Yekutieli: False discovery rate-adjusted multiple confidence intervals. JASA 100(469), 2005.
         """
         share = min(max(int(np.count_nonzero(selected)), 1) / max(self.hypotheses, 1), 1.0)
         ends = zip(self._interval(tail(level) * share, target), self._interval(tail(level), target), strict=True)

@@ -7,8 +7,7 @@ concave problem, which `joint` solves. A question about the pair itself, with on
 
 References
 ----------
-G. Fanti, V. Pihur, U. Erlingsson: Building a RAPPOR with the unknown: privacy-preserving learning of associations and data
-dictionaries. PoPETs 2016(3), section 3. `joint` and `Joint.independence` say what differs here.
+G. Fanti, V. Pihur, U. Erlingsson: Building a RAPPOR with the unknown. PoPETs 2016(3), section 3. `joint` says what differs.
 """
 
 from __future__ import annotations

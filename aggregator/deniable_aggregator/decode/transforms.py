@@ -5,8 +5,7 @@ cost K^2 / q look-ups; this takes K log K steps.
 
 References
 ----------
-V. Feldman, J. Nelson, H. Nguyen, K. Talwar: Private frequency estimation via projective geometry. ICML 2022. Its decoder is a
-dynamic program of about K q log K steps; this one uses Fourier transforms.
+V. Feldman and others: Private frequency estimation via projective geometry. ICML 2022, with a decoder of K q log K steps.
 """
 
 from __future__ import annotations

@@ -194,8 +194,7 @@ class Pem(PrefixTree):
 
     References
     ----------
-    T. Wang, N. Li, S. Jha: Locally differentially private heavy hitter identification. IEEE TDSC 18(2), 2021 (online 2019);
-    arXiv 1708.06674, section 4.
+    T. Wang, N. Li, S. Jha: Locally differentially private heavy hitter identification. IEEE TDSC 18(2), 2021, section 4.
     """
 
     name = "pem"
@@ -214,8 +213,7 @@ class TreeHist(PrefixTree):
 
     References
     ----------
-    R. Bassily, K. Nissim, U. Stemmer, A. Thakurta: Practical locally private heavy hitters. NeurIPS 2017, section 3; JMLR 21(16),
-    2020.
+    R. Bassily and others: Practical locally private heavy hitters. NeurIPS 2017, section 3; JMLR 21(16), 2020.
     """
 
     name = "tree_hist"

@@ -136,8 +136,7 @@ class Rappor(Bloom):
 
     References
     ----------
-    U. Erlingsson, V. Pihur, A. Korolova: RAPPOR: Randomized aggregatable privacy-preserving ordinal response. CCS 2014,
-    sections 2 and 3.
+    U. Erlingsson, V. Pihur, A. Korolova: RAPPOR. CCS 2014, sections 2 and 3.
     """
 
     name = "rappor"

@@ -98,7 +98,7 @@ class Cms(Sketch):
 
     References
     ----------
-    Apple Differential Privacy Team, 2017, section 4 (CMS).
+    Apple Differential Privacy Team: Learning with privacy at scale. 2017, section 4 (CMS).
     M. Pan: Revisiting the count mean sketch. arXiv 2406.03785, 2024 (its bias and variance corrected).
     """
 
@@ -146,7 +146,7 @@ class Hcms(Sketch):
 
     References
     ----------
-    Apple Differential Privacy Team, 2017, section 5 (HCMS).
+    Apple Differential Privacy Team: Learning with privacy at scale. 2017, section 5 (HCMS).
     """
 
     name = "hcms"

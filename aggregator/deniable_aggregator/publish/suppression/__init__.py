@@ -17,8 +17,7 @@ References
 ----------
 L. H. Cox (1980), Suppression methodology and statistical disclosure control, Journal of the American Statistical Association 75.
 D. E. Denning, P. J. Denning, M. D. Schwartz (1979), The tracker: a threat to statistical database security, ACM TODS 4(1).
-M. Fischetti, J. J. Salazar (2001), Solving the cell suppression problem on tabular data with linear constraints, Management
-Science 47(7).
+M. Fischetti, J. J. Salazar (2001), Solving the cell suppression problem on tabular data, Management Science 47(7).
 """
 
 from __future__ import annotations

@@ -28,10 +28,7 @@ _SURE = 1.645  # standard errors: the spread of the answers is hardly ever large
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """The mean place of the answers on their axis: 0 at the low end, 1 at the high end.
-
-    It is unbiased, so it may lie outside of [0, 1].
-    """
+    """The mean place of the answers on their axis, 0 to 1 from low to high end; unbiased, so it may lie outside."""
 
     n: int  # reports
     place: float  # the mean; nan without reports

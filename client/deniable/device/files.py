@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def require_own(directory: Path) -> None:
-    """Refuse a directory that somebody else can write or replace. A directory that does not exist yet is accepted.
-
-    Raise `StateError` if it is refused. Raise `OSError` if it cannot be examined.
-    """
+    """Raise `StateError` for a directory that somebody else can write or replace; one that is not there yet is accepted."""
     # Windows has no such modes, so nothing is refused there.
     if sys.platform == "win32":
         return
@@ -95,10 +92,7 @@ def _me() -> int:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a new file, readable by its owner only; return when it is on disk.
-
-    Raise `OSError` if it exists, or cannot be written.
-    """
+    """Write a new file, readable by its owner only; return when it is on disk; raise `OSError` if it exists."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(data)
         file.flush()
@@ -106,10 +100,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Write a directory's entries to disk: files that were made, renamed or removed. Windows cannot do this.
-
-    Raise `OSError` if they cannot be written.
-    """
+    """Write a directory's entries to disk: files that were made, renamed or removed. Windows cannot do this."""
     if sys.platform != "win32":
         descriptor = os.open(directory, os.O_RDONLY)
         try:

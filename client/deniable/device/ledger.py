@@ -228,10 +228,7 @@ class Ledger:
         return True
 
     def spent(self) -> Spent:
-        """Read what was spent. Leases count in full. Metrics with permanent responses count with their whole reserve.
-
-        Raise `StateError` if the state cannot be used.
-        """
+        """Read what was spent: leases in full, metrics with permanent responses with their whole reserve."""
         window, lifetime, left = 0, 0, _micro(self.budget.lifetime)
         if self._state.begun:  # reading does not create the file
             with self._state.transaction() as db:

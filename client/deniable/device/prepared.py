@@ -127,11 +127,7 @@ def prepare(
     budget: Budget,  # the device's budget
     today: date,  # The date. Metrics whose collection has ended need no part of the budget.
 ) -> dict[str, Prepared]:
-    """Prepare every metric of a registry.
-
-    Raise `ParameterError` if a segment is missing, or a metric has no mechanism. Raise `ConfigurationError` if a metric exceeds
-    the caps, or all metrics together exceed the caps or the budget.
-    """
+    """Prepare every metric of a registry; refuse it if a metric has no mechanism, or all exceed the caps or the budget."""
     prepared = {}
     for id_, allowance in reserved(registry, budget).items():
         metric = registry.metrics[id_]

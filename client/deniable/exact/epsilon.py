@@ -25,10 +25,7 @@ MIN_EPSILON = Fraction(1, 1 << 31)
 def exact(
     epsilon: float | str | Fraction,  # privacy loss in nats, in [`MIN_EPSILON`, `MAX_EPSILON`]
 ) -> Fraction:
-    """Read an epsilon as the written decimal, not as the nearest binary float.
-
-    Raise `ParameterError` if it is not such a number.
-    """
+    """Read an epsilon as the written decimal, not as the nearest binary float; raise `ParameterError` if it is none."""
     rule = f"epsilon is a number of nats above 0 and at most {MAX_EPSILON}"
     if isinstance(epsilon, bool) or (isinstance(epsilon, float) and not isfinite(epsilon)):
         raise ParameterError(rule, epsilon)

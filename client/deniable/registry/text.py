@@ -37,10 +37,7 @@ def encode(
     text: str,  # a text without U+0000
     length: int,  # bytes of the longest text
 ) -> int:
-    """Write a text as a number in [0, 256**length). The empty text is 0.
-
-    Raise `ParameterError` if it is too long or has a character that UTF-8 or the padding cannot hold.
-    """
+    """Write a text as a number in [0, 256**length), 0 if empty; raise `ParameterError` if it is too long or not UTF-8."""
     # The message does not repeat the text, which may be an answer.
     try:
         data = text.encode()
@@ -53,10 +50,7 @@ def encode(
 
 
 def lines(path: str | Path) -> list[str]:
-    """Read a file with one text on each line, with or without a byte order mark.
-
-    Raise `OSError` or `UnicodeDecodeError` if it cannot be read, or is not UTF-8.
-    """
+    """Read a file with one text on each line, with or without a byte order mark; raise `UnicodeDecodeError` if not UTF-8."""
     # `str.splitlines` would also split at characters that a text may have.
     content = Path(path).read_text("utf-8-sig").removesuffix("\n")
     return content.split("\n") if content else []

@@ -57,10 +57,7 @@ class HttpGet:
 
 
 class Fetcher:
-    """Fetches a served registry and has it used. Each call returns the seconds until the next call.
-
-    Raise `ConfigurationError` if the key is invalid, or ``deniable[signed]`` is not installed.
-    """
+    """Fetches a served registry and has it used. Each call returns the seconds until the next call."""
 
     def __init__(
         self,

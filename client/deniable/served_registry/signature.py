@@ -64,10 +64,7 @@ class Envelope:
 
     @classmethod
     def read(cls, body: bytes) -> Envelope | None:
-        """Read an envelope; None if this is something else altogether, such as the login page of a hotel's network.
-
-        Raise `ServedRegistryError` if it looks like an envelope but is invalid.
-        """
+        """Read an envelope; None for something else, such as a hotel's login page; raise `ServedRegistryError` if invalid."""
         if len(body) > MAX_BYTES:
             raise refusal(f"an envelope has at most {MAX_BYTES} bytes", len(body))
         try:
@@ -104,11 +101,7 @@ class Envelope:
         self,
         public_key: str,  # the base64 of 32 bytes
     ) -> None:
-        """Check the signature.
-
-        Raise `ServedRegistryError` if the signature is by another key or of another text. Raise `ConfigurationError` if the key
-        is invalid, or ``deniable[signed]`` is not installed.
-        """
+        """Raise `ServedRegistryError` if the signature is by another key, or of another text."""
         from_bytes = _ed25519().Ed25519PublicKey.from_public_bytes
         key: Ed25519PublicKey = from_bytes(check_public_key(public_key))
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - see `_ed25519`
@@ -120,10 +113,7 @@ class Envelope:
 
 
 def check_installed() -> None:
-    """Check that the package `cryptography` is installed, without importing it.
-
-    Raise `ConfigurationError` if ``deniable[signed]`` is not installed.
-    """
+    """Raise `ConfigurationError` if the package `cryptography` is not installed; it is not imported."""
     from importlib.util import find_spec  # noqa: PLC0415 - only apps with a served registry need it
 
     if find_spec("cryptography") is None:

@@ -63,11 +63,9 @@ class Http:
         largest: int = _LARGEST_ANSWER,  # most bytes of the answer
         total: float | None = None,  # seconds after which a new thread cuts the request; None for no such thread
     ) -> tuple[int, Mapping[str, str], bytes | None]:
-        """Send one request; return the status, the headers and the answer. None instead of a larger answer.
-
-        Raise `UnreachedError` if there was no connection, with TLS where the address has it. Raise `OSError` if there was no
-        answer, or only a part of it.
-        """
+        """Send one request; return the status, the headers and the answer, None instead of a larger one."""
+        # Without a connection, with TLS where the address has it, it raises UnreachedError: nothing was sent. Without a whole
+        # answer it raises OSError: the request may have arrived.
         # The headers returned find a name in upper and lower case alike.
         from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
 

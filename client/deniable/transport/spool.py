@@ -298,10 +298,7 @@ class Spool:
 
 
 def _read(key: str, descriptor: int) -> Batch | None:
-    """Read a batch, at most as many bytes as a batch may have; return None if this is no batch.
-
-    Raise `OSError` if the disk fails.
-    """
+    """Read a batch, at most as many bytes as a batch may have; None if this is no batch, `OSError` if the disk fails."""
     import gzip  # noqa: PLC0415 - the app's thread never needs it
     import zlib  # noqa: PLC0415
 

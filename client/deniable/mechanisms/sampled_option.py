@@ -99,6 +99,7 @@ class Sampled(Scored):
         row, named = self.layout.unpack(payload)
         rows, width, gain = self.layout.rows, self.layout.width, self.keep - self.other
         return tuple(
+            # Times the rows, because a row is drawn for one in so many reports.
             rows * ((named == index) - self.other) / gain if row == each else Fraction(0)
             for each in range(rows)
             for index in range(width)

@@ -31,6 +31,7 @@ MAX_BYTES = 1024 * 1024
 FILE = "the served registry"
 """The file's name in faults."""
 
+# Stands before the text that is signed. So a signature that the key gave anything else is none of a restriction.
 _HEADER = "deniable restriction 1"
 _MEMBERS = {"format", "restriction", "signature"}
 _UNTIL = "valid_until"
@@ -65,6 +66,7 @@ class Envelope:
     @classmethod
     def read(cls, body: bytes) -> Envelope | None:
         """Read an envelope; None for something else, such as a hotel's login page; raise `ServedRegistryError` if invalid."""
+        # Before it is parsed: the server, or whoever answers in its place, chooses its size.
         if len(body) > MAX_BYTES:
             raise refusal(f"an envelope has at most {MAX_BYTES} bytes", len(body))
         try:
@@ -188,6 +190,7 @@ def _bytes(written: str, size: int, what: str) -> bytes:
         data = b64decode(written, validate=True)
     except ValueError:  # also binascii.Error; a text that is not ASCII raises ValueError itself
         data = b""
+    # There are several ways to write the same bytes, by which a server could mark a device. Only one is read.
     if len(data) != size or b64encode(data).decode() != written:
         raise refusal(f"{what} is the base64 of {size} bytes", "another text")
     return data

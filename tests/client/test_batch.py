@@ -36,7 +36,7 @@ def test_written_and_read():
     """What is read back has the same key, bytes, reports and, to the second, time."""
     before = batch()
     after = Batch.read(before.key, before.write())
-    assert (after.key, after.body, after.made) == (before.key, before.body, int(before.made))
+    assert (after.key, after.body, after.created) == (before.key, before.body, int(before.created))
     assert contents(after) == contents(before)
 
 
@@ -53,7 +53,7 @@ def test_halves_hold_everything():
     first, second = whole.halves()
     assert [len(half.reports) for half in (first, second)] == [3, 4]
     assert sorted(contents(first) + contents(second)) == contents(whole)
-    assert first.made == second.made == whole.made
+    assert first.created == second.created == whole.created
     assert len({whole.key, first.key, second.key}) == 3
 
 

@@ -307,7 +307,7 @@ def test_a_key_that_nobody_has_seen_is_not_seen_twice(spool, directory):
     keys = {first.key}
     for _ in range(3):
         taken = spool.take()
-        assert (taken.body, taken.made, len(spool)) == (first.body, int(first.made), 2)
+        assert (taken.body, taken.created, len(spool)) == (first.body, int(first.created), 2)
         assert files(directory) == sorted([f"{taken.key}.json.gz", f"{second.key}.json.gz"])
         keys.add(taken.key)
         spool.release(taken, seen=False)
@@ -529,7 +529,7 @@ def test_what_a_file_holds(spool, directory):
     document = json.loads(gzip.decompress(raw))
     assert document == {
         "format": 1,
-        "made": int(kept.made),
+        "made": int(kept.created),
         "reports": 3,
         "body": kept.body.decode(),
     }

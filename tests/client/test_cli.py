@@ -379,17 +379,3 @@ def test_only_the_chosen_command_is_loaded(points):
     assert caught.value.code == 0
     with pytest.raises(TypeError):
         cli.main(["serve"])
-
-
-def test_as_a_module():
-    """``python -m deniable`` is the command."""
-    import subprocess
-    import sys
-
-    done = subprocess.run(
-        [sys.executable, "-m", "deniable", "prove", "coin", "--epsilon", "2", "--domain-size", "2"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.endswith(": proved\n")

@@ -31,7 +31,7 @@ owner = "o"
 """
 
 
-@given(st.lists(st.integers(1, 60), max_size=4))
+@given(st.lists(st.integers(1, 20), max_size=4))
 def test_groups_are_the_joint_rows(rows):
     """There are as many groups as different combinations of rows that a device can have."""
     parts = lcm(*rows)

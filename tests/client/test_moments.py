@@ -391,27 +391,6 @@ def test_a_client_without_a_directory(device, server):
     assert not server.reports
 
 
-def test_a_forked_child_sends_nothing_of_its_parent(device, server, in_child):
-    """Neither what waits in memory nor a block; with a directory both may send what is on disk, once."""
-    for state in ({}, {"state": None}):
-        before = len(server.reports)
-        wire = device(**state)
-        client = wire.client()
-        client.record("quiet", value=True)
-        client.flush(5)
-
-        def child(client=client) -> bytes:
-            client.record("plain", value=True)
-            client.flush(5)
-            return b"done"
-
-        with client.timed("took"):
-            assert in_child(child) == b"done"
-        make_due()
-        assert eventually(lambda client=client: client.flush(5) and client.stats()["waiting"] == 0)
-        assert sorted(report.stratum.metric for report in server.reports[before:]) == ["plain", "quiet", "took"]
-
-
 def test_stopwatches_of_refused_blocks_do_nothing(device):
     """Where nothing is recorded, nothing waits."""
     client = device().client(consent=False)

@@ -15,6 +15,7 @@ from deniable.proof import Tape, distribution
 from deniable.registry import Metric, Registry
 from deniable.registry.answers import axis
 from deniable.registry.tables import Budget
+from deniable.source import Source
 from deniable.transport import Sender
 
 DAY = 86_400
@@ -53,14 +54,15 @@ PLAIN = [
 ]
 KEPT = [
     (BOOLEAN, {"mechanism": "l_grr"}),
-    (THREE, {"mechanism": "l_grr"}),
+    pytest.param(THREE, {"mechanism": "l_grr"}, marks=pytest.mark.campaign),
     (THREE, {"mechanism": "l_grr", "other": "b", "none": "a"}),
     (BOOLEAN, {"mechanism": "l_grr", "sample": "0.5"}),
-    (BOOLEAN, {"mechanism": "l_osue"}),
-    (THREE, {"mechanism": "loloha"}),
+    pytest.param(BOOLEAN, {"mechanism": "l_osue"}, marks=pytest.mark.slow("walks every draw of two days")),
+    pytest.param(BOOLEAN, {"mechanism": "loloha"}, marks=pytest.mark.slow("walks every draw of two days")),
+    pytest.param(THREE, {"mechanism": "loloha"}, marks=pytest.mark.campaign),
     (BOOLEAN, {"mechanism": "dbitflip", "epsilon_permanent": "1"}),
     (BOOLEAN, {"mechanism": "rappor"}),
-    (PRODUCT, {"mechanism": "l_grr"}),
+    pytest.param(PRODUCT, {"mechanism": "l_grr"}, marks=pytest.mark.slow("walks every draw of eight answers")),
 ]
 
 
@@ -78,14 +80,14 @@ def way(monkeypatch):
     queued: list[tuple] = []
     monkeypatch.setattr(Sender, "submit", lambda _, report, *__: queued.append((report.stratum, report.payload)))
 
-    def run(metric: Metric, answers: list[object], make=Tape) -> dict[bytes, Fraction]:
+    def run(metric: Metric, answers: list[object], make=None, *, source=lambda tape: tape) -> dict[bytes, Fraction]:
         registry = Registry("shop", {"m": metric})
 
         def once(tape: Tape) -> bytes:
             queued.clear()
             now = [1_800_000_000.0]
             options = {"dsn": "https://key@t.example/shop", "consent": True, "caps": FREE, "state": None}
-            client = Client(registry=registry, clock=lambda: now[0], source=tape, **options)
+            client = Client(registry=registry, clock=lambda: now[0], source=source(tape), **options)
             for answer in answers:
                 client.record("m", answer)
                 client.record("m", answer)  # the same day: nothing comes of it
@@ -94,7 +96,7 @@ def way(monkeypatch):
             assert len(queued) + sum(stats["dropped"].values()) == 2 * len(answers)
             return repr((queued, stats["spent"], sorted(stats["dropped"]))).encode()
 
-        return distribution(once) if make is Tape else {once(make()): Fraction(1)}
+        return {once(make()): Fraction(1)} if make else distribution(once)
 
     return run
 
@@ -110,6 +112,19 @@ def drawn(number: int, of: int):
             return number if n == of else super().below(n)
 
     return Drawn
+
+
+class Sparse(Source):
+    """A source whose draws of 256 outcomes have only each eighth of them."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+
+    def bernoulli(self, num: int, den: int) -> bool:
+        return self.tape.bernoulli(num, den)
+
+    def below(self, n: int) -> int:
+        return 8 * self.tape.below(32) if n == 256 else self.tape.below(n)
 
 
 def worst(masses: list[dict[bytes, Fraction]]) -> Fraction:
@@ -173,15 +188,16 @@ def test_kept_responses(way, domain, rest):
     ],
     ids=name,
 )
-def test_texts(way, rest):
+@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.campaign)])
+def test_texts(way, rest, step):
     """Any text has its place; what is no text is reported as a random one."""
     metric = declare(TEXT, rest)
     texts = [way(metric, [answer]) for answer in ("", "a", "b", "\0", "a rather long one", "\ud800")]
     assert texts[1] == texts[4]  # as far as there is room for it
-    other = way(metric, [7])
+    other = way(metric, [7], source=Sparse if step == 8 else lambda tape: tape)
     assert worst([*texts, other]) <= mechanisms.of(metric).ratio
     assert {silent(mass) for mass in (*texts, other)} == {0}
-    for number in range(256):  # another that is no text draws the same text, and is reported as the first
+    for number in range(0, 256, step):  # another that is no text draws the same text, and is reported as the first
         draw = drawn(number, 256)
         assert way(metric, [None], draw) == way(metric, [7], draw)
 
@@ -211,7 +227,12 @@ def coarse(monkeypatch):
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize(
     "rest",
-    [{}, {"none": "2", "estimate": "distribution"}, {"sample": "0.5"}, {"scale": "log", "range": ("1", "16"), "none": "4"}],
+    [
+        {},
+        {"none": "2", "estimate": "distribution"},
+        pytest.param({"sample": "0.5"}, marks=pytest.mark.slow("walks twice as many draws")),
+        {"scale": "log", "range": ("1", "16"), "none": "4"},
+    ],
 )
 def test_numbers(way, rest):
     """One report for anything that is given, of at most epsilon; out of range is the nearer end, and no number is `none`."""
@@ -227,26 +248,29 @@ def test_numbers(way, rest):
 
 
 @pytest.mark.usefixtures("coarse")
-def test_means_of_kept_numbers(way):
+@pytest.mark.parametrize("firsts", [(0, 4), pytest.param((0, 3, 4), marks=pytest.mark.campaign)])
+def test_means_of_kept_numbers(way, firsts):
     """A number that stays tells at most epsilon_permanent; whatever it does, all days tell at most twice that."""
     metric = declare(NUMBER, {"estimate": "mean"}, epsilon_permanent="1.2")
     mechanism = mechanisms.of(metric)
     assert worst([way(metric, [answer]) for answer in (0, 1.5, 4, *NO_NUMBERS[:3])]) <= mechanism.ratio
     assert worst([way(metric, [answer, answer]) for answer in (0, 1, 4, None)]) <= mechanism.permanent_ratio
-    histories = [way(metric, [first, second]) for first in (0, 3, 4) for second in (0, 1, 4, None)]
+    histories = [way(metric, [first, second]) for first in firsts for second in (0, 1, 4, None)]
     assert mechanism.permanent_ratio < worst(histories) <= mechanism.permanent_ratio**2
     assert len({silent(mass) for mass in histories}) == 1
 
 
-def test_distributions_of_kept_numbers(way, monkeypatch):
+@pytest.mark.parametrize("absent", [NO_NUMBERS[:1], pytest.param(NO_NUMBERS[:3], marks=pytest.mark.campaign)])
+def test_distributions_of_kept_numbers(way, monkeypatch, absent):
     """The part of the range is kept like any answer."""
     for module in ("deniable.registry.answers.types", "deniable.registry.answers.axis"):
         monkeypatch.setattr(f"{module}.BINS", 2)
     metric = declare(NUMBER, {"estimate": "distribution"}, epsilon_permanent="2")
     mechanism = mechanisms.of(metric)
-    days = [way(metric, [answer, answer]) for answer in (0, 1.9, 2, 99, *NO_NUMBERS[:3])]
-    assert days[0] == days[1] == days[4]
+    days = [way(metric, [answer, answer]) for answer in (0, 1.9, 2, 99, *absent)]
+    assert days[0] == days[1]
     assert days[2] == days[3]
+    assert days[4:] == [days[0]] * len(absent)
     assert mechanism.ratio < worst(days) <= mechanism.permanent_ratio
 
 

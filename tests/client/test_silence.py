@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections import Counter
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import product
 from math import comb
 from uuid import UUID
 
@@ -130,10 +131,16 @@ def run(tmp_path):
     ],
     ids=["without a bound", "spent", "of a short window", "two metrics, one of them silent in the end"],
 )
-def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget):
+@pytest.mark.parametrize("pairs", ["all to one", pytest.param("all to all", marks=pytest.mark.campaign)])
+def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget, pairs):
     """Whatever is answered, the same times of asking give the same uploads of the same sizes, also when the budget is spent."""
-    asked = OFTEN if registry is not KEPT_ALONE else OFTEN[:1]  # which it does not declare, so nothing looks at the answer
-    seen = [run(kept, often, registry=registry, budget=budget).outside for kept in KEPT for often in asked]
+    others = OFTEN if registry is not KEPT_ALONE else OFTEN[:1]  # which it does not declare, so nothing looks at the answer
+    answers = (
+        product(KEPT, others)
+        if pairs == "all to all"
+        else [*((one, OFTEN[0]) for one in KEPT), *((KEPT[0], one) for one in others[1:])]
+    )
+    seen = [run(*pair, registry=registry, budget=budget).outside for pair in answers]
     assert len(seen[0][0]) == DAYS
     assert all(outside == seen[0] for outside in seen)
 
@@ -154,11 +161,12 @@ def test_the_day_of_silence_tells_nothing_of_other_metrics(run):
     assert silent == [(4, DAYS)] * 4
 
 
-def test_whether_an_answer_is_sampled_does_not_depend_on_it(chi_square):
+@pytest.mark.parametrize("devices", [120, pytest.param(500, marks=pytest.mark.campaign)])
+def test_whether_an_answer_is_sampled_does_not_depend_on_it(chi_square, devices):
     """How many days are reported is binomial, exactly the same for an answer that stays and one that always changes."""
     shares = {days: Fraction(comb(3, days), 8) for days in range(4)}
     for answers in (["dark"] * 3, ["light", None, "dark"]):
-        chi_square(Counter(Run(answers, "a", registry=SAMPLED).days("kept") for _ in range(250)), shares)
+        chi_square(Counter(Run(answers, "a", registry=SAMPLED).days("kept") for _ in range(devices)), shares)
 
 
 def test_keys_are_drawn_anew(run):

@@ -5,13 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
-import sys
-import threading
 import time
 import tracemalloc
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 
@@ -156,28 +152,6 @@ def test_a_batch_finished_meanwhile_is_not_taken(spool, directory, monkeypatch):
     monkeypatch.setattr("deniable.transport.spool._lock", late)
     assert spool.take() is None
     assert not spool.counts
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_release_reaches_everybody(spool, directory):
-    """A batch that is released is there for others though a child that was forked meanwhile has its file open."""
-    kept = batch()
-    spool.put(kept)
-    taken = spool.take()
-    ended, end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(end)
-        os.read(ended, 1)
-        os._exit(0)
-    spool.release(taken)
-    other = Spool(directory)
-    assert other.take().key == kept.key
-    other.reset()
-    os.close(end)
-    os.close(ended)
-    os.waitpid(child, 0)
 
 
 # limits
@@ -431,92 +405,6 @@ def test_atomic(spool, directory, monkeypatch):
     kept = batch()
     spool.put(kept)
     assert seen == [[f"{kept.key}.json.gz.tmp"], [f"{kept.key}.json.gz"]]
-
-
-# processes
-
-
-TAKE_ALL = """
-import sys
-from pathlib import Path
-from deniable.transport.spool import Spool, _lock
-spool = Spool(Path(sys.argv[1]))
-print("ready", flush=True)
-sys.stdin.readline()
-while (taken := spool.take()) is not None:
-    print(taken.key)
-    spool.done(taken)
-"""
-
-
-def test_processes_share_a_directory(spool, directory):
-    """Of many batches, several processes at once take each exactly once and lose none."""
-    kept = [batch() for _ in range(60)]
-    for each in kept:
-        spool.put(each)
-    command = [sys.executable, "-c", TAKE_ALL, str(directory)]
-    processes = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) for _ in range(3)]
-    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    taken = [process.communicate(timeout=60)[0].split() for process in processes]
-    assert sorted(key for keys in taken for key in keys) == sorted(each.key for each in kept)
-    assert len(spool) == 0
-
-
-def test_a_process_that_dies_lets_go(spool, directory, in_child):
-    """What a process had taken when it died is there for the others."""
-    kept = batch()
-    spool.put(kept)
-
-    def child() -> bytes:
-        return Spool(directory).take().key.encode()
-
-    assert in_child(child) == kept.key.encode()
-    assert spool.take().key == kept.key
-
-
-def test_a_forked_child_takes_nothing_along(spool, in_child):
-    """A child neither ends its parent's hold of a batch nor keeps it beyond the parent's."""
-    spool.put(batch())
-    taken = spool.take()
-
-    def child() -> bytes:
-        spool.reset()
-        return json.dumps([spool.take() is None, len(spool)]).encode()
-
-    assert json.loads(in_child(child)) == [True, 1]
-    spool.release(taken)
-    assert spool.take().key == taken.key
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_fork_under_a_held_lock(spool, in_child):
-    """A child made while another thread writes the spool can use it at once."""
-    entered, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with spool._lock:
-            entered.set()
-            release.wait(20)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    assert entered.wait(10)
-
-    def child() -> bytes:
-        import signal
-
-        signal.alarm(5)  # the child dies of it rather than wait for ever
-        spool.reset()
-        return str(spool.put(batch())).encode()
-
-    try:
-        assert in_child(child) == b"True"
-    finally:
-        release.set()
-        holder.join(10)
 
 
 def test_what_a_file_holds(spool, directory):

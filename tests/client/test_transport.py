@@ -2,73 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import threading
-from base64 import b64decode
 from math import inf
 from time import monotonic, sleep
 
 import pytest
+from senders import QUICK, STRATUM, Fake, Hanging, payloads, reports
 
 from deniable.errors import ParameterError
 from deniable.transport import Sender, SenderSettings, Spool
-from deniable.transport.dsn import Dsn
 from deniable.transport.http import UnreachedError
 from deniable.wire.batch import Batch
-from deniable.wire.report import Report, Stratum
-
-DSN = Dsn("http://t.example", "public-key", "shop")
-STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
-QUICK = SenderSettings(flush_at=1000, flush_interval=60)
-
-
-def reports(count: int) -> list[Report]:
-    return [Report(STRATUM, i.to_bytes(2, "big")) for i in range(count)]
-
-
-def payloads(body: bytes, headers) -> list[bytes]:
-    raw = gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
-    data = b"".join(b64decode(group["payloads"]) for group in json.loads(raw)["groups"])
-    return [data[i : i + 2] for i in range(0, len(data), 2)]
-
-
-class Fake:
-    """A `Post` that answers as told, then 202 for ever, and keeps what it was sent and when."""
-
-    def __init__(self, *answers) -> None:
-        self.answers = list(answers)
-        self.calls: list[tuple[bytes, dict[str, str], float]] = []
-        self.times: list[float] = []
-
-    def __call__(self, body, headers, timeout):
-        self.calls.append((body, dict(headers), timeout))
-        self.times.append(monotonic())
-        answer = self.answers.pop(0) if self.answers else 202
-        if isinstance(answer, BaseException):
-            raise answer
-        if callable(answer):
-            answer = answer(body, headers)
-        return answer if isinstance(answer, tuple) else (answer, {}, None)
-
-    @property
-    def keys(self) -> list[str]:
-        return [headers["Idempotency-Key"] for _, headers, _ in self.calls]
-
-
-class Hanging:
-    """A `Post` that hangs until released."""
-
-    def __init__(self) -> None:
-        self.entered, self.release = threading.Event(), threading.Event()
-        self.calls = 0
-
-    def __call__(self, _body, _headers, _timeout):
-        self.calls += 1
-        self.entered.set()
-        assert self.release.wait(30)
-        return 202, {}, None
+from deniable.wire.report import Report
 
 
 class NoJitter:
@@ -77,31 +23,6 @@ class NoJitter:
     @staticmethod
     def below(_n: int) -> int:
         return 0
-
-
-@pytest.fixture
-def sending(sending_threads):
-    """Make senders, and end their threads after the test."""
-    made: list[Sender] = []
-    releases: list[threading.Event] = []
-
-    def make(post, settings: SenderSettings = QUICK, count: int = 0, **options) -> Sender:
-        if isinstance(post, Hanging):
-            releases.append(post.release)
-        sender = Sender(DSN, settings, post, **options)
-        made.append(sender)
-        for report in reports(count):
-            assert sender.submit(report) is None
-        return sender
-
-    yield make
-    for event in releases:
-        event.set()
-    for sender in made:
-        sender.close(2)
-    for thread in sending_threads():
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -527,53 +448,6 @@ def test_sending_goes_on_after_a_purge(sending):
     assert sender.counts == {"purged": 4, "sent": 1}
 
 
-# processes
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_begins_anew(sending, in_child):
-    """A child sends none of its parent's reports, and its own from a thread of its own."""
-    post = Fake()
-    sender = sending(post, count=3)
-
-    def child() -> bytes:
-        sender.submit(Report(STRATUM, b"ch"))
-        done = sender.flush(10)
-        return json.dumps([done, sender.counts, [p.decode() for b, h, _ in post.calls for p in payloads(b, h)]]).encode()
-
-    assert json.loads(in_child(child)) == [True, {"sent": 1}, ["ch"]]
-    assert sender.flush(10)
-    assert sender.counts == {"sent": 3}
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_fork_under_a_held_lock(sending, spool, in_child):
-    """A child made while another thread held the locks does not wait for them for ever."""
-    sender = sending(Fake(), count=1, spool=spool)
-    entered, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with sender._orders.changed, spool._lock:
-            entered.set()
-            release.wait(20)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    assert entered.wait(10)
-
-    def child() -> bytes:
-        import signal
-
-        signal.alarm(5)  # the child dies of it rather than wait for ever
-        return repr((sender.submit(reports(1)[0]), spool.put(Batch.of(tuple(reports(1)))))).encode()
-
-    try:
-        assert in_child(child) == b"(None, True)"
-    finally:
-        release.set()
-        holder.join(10)
-
-
 # what is logged
 
 
@@ -989,25 +863,6 @@ def test_close_in_a_pause(sending, spool):
     assert (sender.counts, len(spool), post.calls) == ({"spooled": 5}, 1, [])
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_stop_outlives_every_pause(sending, spool, in_child):
-    """A sender that was stopped for good stays so after the end of a pause, and in a forked child."""
-    post = Fake()
-    sender = sending(post, spool=spool)
-    sender.stop()
-    sender.pause(False)  # noqa: FBT003
-    for report in reports(5):
-        sender.submit(report)
-    assert sender.flush(5) is False
-
-    def child() -> bytes:
-        sender.submit(*reports(1))
-        return json.dumps([sender.flush(5), len(post.calls)]).encode()
-
-    assert json.loads(in_child(child)) == [False, 0]
-    assert not post.calls
-
-
 # those who are called
 
 
@@ -1172,96 +1027,3 @@ def test_without_randomness_close_ends(sending, spool, monkeypatch):
     assert monotonic() - began < 2.5
     assert not post.calls
     assert len(spool) == 1
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_shares_the_spool(sending, spool, in_child):
-    """A child made while its parent sends has a sender and a spool that work, and takes nothing from its parent."""
-    spool.put(Batch.of(tuple(reports(4))))
-    post = Hanging()
-    sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=3, spool=spool)
-    assert post.entered.wait(10)
-
-    def child() -> bytes:
-        sender._given_post = Fake()
-        sender.submit(reports(1)[0])
-        done = sender.close(10)
-        return json.dumps([done, sender.counts]).encode()
-
-    assert json.loads(in_child(child)) == [True, {"sent": 5}]
-    post.release.set()
-    assert sender.flush(10)
-
-
-EXIT = """
-import sys
-from pathlib import Path
-from deniable.transport.dsn import Dsn
-from deniable.wire.report import Report, Stratum
-from deniable.transport import Sender, SenderSettings, Spool
-sender = Sender(Dsn(sys.argv[1], "key", "shop"), SenderSettings(), spool=Spool(Path(sys.argv[2])))
-for i in range(30):
-    assert sender.submit(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i]))) is None
-"""
-
-
-def test_an_app_that_just_ends(tmp_path, spool):
-    """An app that ends without closing, while the server hangs, ends soon, and its reports are on the disk."""
-    import socket
-    import subprocess
-    import sys
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts and never answers
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        began = monotonic()
-        subprocess.run([sys.executable, "-c", EXIT, url, str(tmp_path / "spool")], check=True, timeout=30)
-    assert monotonic() - began < 10
-    assert len(spool.take().reports) == 30
-    spool.reset()
-
-
-SPAWN = """
-import multiprocessing, sys
-from pathlib import Path
-from deniable.transport.dsn import Dsn
-from deniable.wire.report import Report, Stratum
-from deniable.transport import Sender, SenderSettings, Spool
-
-def post(body, headers, timeout):
-    return 202, {}, None
-
-def work(directory, count, results):
-    sender = Sender(Dsn("http://t.example", "key", "shop"), SenderSettings(), post, spool=Spool(Path(directory)))
-    for i in range(count):
-        sender.submit(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i])))
-    done = sender.close(20)
-    results.put((done, sender.counts["sent"]))
-
-if __name__ == "__main__":
-    mine = Sender(Dsn("http://t.example", "key", "shop"), SenderSettings(), post, spool=Spool(Path(sys.argv[2])))
-    mine.submit(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), b"x"))
-    context = multiprocessing.get_context(sys.argv[1])
-    results = context.Queue()
-    processes = [context.Process(target=work, args=(sys.argv[2], 3, results)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    answers = [results.get(timeout=40) for _ in processes]
-    for process in processes:
-        process.join(20)
-    assert answers == [(True, 3)] * 2, answers
-    assert mine.close(20) and mine.counts == {"sent": 1}, mine.counts
-"""
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes_of_every_kind(tmp_path, method):
-    """Processes made in any way send their own reports, and only these."""
-    import multiprocessing
-    import subprocess
-    import sys
-
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip("this system makes no such processes")
-    script = tmp_path / "script.py"
-    script.write_text(SPAWN)
-    subprocess.run([sys.executable, str(script), method, str(tmp_path / "spool")], check=True, timeout=60)

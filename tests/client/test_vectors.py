@@ -151,6 +151,7 @@ def test_taken_payloads(vector):
     assert layout.pack(vector["row"], vector["content"]) == payload
 
 
+@pytest.mark.slow("writes every vector anew")
 def test_the_generator_writes_these_files():
     """The generator, run today, would write the files byte for byte."""
     made = runpy.run_path(str(VECTORS / "generate.py"))["documents"]()

@@ -189,18 +189,3 @@ def test_nothing_is_made_by_looking(start, tmp_path):
     one.purge()
     one.make_due()
     assert not (tmp_path / "shop").exists()
-
-
-def test_a_state_in_memory_is_the_parents(clock, in_child):
-    """A forked child has a copy of what waits there, and does not send it."""
-    one = Waiting(State(None), clock)
-    one.put([(report(), 1)])
-
-    def child() -> bytes:
-        one.reset()
-        clock.pass_(10)
-        return str(len(one.take())).encode()
-
-    assert in_child(child) == b"0"
-    clock.pass_(10)
-    assert one.take() == [report()]

@@ -2,8 +2,8 @@
 
 `mistakes.toml` has the mistakes, by area. Each is planted alone, in a copy of the packages, and the tests that it names run
 there. Some must fail. A mistake is *caught* if one does, and *survived* if all pass. It is *broken* if it cannot be planted, or
-if the tests cannot be run with it. Tests that fail without a mistake are named, and left out. Ends with 1 if less than 95% are
-caught.
+if the tests cannot be run with it. A test that fails without a mistake, too, is named and left out. Ends with 1 if less than 95%
+are caught.
 """
 
 from __future__ import annotations
@@ -26,15 +26,12 @@ from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-A = TypeVar("A")
-T = TypeVar("T")
+    from collections.abc import Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[1]
 MISTAKES = Path(__file__).with_name("mistakes.toml")
@@ -43,7 +40,7 @@ LEAST = 0.95
 OUTCOMES = ("caught", "survived", "broken")
 _FLOORS = {"client": ("deniable", "deniable_query"), "server": ("deniable_server",), "aggregator": ("deniable_aggregator",)}
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache", "site", "dist")
-_PYTEST = ("-q", "-p", "no:cacheprovider", "--tb=short", "-m", "not campaign")
+_PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--tb=short", "-m", "not campaign")
 _PASSED, _FAILED = 0, 1  # what pytest ends with
 _NO_COPY = 99  # what a process ends with that would test other packages
 _SECONDS = 900  # after which tests are taken to hang
@@ -104,7 +101,6 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._root = folder, folder / "copy"
-        self._left_out: list[str] = []  # tests that fail without a mistake
         shutil.copytree(ROOT, self._root, ignore=_LEFT_OUT)
 
     @contextmanager
@@ -122,15 +118,12 @@ class Copy:
             path.write_text(text, "utf-8")
             os.utime(path, ns=(before, before))
 
-    def leave_out(self, tests: Iterable[str]) -> None:
-        """Run some tests no more."""
-        self._left_out += [f"--deselect={each}" for each in tests]
-
-    def test(self, *arguments: str) -> tuple[int | None, str]:
-        """Run tests; return what pytest ends with, None if it hangs, and what it printed."""
+    def test(self, tests: Sequence[str], left_out: Iterable[str] = ()) -> tuple[int | None, str]:
+        """Run tests up to the first that fails; return what pytest ends with, None if it hangs, and what it printed."""
         printed = self._folder / "printed"
         # What is imported from elsewhere is loaded once, and each run begins with it.
-        process = _PROCESSES.Process(target=_test, args=(self._root, printed, [*_PYTEST, *self._left_out, *arguments]))
+        arguments = [*_PYTEST, *(f"--deselect={each}" for each in left_out), *tests]
+        process = _PROCESSES.Process(target=_test, args=(self._root, printed, arguments))
         process.start()
         try:
             process.join(_SECONDS)
@@ -172,33 +165,39 @@ class _Patience:
                 plugin.CPU_SECONDS = inf
 
 
-def failing(copy: Copy, files: Sequence[str]) -> set[str]:
-    """Return the tests that fail without any mistake; of a file that cannot be collected, the file."""
-    status, printed = copy.test(*files) if files else (_PASSED, "")
-    failed = set(_named(printed))
-    if status != _PASSED and not failed:
-        raise SystemExit(f"tests cannot be run (pytest ended with {status}):\n{printed[-3000:]}")
-    return failed
+class Suspects:
+    """Tests that have failed with a mistake: whether they pass without it."""
+
+    def __init__(self) -> None:
+        self._sound: set[str] = set()
+        self.bad: set[str] = set()
+
+    def notices(self, copy: Copy, test: str) -> bool:
+        """Return whether a test that failed passes in the copy, which now has no mistake."""
+        if test not in self._sound | self.bad:
+            status, _ = copy.test([test])
+            (self._sound if status == _PASSED else self.bad).add(test)
+            if test in self.bad:
+                print(f"fails without a mistake, and is left out: {test}", flush=True)
+        return test in self._sound
 
 
-def _named(printed: str) -> list[str]:
-    """Return the tests that pytest says have failed."""
-    return re.findall(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", printed, re.MULTILINE)
-
-
-def outcome(copy: Copy, mistake: Mistake) -> Outcome:
+def outcome(copy: Copy, mistake: Mistake, suspects: Suspects) -> Outcome:
     """Plant a mistake, and see whether its tests notice."""
     if why := fault(mistake):
         return Outcome(mistake, "broken", why)
-    with copy.planted(mistake):
-        status, printed = copy.test("-x", *mistake.tests)
-    if status is None:
-        return Outcome(mistake, "caught", f"tests did not end within {_SECONDS} s")
-    if status == _PASSED:
-        return Outcome(mistake, "survived", "")
-    if status == _FAILED and (named := _named(printed)):
-        return Outcome(mistake, "caught", named[0])
-    return Outcome(mistake, "broken", f"pytest ended with {status}: {' '.join(printed.split())[-300:]}")
+    while True:
+        with copy.planted(mistake):
+            status, printed = copy.test(mistake.tests, suspects.bad)
+        if status is None:
+            return Outcome(mistake, "caught", f"tests did not end within {_SECONDS} s")
+        if status == _PASSED:
+            return Outcome(mistake, "survived", "")
+        failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", printed, re.MULTILINE)
+        if status != _FAILED or not failed:
+            return Outcome(mistake, "broken", f"pytest ended with {status}: {' '.join(printed.split())[-300:]}")
+        if suspects.notices(copy, failed[1]):
+            return Outcome(mistake, "caught", failed[1])
 
 
 def run(mistakes: Sequence[Mistake], processes: int) -> list[Outcome]:
@@ -206,31 +205,26 @@ def run(mistakes: Sequence[Mistake], processes: int) -> list[Outcome]:
     outcomes: list[Outcome] = []
     with ExitStack() as opened, ThreadPoolExecutor(processes) as threads:
         free: SimpleQueue[Copy] = SimpleQueue()
-        copies = [Copy(Path(opened.enter_context(TemporaryDirectory(prefix="mutants-")))) for _ in range(processes)]
-        for copy in copies:
-            free.put(copy)
+        for _ in range(processes):
+            free.put(Copy(Path(opened.enter_context(TemporaryDirectory(prefix="mutants-")))))
+        suspects = Suspects()
 
-        def with_copy(do: Callable[[Copy, A], T], argument: A) -> T:
+        def planted(mistake: Mistake) -> Outcome:
             copy = free.get()
             try:
-                return do(copy, argument)
+                return outcome(copy, mistake, suspects)
             finally:
                 free.put(copy)
 
-        files = sorted({each for mistake in mistakes for each in mistake.tests if (ROOT / each).is_file()})
-        print(f"{len(files)} files of tests without a mistake", flush=True)
-        shares = [files[at::processes] for at in range(processes)]
-        bad = sorted(set[str]().union(*threads.map(lambda share: with_copy(failing, share), shares)))
-        for each in bad:
-            print(f"  fails without a mistake, and is left out: {each}", flush=True)
-        for copy in copies:
-            copy.leave_out(bad)
-        waiting = [threads.submit(with_copy, outcome, each) for each in mistakes]
+        waiting = [threads.submit(planted, each) for each in mistakes]
         began = time.monotonic()
-        for number, done in enumerate(as_completed(waiting), 1):
-            outcomes.append(one := done.result())
-            minutes = (time.monotonic() - began) / 60
-            print(f"{number:>4}/{len(waiting)} {minutes:5.1f} min  {one.word:<8} {one.mistake.id}  {one.why}", flush=True)
+        try:
+            for number, done in enumerate(as_completed(waiting), 1):
+                outcomes.append(one := done.result())
+                minutes = (time.monotonic() - began) / 60
+                print(f"{number:>4}/{len(waiting)} {minutes:5.1f} min  {one.word:<8} {one.mistake.id}  {one.why}", flush=True)
+        finally:  # also if it is interrupted
+            threads.shutdown(wait=False, cancel_futures=True)
     return outcomes
 
 

@@ -222,13 +222,6 @@ def archived(folder):
     return wanted, dict.fromkeys(names, whole(expected))
 
 
-def test_a_recount_equals_the_tally(folder, archived):
-    """Cell by cell, in other processes."""
-    wanted, expected = archived
-    with executor.start() as run:
-        assert counted(folder, wanted, run) == expected
-
-
 def test_a_missing_file_is_named(folder, archived):
     """All others are counted."""
     wanted, expected = archived
@@ -331,42 +324,20 @@ def test_a_file_that_may_not_be_read_is_named(folder, monkeypatch):
     assert found.failed == {name: f"PermissionError: {os.strerror(EACCES)}"}
 
 
-def test_no_flipped_bit_changes_a_count_unseen(folder):
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.campaign) for first in (1, 2))])
+def test_no_flipped_bit_changes_a_count_unseen(folder, first):
     """Wherever it is in the file: it is named, or nothing that counts has changed."""
     payloads = reports(40)
     name = write(folder, payloads)
     path = Path(folder.address(folder.path(PLUGIN, name)))
     data, expected = path.read_bytes(), tally.count(WIDE, payloads)
     named = 0
-    for bit in range(8 * len(data)):
+    for bit in range(first, 8 * len(data), 3):
         path.write_bytes(flip(data, bit))
         found = recount.count_files(folder.url, folder.number, PLUGIN, [name])
         named += bool(found.failed)
         assert found.failed or found.tally == expected, bit
-    assert named > 4 * len(data)
-
-
-def die(*_):
-    os._exit(1)
-
-
-def test_an_executor_that_dies_is_named(folder, archived, monkeypatch):
-    """It is no recount that differs, whose status is 1."""
-    wanted, _ = archived
-    monkeypatch.setattr(recount, "count_files", die)
-    with executor.start() as run, pytest.raises(ConfigurationError, match=r"--executor: .* \(BrokenProcessPool\)"):
-        counted(folder, wanted, run)
-
-
-def test_a_recount_on_dask(folder, archived):
-    """A cluster of Dask counts the same."""
-    distributed = pytest.importorskip("distributed")
-    wanted, expected = archived
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        executor.start(cluster.scheduler_address.replace("tcp://", "dask://")) as run,
-    ):
-        assert counted(folder, wanted, run) == expected
+    assert named > 4 * len(data) / 3
 
 
 @pytest.mark.parametrize("name", ["", "dask", "ray://localhost:1", "processes"])

@@ -95,7 +95,14 @@ def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
     [
         *TINY,
         *(("binary", 2, {}), ("grr", 3, {}), ("oue", 3, {}), ("subset", 4, {})),
-        *(("window", 2, {}), ("window", 6, {}), ("window", 50, {}), ("sampled_option", 8, {}), ("sampled_pair", 8, {})),
+        *(
+            ("window", 2, {}),
+            ("window", 6, {}),
+            ("window", 20, {}),
+            pytest.param("window", 50, {}, marks=pytest.mark.campaign),
+            ("sampled_option", 8, {}),
+            ("sampled_pair", 8, {}),
+        ),
     ],
 )
 def test_the_likelihood_of_fresh_reports_is_that_of_brute_force(name, size, options):
@@ -232,20 +239,22 @@ def test_a_response_that_is_drawn_again_is_found_out(name):
     assert beyond(curve, seeing.bound()) < CHANCE
 
 
-def test_many_values():
+@pytest.mark.parametrize("devices", [40, pytest.param(150, marks=pytest.mark.campaign)])
+def test_many_values(devices):
     """Among a hundred values, too, a kept response stays at its bound while fresh noise gives the answer away."""
-    fresh, kept = averaging(Observer(made("l_grr", 100, epsilon=2, permanent=3)), devices=150, reports=600).curves
+    fresh, kept = averaging(Observer(made("l_grr", 100, epsilon=2, permanent=3)), devices=devices, reports=600).curves
     bound = e**3 / (e**3 + 99)
     assert fresh.success[-1] > 0.9
-    assert binom(150, bound).sf(kept.successes[-1] - 1) > CHANCE
+    assert binom(devices, bound).sf(kept.successes[-1] - 1) > CHANCE
 
 
-def test_lost_state_is_a_new_spend():
+@pytest.mark.parametrize("devices", [100, pytest.param(200, marks=pytest.mark.campaign)])
+def test_lost_state_is_a_new_spend(devices):
     """Each loss of the kept response tells an observer more, to the end that noise drawn anew comes to."""
     seeing = Observer(made("l_grr", epsilon=0.5, permanent=1))
-    curve = simulate(seeing, losing(30), devices=200, after=(30, 900))
+    curve = simulate(seeing, losing(30), devices=devices, after=(30, 900))
     bound = seeing.bound()
-    assert binom(200, bound.success).sf(curve.successes[0] - 1) > CHANCE
+    assert binom(devices, bound.success).sf(curve.successes[0] - 1) > CHANCE
     assert beyond(curve, bound) < CHANCE
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import fakeredis
@@ -154,43 +152,6 @@ def test_many_entries_are_read_in_pages(ten):
     """A log longer than a page is read whole."""
     fill(ten, 2040, 10)
     assert verify(ten).entries == 2050
-
-
-PROCESS = """
-import sys
-from deniable_aggregator.audit.log import AuditLog
-from deniable_aggregator.store import Store, connect
-
-client = connect(sys.argv[1], timeout=60)
-log = AuditLog(Store(client, "shop"))
-client.rpush("ready", "1")
-client.blpop("go", 50)
-for number in range(int(sys.argv[2])):
-    log.append("key.revoked", "command", {"id": f"{sys.argv[3]} {number}"})
-"""
-
-
-def test_many_processes_append_one_chain(store_url, real_redis):
-    """However many append at once, nothing is lost, nothing is there twice, and the chain is whole."""
-    count, each = 4, 50
-    command = [sys.executable, "-c", PROCESS, store_url, str(each)]
-    started = [subprocess.Popen([*command, str(process)]) for process in range(count)]
-    try:
-        for _ in range(count):
-            assert real_redis.blpop(["ready"], 30)
-        real_redis.rpush("go", *range(count))
-        assert [process.wait(60) for process in started] == [0] * count
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    log = AuditLog(Store(real_redis, "shop"))
-    found = verify(log)
-    assert (found.entries, found.number, found.faults) == (count * each, count * each, ())
-    logged = [entry.details["id"] for entry in entries(log)]
-    assert sorted(logged) == sorted(f"{process} {number}" for process in range(count) for number in range(each))
-    for process in range(count):  # in the order of each
-        assert [text for text in logged if text.startswith(f"{process} ")] == [f"{process} {number}" for number in range(each)]
 
 
 # What is done to it by hand

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
 
@@ -236,49 +233,6 @@ def test_what_is_no_entry_is_moved_too(log, folder, days, clock):
     assert [fault.where for fault in found.faults] == [f"{name}:4", f"{name}:5"]
 
 
-PROCESS = """
-import sys
-from deniable_aggregator.audit.log import AuditLog
-from deniable_aggregator.store import Store, connect
-
-log = AuditLog(Store(connect(sys.argv[1], timeout=60), "shop"))
-for number in range(int(sys.argv[2])):
-    log.append("key.revoked", "command", {"id": str(number)})
-"""
-
-
-def test_a_log_is_rotated_and_verified_while_it_grows(store_url, real_redis, folder):
-    """Another process may append at any moment: no entry is lost, and no reader sees a break that is none."""
-    log, count = AuditLog(Store(real_redis, "shop")), 150
-    writer = subprocess.Popen([sys.executable, "-c", PROCESS, store_url, str(count)])
-    seen, done = [], threading.Event()
-
-    def reader():
-        while not done.is_set():
-            try:
-                seen.append(verify(AuditLog(Store(real_redis, "shop")), folder if folder.is_dir() else None))
-            except Rotated:
-                continue
-
-    watching = threading.Thread(target=reader)
-    watching.start()
-    try:
-        while writer.poll() is None:
-            rotate(log, folder, NOW * 2)
-        assert writer.returncode == 0
-    finally:
-        done.set()
-        watching.join(30)
-        writer.kill()
-        writer.wait()
-    found = verify(log, folder)
-    assert not found.faults
-    assert not [fault for each in seen for fault in each.faults]
-    lines = [line for path in files(folder, "shop") for line in path.read_bytes().splitlines()] + stored(log)
-    logged = [entry.details["id"] for entry in map(intact_entry, lines) if entry.event == "key.revoked"]
-    assert logged == [str(number) for number in range(count)]
-
-
 # Retention
 
 
@@ -495,18 +449,6 @@ def test_the_command_lists(command):
     ]
     assert command("list", "--event", "key.created") == (0, "", "")
     assert [json.loads(line)["number"] for line in command("list", "--json")[1].splitlines()] == [1, 2, 3]
-
-
-def test_a_reader_that_has_seen_enough(real_redis, store_url):
-    """``deniable audit-log list | head`` is no damaged file: nothing is said, and the status is that of a closed pipe."""
-    log = AuditLog(Store(real_redis, "shop"))
-    for number in range(1000):  # more than a pipe holds
-        log.append("key.created", "command", {"id": f"{number:016x}", "name": "n" * 100})
-    command = [sys.executable, "-m", "deniable", "audit-log", "--redis-url", store_url, "--app", "shop", "list"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert "key.created" in process.stdout.readline()
-        process.stdout.close()
-        assert (process.stderr.read(), process.wait(30)) == ("", 141)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from threading import Barrier, Thread
 
 import pytest
@@ -198,49 +196,3 @@ def test_threads_that_ask_at_once_spend_no_more_than_there_is(real_redis):
     assert len(outcomes) == 20
     assert 0.9 * MICRO < sum(outcomes) <= MICRO
     assert real_redis.hlen("{shop}:answers:theme") == sum(outcome > 0 for outcome in outcomes)
-
-
-PROCESS = """
-import sys
-from deniable.registry.tables import Analysts
-from deniable.wire.report import Stratum
-from deniable_aggregator.questions.budgets import PaidQuestion, Budgets, BudgetSpent
-from deniable_aggregator.store import Store, connect
-
-budgets = Budgets(Store(connect(sys.argv[1]), "shop"), Analysts())
-whole, spent = Stratum("theme", 1, "f00d", "2026-11-20", ""), 0
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(40):
-    try:
-        cost = 50_000 - int(sys.argv[2]) * (number % 2)
-        question = PaidQuestion(whole, "2026-11", ((("linux",),),), cost - number // 2)
-        spent += budgets.ask(sys.argv[2] * 4, question, lambda: 0).spent
-    except BudgetSpent:
-        pass
-print(spent)
-"""
-
-
-def test_processes_that_ask_at_once_spend_no_more_than_there_is(real_redis, store_url):
-    """Of processes that ask the same and other questions at once each answer is paid once, up to the budget."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, store_url, str(1000 + number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(3)
-    ]
-    for each in processes:
-        assert each.stdout.readline() == "ready\n"
-    for each in processes:
-        each.stdin.write("\n")
-        each.stdin.flush()
-    spent = [int(each.communicate(timeout=60)[0]) for each in processes]
-    noted = Budgets(Store(real_redis, "shop"), Analysts()).spent()["2026-11"]
-    assert sum(spent) == noted.pop("") == sum(noted.values())
-    assert 0.95 * MICRO < sum(spent) <= MICRO
-    costs = [int(field.partition(b"|")[0]) for field in real_redis.hkeys("{shop}:answers:theme")]
-    assert sum(costs) == sum(spent)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -48,26 +44,6 @@ def await_(question):
     while not question():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def test_a_killed_worker_is_forgotten_by_one_that_lives(store, store_url):
-    """A worker that was killed with -9 leaves its name in the store; the next one to look takes it out, and only it."""
-    store.partitions[0].join()
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")}
-    command = [sys.executable, "-m", "deniable", "worker", "--redis-url", store_url, "--app", "shop"]
-    send(store, "a")
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    await_(lambda: store.read(LAYOUT, [THEME]).n == 2)
-    process.send_signal(signal.SIGKILL)
-    process.wait(10)
-    (killed,) = consumers(store)
-    forget_dead(store)
-    assert list(consumers(store)) == [killed]  # an hour is not over
-    send(store, "b")
-    store._client.xreadgroup(GROUP, "killed later", {store.partitions[0].stream: ">"})
-    await_(lambda: all(told["idle"] > 100 for told in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)))
-    forget_dead(store, idle=0.1)
-    assert consumers(store) == {"killed later": 1}
 
 
 def test_what_a_killed_worker_had_in_hand_is_counted_first(store):

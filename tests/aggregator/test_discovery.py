@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import Pem, TreeHist
@@ -252,19 +253,20 @@ def test_tree_hist_keeps_what_stands_out():
     assert max(kept[TreeHist]) <= 4
 
 
-def test_detection_frequency_is_where_half_is_found():
+@pytest.mark.parametrize(("bits", "n", "runs"), [(16, 1000, 12), pytest.param(24, 3000, 16, marks=pytest.mark.campaign)])
+def test_detection_frequency_is_where_half_is_found(bits, n, runs):
     """Values at the stated frequency are detected about half of the time."""
     rng = np.random.default_rng(6)
-    mechanism = Pem(domain_size=1 << 24, epsilon=3, start=8)
-    n, hits = 3000, 0
+    mechanism = Pem(domain_size=1 << bits, epsilon=3, start=8)
+    hits = 0
     share = discover(mechanism, simulate(mechanism, list(range(n)), np.ones(n, int), rng)).detection_frequency()
-    for _ in range(16):
-        values = rng.choice(1 << 24, n, replace=False).tolist()
+    for _ in range(runs):
+        values = rng.choice(1 << bits, n, replace=False).tolist()
         counts = np.ones(n, int)
         counts[0] = round(share * n)
         found = discover(mechanism, simulate(mechanism, values, counts, rng))
         hits += any(v == values[0] and yes for v, yes in zip(found.values, found.detected(), strict=True))
-    assert 3 <= hits <= 14
+    assert binom.ppf(0.003, runs, 0.5) <= hits <= binom.isf(0.0003, runs, 0.5)
 
 
 @pytest.mark.campaign

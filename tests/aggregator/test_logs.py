@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -120,33 +118,3 @@ def test_settings_come_from_the_environment():
     assert LogSettings.from_environment({}) == LogSettings("warning", "console")
     told = LogSettings.from_environment({"DENIABLE_LOG_LEVEL": "debug", "DENIABLE_LOG_FORMAT": "json"})
     assert told == LogSettings("debug", "json")
-
-
-PROCESS = """
-import logging, sys, threading
-from deniable_aggregator.process.logs import LogSettings
-logging.basicConfig(level=logging.DEBUG)
-LogSettings("{level}", "json").apply()
-log = logging.getLogger("some.library")
-log.info("quiet")
-log.warning("loud %d", "canary-argument")
-log.warning("loud")
-thread = threading.Thread(target=lambda: int("canary-thread"))
-thread.start()
-thread.join()
-int("canary-end")
-"""
-
-
-@pytest.mark.parametrize(("level", "events"), [("warning", []), ("info", ["quiet"])])
-def test_a_whole_process_logs_so(level, events):
-    """All loggers of a process write lines of JSON from the level on; a bug is one too, without what it was about."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESS.format(level=level)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 1
-    told = [json.loads(line) for line in done.stderr.splitlines()]
-    ends = [f"{what} ends because of a bug" for what in ("a thread", "the process")]
-    assert [each["event"] for each in told] == [*events, "loud", *ends]
-    assert told[-1].items() >= {"level": "critical", "exception": "ValueError"}.items()
-    assert "canary" not in done.stderr

@@ -27,7 +27,7 @@ def estimated(name, epsilon, ones=700, n=2000, size=2, **options):
 
 
 @pytest.mark.parametrize(("name", "epsilon"), MIRRORED)
-@pytest.mark.parametrize("options", [{}, {"repeats": 2.0}, {"kept": True}], ids=["once", "again", "kept"])
+@pytest.mark.parametrize("options", [{}, {"repeats": 2.0}, {"permanent": True}], ids=["once", "again", "permanent"])
 def test_yes_and_no_are_one_hypothesis(name, epsilon, options):
     """The interval of one is that of the other, turned round: if one holds, so does the other."""
     found = estimated(name, epsilon, **options)

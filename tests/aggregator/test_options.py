@@ -139,18 +139,20 @@ def test_pairs_that_depend_are_seen():
 
 
 # Any false pair of 190 was found in 91 of 100 tallies at worst, by the normal law and shares from the pair's reports alone.
+@pytest.mark.parametrize("runs", [20, pytest.param(40, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("shares", [[0.5] * 20, [0.02] * 20, [0.97] + [0.1] * 19], ids=["half", "rare", "one of .97"])
 @pytest.mark.parametrize(("epsilon", "reports"), [("1", 10), ("3", 3), ("3", 32)])
-def test_few_reports_make_no_pair(shares, epsilon, reports):
+def test_few_reports_make_no_pair(shares, epsilon, reports, runs):
     """Of independent choices, in few tallies any of 190 pairs is found at 5% of all, however few reports are about each."""
-    rng, mechanism, runs = np.random.default_rng(14), sets("sampled_pair", shares, epsilon), 40
+    rng, mechanism = np.random.default_rng(14), sets("sampled_pair", shares, epsilon)
     found = [pairs(mechanism, tallies.of_sets(mechanism, people(rng, 190 * reports, np.array(shares)), rng)) for _ in range(runs)]
     assert sum(np.nanmin(each.p_value) < 0.05 / 190 for each in found) <= binom.ppf(1 - SURE, runs, 0.06)
 
 
-def test_one_pair_alone():
+@pytest.mark.parametrize("runs", [200, pytest.param(400, marks=pytest.mark.campaign)])
+def test_one_pair_alone(runs):
     """With two options the shares come from the same reports as the test, and it holds its level."""
-    rng, runs, shares = np.random.default_rng(15), 400, np.array([0.5, 0.1])
+    rng, shares = np.random.default_rng(15), np.array([0.5, 0.1])
     mechanism = sets("sampled_pair", shares, "3")
     tests = [pairs(mechanism, tallies.of_sets(mechanism, people(rng, 60, shares), rng)).p_value[0] for _ in range(runs)]
     assert np.mean(np.array(tests) < 0.05) <= binom.ppf(1 - SURE, runs, 0.05) / runs

@@ -191,6 +191,7 @@ def test_every_metric_and_cell_of_a_registry(run, declared):
     assert "A/B sees" in run(declared, "--users", "1e5")[1]
 
 
+@pytest.mark.slow("for each epsilon that is tried, the worst distribution of a number is searched for")
 def test_a_registry_backwards(run, declared):
     """Without users it tells how many each metric needs, a sample of whom report; with them the epsilon of each."""
     needed = json.loads(run(declared, "--within", "0.02", "--json")[1])["plan"]

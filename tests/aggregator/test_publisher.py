@@ -579,7 +579,7 @@ def test_copies_of_one_answer_are_not_joined(real_redis):
 
 
 @given(arrivals=st.lists(st.integers(0, 250), min_size=1, max_size=10))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_published_and_what_waits_is_all_there_is(real_redis, arrivals):
     """However many reports each period has: each is in one release or waits, and no release has fewer than min_reports."""
     empty(real_redis)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -306,23 +303,3 @@ def test_volume_and_shares_are_watched(store, shop):
     assert set(found) == {("volume", ""), ("share", "platform=macos")}
     assert all(each.p_value is None for each in found.values())
     assert found["volume", ""].what.startswith("7.")
-
-
-@pytest.mark.parametrize("given", ["option", "environment", "none"])
-def test_a_worker_process_looks_where_it_has_the_registry(store, shop, store_url, registry_file, given):
-    """Given the registry by option or environment a worker raises alarms; without it, it only counts."""
-    mechanism, tag = question(shop, "plugin")
-    payloads = honest(shop, "plugin", 500) + made_up(shop, "plugin", 500)
-    group = Group(Stratum("plugin", 1, tag, "2026-11-21", ""), mechanism.layout, payloads)
-    store.append(Upload(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60))
-    command = [sys.executable, "-m", "deniable", "worker", "--burst", "--redis-url", store_url, "--app", "shop"]
-    environment = {name: value for name, value in os.environ.items() if name != "DENIABLE_REGISTRY"}
-    if given == "option":
-        command += ["--registry", str(registry_file)]
-    if given == "environment":
-        environment["DENIABLE_REGISTRY"] = str(registry_file)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "counted 1000 reports" in done.stderr
-    assert ("plugin" in standing(store, shop)) == (given != "none")
-    assert ("alarm weight" in done.stderr) == (given != "none")

@@ -30,7 +30,7 @@ REPLICA_TIMEOUT = 10
 """Seconds after which a replica of such a cluster that was away cannot be elected: (5 + 1) x 1 s and one ping are 7."""
 
 
-def wait(until: Callable[[], object], seconds: float = 20.0) -> None:
+def wait(until: Callable[[], object], seconds: float = 120.0) -> None:
     """Wait until something is so."""
     deadline, last = time.monotonic() + seconds, None
     while True:
@@ -194,7 +194,7 @@ class Machines:
         """Wait until another server takes the writes of one that was killed."""
         others = [each for each in self.all if each is not killed and each.process and "--sentinel" not in each.settings]
         before = sum(each.primary for each in others)
-        wait(lambda: sum(each.primary for each in others) > before, 30)
+        wait(lambda: sum(each.primary for each in others) > before)
 
     def close(self) -> None:
         """End all."""
@@ -203,7 +203,7 @@ class Machines:
             machine.kill()
 
 
-def await_replicas(of: Machine, number: int, seconds: float = 20.0) -> None:
+def await_replicas(of: Machine, number: int, seconds: float = 120.0) -> None:
     """Wait until so many replicas have all that a server has now."""
     now = max(1, of.client.info("replication")["master_repl_offset"])
 

@@ -23,10 +23,10 @@ def demo(*arguments, timeout=150):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
 
 
-def demo_inside(*arguments):
+def demo_inside(*arguments, timeout=150):
     """Run the demo until every truth is inside: by chance alone one run in two hundred has one outside, two in 40,000."""
-    done = demo(*arguments)
-    return demo(*arguments) if done.returncode == 1 else done
+    done = demo(*arguments, timeout=timeout)
+    return demo(*arguments, timeout=timeout) if done.returncode == 1 else done
 
 
 @pytest.fixture

@@ -23,7 +23,9 @@ def prepared(text):
 
 
 def time_of(hours, grace):
-    return f'type = "number"\nrange = [0, {hours}]\nunit = "h"\nestimate = "mean"\nepsilon = 1\ngrace = "{grace}"\nperiod = "week"'
+    return (
+        f'type = "number"\nrange = [0, {hours}]\nunit = "h"\nestimate = "mean"\nepsilon = 1\ngrace = "{grace}"\nperiod = "week"'
+    )
 
 
 def test_a_time_waits_no_longer_than_its_period_takes_reports():

@@ -13,12 +13,12 @@ from deniable.registry.tables import Budget
 
 
 def fixed(window):
-    """An allowance of so many millionths of a nat in a window."""
+    """Allow so many millionths of a nat in a window."""
     return Allowance("m", "m", MICRO, 1, 0, window, None)
 
 
 def kept(budget=None, **changes):
-    """The allowance of a metric with many permanent responses."""
+    """Allow what is reserved for a metric with many permanent responses."""
     values = tuple("abcdefghijklmnopqrstuvwxyz")
     known = {"epsilon": "1", "epsilon_permanent": "2", "mechanism": "l_osue"} | changes
     return Allowance.of(Declared.of(Metric("m", "categorical", values, **known)), budget or Budget())

@@ -52,7 +52,7 @@ def test_the_first_moment_is_that_of_a_clock_that_is_ahead(placed):
     assert refused.value.code == "period_not_open"
 
 
-def test_the_last_moment_is_the_end_of_the_grace(placed):
+def test_the_last_moment_is_the_end_of_the_grace():
     registry = parse(REGISTRY.replace("expires = 2026-11-21\n", ""))
     declared = Declared.of(registry.metrics["dark"])
     group = Stratum("dark", 1, declared.fingerprint, "2026-11-20", "platform=linux")

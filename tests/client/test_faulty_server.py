@@ -9,9 +9,10 @@ import threading
 from base64 import b64decode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from time import monotonic, sleep
+from time import monotonic
 
 import pytest
+from senders import eventually
 
 from deniable.transport import Sender, SenderSettings, Spool
 from deniable.transport.dsn import Dsn
@@ -163,15 +164,6 @@ def record(sender: Sender, first: int, last: int) -> None:
 
 def numbers(first: int, last: int) -> list[bytes]:
     return [i.to_bytes(2, "big") for i in range(first, last)]
-
-
-def eventually(condition, seconds: float = 60) -> bool:
-    end = monotonic() + seconds
-    while not condition():
-        if monotonic() > end:
-            return False
-        sleep(0.01)
-    return True
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from fractions import Fraction
 from time import monotonic, sleep, time
 
 import pytest
+from senders import eventually
 
 from deniable import Budget, Caps, Client, SenderSettings, stopwatch
 from deniable.registry import parse
@@ -103,15 +104,6 @@ def device(server, tmp_path):
     for wire in wires:
         for client in wire.clients:
             client.close(0)
-
-
-def eventually(condition, seconds: float = 60) -> bool:
-    end = monotonic() + seconds
-    while not condition():
-        if monotonic() > end:
-            return False
-        sleep(0.005)
-    return True
 
 
 def best_threshold(short: list[float], long: list[float]) -> int:

@@ -7,7 +7,7 @@ import threading
 from time import monotonic, sleep
 
 import pytest
-from senders import QUICK, STRATUM, Fake, Hanging, payloads, reports
+from senders import QUICK, STRATUM, Fake, Hanging, eventually, payloads, reports
 
 from deniable.errors import ParameterError
 from deniable.source import jitter
@@ -29,15 +29,6 @@ class NoJitter:
 def no_jitter(monkeypatch):
     """Retries wait as little as the server allows."""
     monkeypatch.setattr("deniable.source.OS", NoJitter)
-
-
-def eventually(condition, seconds: float = 60) -> bool:
-    end = monotonic() + seconds
-    while not condition():
-        if monotonic() > end:
-            return False
-        sleep(0.005)
-    return True
 
 
 def test_no_thread_before_the_first_report(sending, sending_threads):

@@ -100,13 +100,13 @@ class Copy:
     _changes = count(1)
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._root = folder, folder / "copy"
-        shutil.copytree(ROOT, self._root, ignore=_LEFT_OUT)
+        self._folder, self.root = folder, folder / "copy"
+        shutil.copytree(ROOT, self.root, ignore=_LEFT_OUT)
 
     @contextmanager
     def planted(self, mistake: Mistake) -> Iterator[None]:
         """Plant a mistake for a while."""
-        path = self._root / mistake.file
+        path = self.root / mistake.file
         text, before = path.read_text("utf-8"), path.stat().st_mtime_ns
         path.write_text(text.replace(mistake.old, mistake.new), "utf-8")
         # Compiled files are known by size and second: a second of its own keeps those of another text from being used.
@@ -123,7 +123,7 @@ class Copy:
         printed = self._folder / "printed"
         # What is imported from elsewhere is loaded once, and each run begins with it.
         arguments = [*_PYTEST, *(f"--deselect={each}" for each in left_out), *tests]
-        process = _PROCESSES.Process(target=_test, args=(self._root, printed, arguments))
+        process = _PROCESSES.Process(target=_test, args=(self.root, printed, arguments))
         process.start()
         try:
             process.join(_SECONDS)
@@ -184,17 +184,18 @@ class Suspects:
 
 def outcome(copy: Copy, mistake: Mistake, suspects: Suspects) -> Outcome:
     """Plant a mistake, and see whether its tests notice."""
-    if why := fault(mistake):
+    if why := fault(mistake, copy.root):
         return Outcome(mistake, "broken", why)
     while True:
+        left_out = frozenset(suspects.bad)
         with copy.planted(mistake):
-            status, printed = copy.test(mistake.tests, suspects.bad)
+            status, printed = copy.test(mistake.tests, left_out)
         if status is None:
             return Outcome(mistake, "caught", f"tests did not end within {_SECONDS} s")
         if status == _PASSED:
             return Outcome(mistake, "survived", "")
         failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", printed, re.MULTILINE)
-        if status != _FAILED or not failed:
+        if status != _FAILED or not failed or failed[1] in left_out:
             return Outcome(mistake, "broken", f"pytest ended with {status}: {' '.join(printed.split())[-300:]}")
         if suspects.notices(copy, failed[1]):
             return Outcome(mistake, "caught", failed[1])

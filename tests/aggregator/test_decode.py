@@ -234,9 +234,9 @@ def test_every_estimate_may_be_of_chosen_values():
     for name, domain_size, epsilon in CASES:
         mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
         counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, population(domain_size, 200))))
-        whole, some = decode.estimate(mechanism, counted), decode.estimate(mechanism, counted, [1, 0])
+        every, chosen = decode.estimate(mechanism, counted), decode.estimate(mechanism, counted, [1, 0])
         for attribute in ("frequency", "stderr", "respondents_stderr", "absent_stderr", "p_value"):
-            assert np.array_equal(getattr(whole, attribute)[[1, 0]], getattr(some, attribute))
+            assert np.array_equal(getattr(every, attribute)[[1, 0]], getattr(chosen, attribute))
 
 
 @pytest.mark.parametrize("domain_size", [10, 100, 1000, 1024])

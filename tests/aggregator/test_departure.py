@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from machines import wait
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
@@ -36,14 +37,10 @@ def send(store, key):
 
 
 def consumers(store):
-    return {told["name"].decode(): told["pending"] for told in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)}
-
-
-def await_(question):
-    deadline = time.monotonic() + 120
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    return {
+        consumer["name"].decode(): consumer["pending"]
+        for consumer in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)
+    }
 
 
 def test_what_a_killed_worker_had_in_hand_is_counted_first(store):
@@ -72,16 +69,16 @@ def test_a_worker_that_only_waited_goes_on(store, store_url):
         thread.start()
         try:
             # Blocked in the store, where it has no name until it is given something (Redis 7.0), or has one (Valkey).
-            await_(lambda: any(told["cmd"] == "xreadgroup" for told in store._client.client_list()))
+            wait(lambda: any(connection["cmd"] == "xreadgroup" for connection in store._client.client_list()))
             store.partitions[0].forget(0.0)
             store._client.xgroup_createconsumer(store.partitions[0].stream, GROUP, worker.name)
             assert store.partitions[0].forget(0.0) == 1
             send(store, "a")
-            await_(lambda: worker.counted == 2)
+            wait(lambda: worker.counted == 2)
         finally:
             stop.set()
             send(store, "b")  # wakes it
-            thread.join(15)
+            thread.join(60)
     assert not thread.is_alive()
     assert store.read(LAYOUT, [THEME]).n + 2 * store.backlog() == 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from operator import attrgetter
 from types import SimpleNamespace
 
 import pytest
@@ -70,16 +71,16 @@ def test_strays_are_warned_of(caplog):
     assert [each.getMessage() for each in caplog.records] == ["nothing reads DENIABLE_REDIS_ULR; is DENIABLE_REDIS_URL meant?"]
 
 
-@pytest.mark.parametrize("number", WORKER, ids=lambda each: each.name)
+@pytest.mark.parametrize("number", WORKER, ids=attrgetter("name"))
 def test_a_number_is_chosen_by_flag_or_variable(number):
     """A flag goes before the variable, and that before the default."""
-    told = {number.variable: "7"}
+    environment = {number.variable: "7"}
     assert number.choose(environment={}) == number.default
-    assert number.choose(environment=told) == 7
-    assert number.choose("9", told) == 9
+    assert number.choose(environment=environment) == 7
+    assert number.choose("9", environment) == 9
 
 
-@pytest.mark.parametrize("number", WORKER, ids=lambda each: each.name)
+@pytest.mark.parametrize("number", WORKER, ids=attrgetter("name"))
 @pytest.mark.parametrize("text", ["0", "-1", "many", "", "nan", "inf", "1e9"])
 def test_a_bad_number_names_where_it_was_told(number, text):
     """The message has the flag or the variable, the rule and the value."""
@@ -102,8 +103,8 @@ def test_a_whole_number_has_no_fraction():
 def test_apps_come_from_where_they_are_told(monkeypatch, registry_file):
     """Apps are those of --app, else of DENIABLE_APPS, else of the registries; without any the message names all three."""
 
-    def apps(app=None, **given):
-        arguments = SimpleNamespace(redis_url="redis://127.0.0.1:1", data=None, **given)
+    def apps(app=None, **settings):
+        arguments = SimpleNamespace(redis_url="redis://127.0.0.1:1", data=None, **settings)
         return [store.app for store in options.stores(options.environment(arguments), app)]
 
     for name in ("DENIABLE_APPS", "DENIABLE_REGISTRY"):

@@ -65,13 +65,13 @@ def test_the_process_knows_no_secret(compiling, monkeypatch, tmp_path):
     for name in ("DENIABLE_REDIS_URL", "AWS_SECRET_ACCESS_KEY", "REDIS_PASSWORD"):
         monkeypatch.setenv(name, "canary")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    told = tmp_path / "told"
+    record = tmp_path / "record"
     reader, writer = os.pipe()
-    code = f"import os; open({str(told)!r}, 'w').write(repr((dict(os.environ), os.listdir('/dev/fd'))))"
+    code = f"import os; open({str(record)!r}, 'w').write(repr((dict(os.environ), os.listdir('/dev/fd'))))"
     compiling(code).wait()
     os.close(reader)
     os.close(writer)
-    variables, files = eval(told.read_text("utf-8"))
+    variables, files = eval(record.read_text("utf-8"))
     assert "canary" not in repr(variables)
     assert variables["NUMBA_CACHE_DIR"] == str(tmp_path)
     assert len(files) <= 5  # the standard ones, the file and the list
@@ -83,10 +83,10 @@ from deniable_aggregator.counting import compilation
 from deniable_aggregator.tally import machine_code
 machine_code.is_kept = lambda: False
 compilation._COMMAND = (sys.executable, "-c", "import time; time.sleep(600)")
-made = compilation.Compilation()
-while made._process is None:
+compiler = compilation.Compilation()
+while compiler._process is None:
     time.sleep(0.01)
-print(made._process.pid, flush=True)
+print(compiler._process.pid, flush=True)
 time.sleep(600)
 """
 
@@ -116,10 +116,10 @@ import logging
 from deniable_aggregator.counting.compilation import Compilation
 from deniable_aggregator.tally import kernels, machine_code
 logging.basicConfig()
-made = Compilation()
+compiler = Compilation()
 print(kernels.backend())
-made.wait()
-print(kernels.backend(), machine_code.is_kept(), made._process is not None)
+compiler.wait()
+print(kernels.backend(), machine_code.is_kept(), compiler._process is not None)
 from deniable_aggregator.tally import compiled
 print(sum(compiled.popcount.stats.cache_misses.values()), sum(compiled.histogram.stats.cache_misses.values()))
 """
@@ -130,8 +130,8 @@ def test_an_empty_cache_is_filled(tmp_path):
     """By another process, once: the first that counts reads from it, as does the next one."""
     pytest.importorskip("numba")
     for compiled in (True, False):
-        told = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-        done = subprocess.run([sys.executable, "-c", COLD], env=told, capture_output=True, text=True, check=True)
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", COLD], env=environment, capture_output=True, text=True, check=True)
         assert done.stderr == ""
         assert done.stdout.splitlines() == ["numpy", f"numba True {compiled}", "0 0"]
 

@@ -21,7 +21,7 @@ APPS = [f"app-{number}" for number in range(12)]
 def test_apps_go_on_while_the_primary_of_others_hangs(machines, monkeypatch):
     """What comes to the other primaries is counted, and their apps' chores are done; the rest follows when it is back."""
     monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.1)
-    client = connect(machines.cluster(3, 0), timeout=1.0)
+    client = connect(machines.cluster(3, 0), timeout=3.0)
     stores = [Store(client, app) for app in APPS]
     for store in stores:
         send(store, "first")
@@ -65,7 +65,7 @@ def test_apps_go_on_while_the_primary_of_others_hangs(machines, monkeypatch):
 def test_a_slot_that_was_moved_is_counted_where_it_is(machines, monkeypatch):
     """A counter that has partitions of two primaries is divided, and nothing is lost."""
     monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.05)
-    client = connect(machines.cluster(2, 0), timeout=2.0)
+    client = connect(machines.cluster(2, 0), timeout=10.0)
     stores = [Store(client, app) for app in APPS]
     worker = Worker(stores, WorkerSettings(block_ms=50))
     before = {frozenset(counter._partitions) for counter in worker.look()}

@@ -22,10 +22,10 @@ import sys
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import Store, connect
 
-client = connect(sys.argv[1], timeout=60)
+client = connect(sys.argv[1], timeout=600)
 log = AuditLog(Store(client, "shop"))
 client.rpush("ready", "1")
-client.blpop("go", 50)
+client.blpop("go", 300)
 for number in range(int(sys.argv[2])):
     log.append("key.revoked", "command", {"id": f"{sys.argv[3]} {number}"})
 """
@@ -33,25 +33,25 @@ for number in range(int(sys.argv[2])):
 
 def test_many_processes_append_one_chain(store_url, real_redis):
     """However many append at once, nothing is lost, nothing is there twice, and the chain is whole."""
-    count, each = 4, 50
-    command = [sys.executable, "-c", APPENDING, store_url, str(each)]
+    count, appends = 4, 50
+    command = [sys.executable, "-c", APPENDING, store_url, str(appends)]
     started = [subprocess.Popen([*command, str(process)]) for process in range(count)]
     try:
         for _ in range(count):
-            assert real_redis.blpop(["ready"], 30)
+            assert real_redis.blpop(["ready"], 300)
         real_redis.rpush("go", *range(count))
-        assert [process.wait(60) for process in started] == [0] * count
+        assert [process.wait(300) for process in started] == [0] * count
     finally:
         for process in started:
             process.kill()
             process.wait()
     log = AuditLog(Store(real_redis, "shop"))
-    found = verify(log)
-    assert (found.entries, found.number, found.faults) == (count * each, count * each, ())
+    verification = verify(log)
+    assert (verification.entries, verification.number, verification.faults) == (count * appends, count * appends, ())
     logged = [intact_entry(line).details["id"] for line in stored(log)]
-    assert sorted(logged) == sorted(f"{process} {number}" for process in range(count) for number in range(each))
+    assert sorted(logged) == sorted(f"{process} {number}" for process in range(count) for number in range(appends))
     for process in range(count):  # in the order of each
-        assert [text for text in logged if text.startswith(f"{process} ")] == [f"{process} {number}" for number in range(each)]
+        assert [text for text in logged if text.startswith(f"{process} ")] == [f"{process} {number}" for number in range(appends)]
 
 
 NOW = 1795290000
@@ -66,7 +66,7 @@ import sys
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import Store, connect
 
-log = AuditLog(Store(connect(sys.argv[1], timeout=60), "shop"))
+log = AuditLog(Store(connect(sys.argv[1], timeout=600), "shop"))
 for number in range(int(sys.argv[2])):
     log.append("key.revoked", "command", {"id": str(number)})
 """
@@ -93,11 +93,11 @@ def test_a_log_is_rotated_and_verified_while_it_grows(store_url, real_redis, tmp
         assert writer.returncode == 0
     finally:
         done.set()
-        watching.join(30)
+        watching.join(300)
         writer.kill()
         writer.wait()
-    found = verify(log, folder)
-    assert not found.faults
+    verification = verify(log, folder)
+    assert not verification.faults
     assert not [fault for each in seen for fault in each.faults]
     lines = [line for path in files(folder, "shop") for line in path.read_bytes().splitlines()] + stored(log)
     logged = [entry.details["id"] for entry in map(intact_entry, lines) if entry.event == "key.revoked"]
@@ -112,13 +112,13 @@ from deniable_aggregator.questions.budgets import PaidQuestion, Budgets, BudgetS
 from deniable_aggregator.store import Store, connect
 
 budgets = Budgets(Store(connect(sys.argv[1]), "shop"), Analysts())
-whole, spent = Stratum("theme", 1, "f00d", "2026-11-20", ""), 0
+theme, spent = Stratum("theme", 1, "f00d", "2026-11-20", ""), 0
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(40):
     try:
         cost = 50_000 - int(sys.argv[2]) * (number % 2)
-        question = PaidQuestion(whole, "2026-11", ((("linux",),),), cost - number // 2)
+        question = PaidQuestion(theme, "2026-11", ((("linux",),),), cost - number // 2)
         spent += budgets.ask(sys.argv[2] * 4, question, lambda: 0).spent
     except BudgetSpent:
         pass
@@ -138,12 +138,12 @@ def test_processes_that_ask_at_once_spend_no_more_than_there_is(real_redis, stor
         )
         for number in range(3)
     ]
-    for each in processes:
-        assert each.stdout.readline() == "ready\n"
-    for each in processes:
-        each.stdin.write("\n")
-        each.stdin.flush()
-    spent = [int(each.communicate(timeout=60)[0]) for each in processes]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    spent = [int(process.communicate(timeout=300)[0]) for process in processes]
     noted = Budgets(Store(real_redis, "shop"), Analysts()).spent()["2026-11"]
     assert sum(spent) == noted.pop("") == sum(noted.values())
     assert 0.95 * MICRO < sum(spent) <= MICRO

@@ -14,17 +14,19 @@ MOST = 25
 HOME = "client/deniable/mechanisms/"
 
 
-def product():
-    """Yield the path and the syntax tree of each module of product code."""
+def product(*words):
+    """Yield the path and the syntax tree of each module of product code that has one of some words."""
     for folder in ("client", "aggregator", "server"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+            text = path.read_text("utf-8")
+            if any(word in text for word in words):
+                yield path.relative_to(ROOT).as_posix(), ast.parse(text)
 
 
 def classes():
     """Return the names of all classes of mechanisms."""
     found = {"Mechanism"}
-    trees = [tree for path, tree in product() if path.startswith(HOME)]
+    trees = [tree for path, tree in product("class ") if path.startswith(HOME)]
     while True:  # until no class has one of them as its base
         more = {
             node.name
@@ -50,10 +52,9 @@ def test_hardly_anything_asks_for_the_class_of_a_mechanism():
     names = classes()
     assert {"Grr", "Window", "Hcms", "LOsue", "FrequencyOracle", "Permanent", "PrefixTree"} <= names
     families = "aggregator/deniable_aggregator/decode/families/"
-    found = [
-        f"{path}:{line}" for path, tree in product() if not path.startswith((HOME, families)) for line in questions(tree, names)
-    ]
-    assert len(found) <= MOST, found
+    trees = ((path, tree) for path, tree in product("isinstance") if not path.startswith((HOME, families)))
+    lines = [f"{path}:{line}" for path, tree in trees for line in questions(tree, names)]
+    assert len(lines) <= MOST, lines
 
 
 def test_no_list_of_mechanisms_stands_elsewhere():
@@ -61,7 +62,7 @@ def test_no_list_of_mechanisms_stands_elsewhere():
     names = {*mechanisms.provable(), "google_rappor", "pem", "tree_hist"}
     assert len(names) == 24
     found = []
-    for path, tree in product():
+    for path, tree in product(*names):
         if path == f"{HOME}__init__.py":
             continue
         for node in ast.walk(tree):

@@ -186,7 +186,7 @@ def test_hundreds_of_questions_have_pages(settings, tmp_path):
     values = [f"an answer that takes some words, and has the number {number}" for number in range(150)]
     more = (
         f'[metrics."m{at:03}"]\ntype = "categorical"\nvalues = {values}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
-        for at in range(500)
+        for at in range(200)
     )
     path = tmp_path / "public.toml"
     path.write_text(f'format = 1\napp = "shop"\n{"".join(more)}', "utf-8")
@@ -195,10 +195,10 @@ def test_hundreds_of_questions_have_pages(settings, tmp_path):
     while address:
         html = text(made, address)
         assert len(html.encode()) < 200_000
-        assert "500 questions" in html
+        assert "200 questions" in html
         found += re.findall("<code>(m[0-9]+)</code>", html)
         address = next(iter(re.findall(r'href="(/about[^"]*)" rel="next"', html)), "")
-    assert found == [f"m{at:03}" for at in range(500)]
+    assert found == [f"m{at:03}" for at in range(200)]
     assert made.http.get("/about?page=99").status_code == 404
     made.store._client.close()
 

@@ -44,7 +44,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 # The fixtures serve all examples of a test: what an example leaves behind is what the next one meets, as in life.
-few = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=300, suppress_health_check=list(HealthCheck))
 
 
@@ -59,7 +59,13 @@ def counted(served):
 
 # Where nothing is sent, nothing can be wrong with it.
 ASKED = [
-    pytest.param(operation, mode, way, id=f"{operation.method} {operation.path} {mode.value} {name}")
+    pytest.param(
+        operation,
+        mode,
+        way,
+        id=f"{operation.method} {operation.path} {mode.value} {name}",
+        marks=[pytest.mark.slow("batches are drawn from a large schema")] * (operation.path == "/v1/reports"),
+    )
     for operation in OPERATIONS
     for mode in GenerationMode
     for name, way in {"by Flask": lambda flask: flask, "directly": directly}.items()
@@ -68,8 +74,9 @@ ASKED = [
 ]
 
 
+@pytest.mark.parametrize("examples", [20, pytest.param(80, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize(("operation", "mode", "way"), ASKED)
-def test_what_is_asked_is_answered_as_documented(served, operation, mode, way):
+def test_what_is_asked_is_answered_as_documented(served, operation, mode, way, examples):
     """Requests made from the document, and such as break it, get an answer of its shape; no refused one changes a count."""
     if operation.key == "metrics":
         served = type(served)(replace(served.service.settings, metrics_key=METRICS))
@@ -81,7 +88,7 @@ def test_what_is_asked_is_answered_as_documented(served, operation, mode, way):
     key = {"ingest": INGEST, "read": READ, "admin": admin, "metrics": METRICS}.get(operation.key, "nobodys-key")
     before = counted(served)
 
-    @few
+    @settings(few, max_examples=examples)
     @given(case=cases)
     def ask(case):
         answer = case.call(headers={"Authorization": f"Bearer {key}"})

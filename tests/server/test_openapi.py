@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import jsonschema_rs
@@ -152,6 +153,10 @@ def test_good_answers_have_the_shape_they_are_said_to_have(served):
         check("Accepted", {"accepted": 1})
 
 
+@cache
+def validator(name):
+    return jsonschema_rs.validator_for(schemas.ref(name) | {"components": {"schemas": schemas.components()}})
+
+
 def check(name, answer):
-    schema = schemas.ref(name) | {"components": {"schemas": schemas.components()}}
-    jsonschema_rs.validator_for(schema).validate(answer)
+    validator(name).validate(answer)

@@ -119,7 +119,7 @@ values = st.sampled_from(
 ) | st.text(st.characters(max_codepoint=255), max_size=8)
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(
     more=st.lists(st.tuples(names, values), max_size=4),
     body=st.binary(max_size=4),

@@ -75,7 +75,7 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
     """They are refused while there is room for the rest; keys, erasure and queries work; then all is counted, once each."""
     monkeypatch.setenv("DENIABLE_REDIS_URL", settings.redis_url)
     monkeypatch.setenv("DENIABLE_REGISTRY", settings.registry)
-    most = limited(60 * MB)
+    most = limited(20 * MB)
     again()
     first = []
     for number in range(1000):

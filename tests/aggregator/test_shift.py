@@ -65,7 +65,7 @@ def test_few_people_who_stay_are_no_shift(case):
 
 def test_fewer_people_are_no_shift():
     """After thousands of reports a hundred come, hardly any of a holder. What is high by chance stays so for some periods."""
-    runs, before, after = 1000, 60, 40
+    runs, before, after = 500, 60, 40
     mechanism, _ = make("grr", 128, 5)
     ns = [2000] * before + [100] * after
     rng = np.random.default_rng(77)

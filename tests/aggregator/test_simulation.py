@@ -110,9 +110,9 @@ def test_the_law_of_sets_is_that_of_devices(name):
             likely = np.prod([chances[each] for each in chosen])
             for cells, chance in law(mechanism, [a + 2 * b for a, b in chosen]).items():
                 expected[cells] += likely * chance
-        seen = Counter(draw_sets(mechanism, people, shares, rng).cells.tobytes() for _ in range(3 * DRAWS))
+        seen = Counter(draw_sets(mechanism, people, shares, rng).cells.tobytes() for _ in range(2 * DRAWS))
         assert fits(seen, expected) > CHANCE
-    other = Counter(draw_sets(mechanism, 2, shares[::-1], rng).cells.tobytes() for _ in range(3 * DRAWS))
+    other = Counter(draw_sets(mechanism, 2, shares[::-1], rng).cells.tobytes() for _ in range(2 * DRAWS))
     assert fits(other, expected) < CHANCE
 
 

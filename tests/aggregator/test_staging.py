@@ -88,6 +88,7 @@ class Died(BaseException):
 
 
 @pytest.mark.parametrize("heard", [False, True])
+@pytest.mark.slow("dies at each point in turn")
 def test_whoever_dies_between_any_two_pieces_another_goes_on(shop, store_url, monkeypatch, heard):
     """Dead at each answer of the store in turn, before or after hearing it: everything is counted once in the end."""
     at = 0
@@ -120,6 +121,7 @@ def test_whoever_dies_between_any_two_pieces_another_goes_on(shop, store_url, mo
     assert at > 40
 
 
+@pytest.mark.slow("loses each answer in turn")
 def test_an_answer_that_is_lost_loses_no_report(shop, store_url, monkeypatch):
     """A worker that loses an answer of the store, each in turn, and sends again, counts everything once in the end."""
     read, at, answered = AbstractConnection.read_response, 0, True

@@ -311,6 +311,7 @@ def test_effort_is_bounded(monkeypatch):
     assert sum(allowed) == 5
 
 
+@pytest.mark.slow("goes on to the end of the steps that are allowed")
 def test_many_small_combinations_take_bounded_work(monkeypatch, caplog):
     """474 combinations of about three reports take no more steps than are allowed. Cells left open are withheld and counted."""
     steps = []

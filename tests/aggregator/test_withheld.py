@@ -47,15 +47,15 @@ def loss(one, other):
 def releases(breakdown, reports):
     """Group all sets of so many reports by what is published of them; each with the totals of all cells."""
     leaves = [breakdown.text(words) for words in product(*breakdown.values.values())]
-    chances = {}
+    by_release = {}
     for counts in product(range(reports + 1), repeat=len(leaves)):
         if sum(counts) == reports:
             cube = Cube.of(breakdown, dict(zip(leaves, counts, strict=True)))
             totals = {cell: cube.total(cell) for cell in cells(breakdown)}
             published = suppression.publishable([cube], LEAST)
             key = frozenset((cell, totals[cell]) for cell in published)
-            chances.setdefault(key, []).append((counts, totals))
-    return chances
+            by_release.setdefault(key, []).append((counts, totals))
+    return by_release
 
 
 def losses(breakdown, reports, answers):
@@ -79,6 +79,7 @@ def together(withheld):
     return combinations(questions, 2)
 
 
+@pytest.mark.slow("goes through all pairs of sets of one release")
 @pytest.mark.parametrize(("breakdown", "reports"), CASES)
 @pytest.mark.parametrize("answers", [single, together])
 def test_answers_tell_what_they_cost(breakdown, reports, answers):

@@ -52,6 +52,10 @@ chaos *arguments:
 fuzz *arguments:
     python benchmarks/fuzz.py {{arguments}}
 
+# Plant mistakes, one at a time: the tests must notice nearly all. `just mutants --only ledger` plants those of an area
+mutants *arguments:
+    python benchmarks/mutants.py {{arguments}}
+
 # Look at every page in a browser, and keep the pictures in the folder pictures; one of them is the README's
 pictures:
     pytest -q tests/system/browser --pictures pictures

@@ -72,7 +72,7 @@ _guarded = [False]  # whether a default test runs, which starts no process
 
 def _refuse_processes(event: str, _arguments: object) -> None:
     """Fail a default test that starts a process. The servers that tests share are started outside of this rule."""
-    if _guarded[0] and event in ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"):
+    if _guarded and _guarded[0] and event in ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"):
         raise ProcessStartedError
 
 

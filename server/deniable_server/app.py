@@ -45,15 +45,7 @@ _STORE_SECONDS = 3.0  # an upload uses the store once or twice, and a device giv
 def create_app(
     settings: Settings | None = None,  # by default from the environment
 ) -> Flask:
-    """Make the server, e.g. for ``gunicorn 'deniable_server:create_app()'``.
-
-    Raises
-    ------
-    ConfigurationError
-        If a setting is unusable.
-    RegistryError
-        If the registry has errors.
-    """
+    """Make the server, e.g. for `gunicorn 'deniable_server:create_app()'`; an unusable setting or registry raises."""
     settings = settings or Settings.from_environment()
     if not settings.redis_url:
         raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")

@@ -9,7 +9,7 @@ from itertools import islice, product
 
 import pytest
 import redis
-from test_store_users import DEPLOY, Guarded, await_store, launch, server_binary, with_passwords
+from test_store_users import DEPLOY, SERVERS, Guarded, await_store, launch, server_binary, with_passwords
 
 from deniable_aggregator.store import schema
 from deniable_server.local.stack import free_port
@@ -65,7 +65,7 @@ def places():
             yield name, type_, kind.of(*([type_] if "{app}" in kind.name else []), *fill)
 
 
-@pytest.fixture(scope="module", params=["wheel", "redis-server"])
+@pytest.fixture(scope="module", params=SERVERS)
 def binary(request):
     """Name each server."""
     return server_binary(request.param)

@@ -1,0 +1,61 @@
+"""The ledger at its limits: the last moment of a window, the last report of a budget, the last millionth of a nat."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from deniable.device.ledger import Ledger
+from deniable.device.prepared import Occasion
+from deniable.device.state import State
+from deniable.limits.allowance import MICRO, Allowance
+from deniable.registry import period
+from deniable.registry.tables import Budget
+from deniable.wire.report import Stratum
+
+DAY = 86_400
+
+
+class Device:
+    """A device whose clock a test sets, in seconds after the beginning of the 15th of January 2027."""
+
+    def __init__(self, directory, **bounds) -> None:
+        self.now = 0
+        budget = Budget(**({"per_window": None, "lifetime": None} | bounds))
+        self.ledger = Ledger(State(directory), budget, lambda: 1_799_971_200 + self.now)
+
+    def occasion(self, tag):
+        name = period.of(datetime.fromtimestamp(self.ledger._clock(), UTC), "day")
+        return Occasion(Stratum(tag, 1, tag, name, ""), int(period.bounds(name, "day")[1].timestamp()))
+
+    def spend(self, allowance):
+        return self.ledger.spend(allowance, self.occasion(allowance.tag))
+
+
+@pytest.fixture
+def device(tmp_path):
+    """Make a device with some bounds of its budget."""
+    return lambda **bounds: Device(tmp_path / "shop", **bounds)
+
+
+def asks(tag="m", **values):
+    known = {"cost": MICRO, "per_period": 5, "answers": 0, "window": 5 * MICRO, "lifetime": None} | values
+    return Allowance(tag, tag, **known)
+
+
+def test_a_period_counts_until_its_window_is_over_and_no_longer(device):
+    """A window has its last moment but not its first: a period that ended just when it begins is no part of it."""
+    one = device(window=2, per_window=1)
+    assert one.spend(asks("first")) is None
+    one.now = 3 * DAY - 1
+    assert one.spend(asks("second")) == "budget"
+    one.now = 3 * DAY
+    assert one.spend(asks("third")) is None
+
+
+def test_no_more_is_spent_than_whole_millionths_of_the_bound(device):
+    """A bound is rounded down: a device never spends more than it says."""
+    one = device(window=2, per_window=1.0000004)
+    assert one.spend(asks(cost=MICRO + 1)) == "budget"
+    assert one.ledger.spent().window_left == 1

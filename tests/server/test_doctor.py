@@ -38,14 +38,14 @@ def examined(monkeypatch, capsys, registry_file):
     def run(server, *arguments, **settings):
         for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
             monkeypatch.delenv(name)
-        given = {"redis_url": getattr(server, "url", server), "registry": str(registry_file)} | settings
-        for name, value in given.items():
+        options = {"redis_url": getattr(server, "url", server), "registry": str(registry_file)} | settings
+        for name, value in options.items():
             monkeypatch.setenv(f"DENIABLE_{name.upper()}", value)
         status = cli.main(["doctor", "--json", *arguments])
-        found = {each["check"]: each for line in capsys.readouterr().out.splitlines() if (each := json.loads(line))}
-        for each in found.values():
-            assert bool(each["meaning"]) == bool(each["remedy"]) == (each["status"] != "ok"), each
-        return status, found
+        findings = {finding["check"]: finding for line in capsys.readouterr().out.splitlines() if (finding := json.loads(line))}
+        for finding in findings.values():
+            assert bool(finding["meaning"]) == bool(finding["remedy"]) == (finding["status"] != "ok"), finding
+        return status, findings
 
     return run
 
@@ -71,17 +71,17 @@ def beat(server):
     health.beat(Store(server.redis, "shop").partitions[0], "worker")
 
 
-def wrong(found):
-    return {name: each["status"] for name, each in found.items() if each["status"] != "ok"}
+def wrong(findings):
+    return {name: each["status"] for name, each in findings.items() if each["status"] != "ok"}
 
 
 def test_a_good_installation(examined, good):
     """All is well, the status is 0, and nothing in the store has changed."""
     before = sorted(good.redis.keys())
     dumped = [good.redis.dump(key) for key in before]
-    status, found = examined(good)
-    assert (status, wrong(found)) == (0, {})
-    assert set(found) >= {
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {})
+    assert set(findings) >= {
         "version",
         "writes",
         "eviction",
@@ -111,10 +111,10 @@ def test_a_store_that_is_full(examined, good):
     used = good.redis.info("memory")["used_memory"]
     for share, kind in ((0.65, "warning"), (0.76, "fault")):
         good.redis.config_set("maxmemory", int(used / share))
-        status, found = examined(good)
-        assert wrong(found) == {"memory": kind}
+        status, findings = examined(good)
+        assert wrong(findings) == {"memory": kind}
         assert status == (kind == "fault")
-    assert "maxmemory" in found["memory"]["seen"]
+    assert "maxmemory" in findings["memory"]["seen"]
 
 
 def test_a_wrong_configuration(examined, registry_file):
@@ -128,8 +128,8 @@ def test_clocks_that_are_apart(good):
     """A difference of seconds is a warning; one of the shortest period a fault."""
     cases = ((0, "ok", "within"), (10, "warning", "ahead"), (-10, "warning", "behind"), (3700, "fault", "ahead"))
     for ahead, kind, word in (*cases, (-3700, "fault", "behind")):
-        found = store.clock(good.redis, lambda ahead=ahead: time.time() + ahead)
-        assert (found.status, word in found.seen) == (kind, True)
+        findings = store.clock(good.redis, lambda ahead=ahead: time.time() + ahead)
+        assert (findings.status, word in findings.seen) == (kind, True)
 
 
 def test_a_version_that_is_too_old():
@@ -146,16 +146,16 @@ def test_batches_that_nobody_counts(examined, good):
     good.redis.delete(shop.partitions[0].workers, shop.partitions[0].caught)
     for number in range(3):
         shop.append(Upload(b"batch", key=str(number), remember=b"", cap=10, ttl=60))
-    status, found = examined(good, max_backlog="4")
-    assert (status, wrong(found)) == (1, {"workers": "fault", "backlog": "warning", "lag": "warning"})
-    status, found = examined(good, max_backlog="3")
-    assert wrong(found)["backlog"] == "fault"
+    status, findings = examined(good, max_backlog="4")
+    assert (status, wrong(findings)) == (1, {"workers": "fault", "backlog": "warning", "lag": "warning"})
+    status, findings = examined(good, max_backlog="3")
+    assert wrong(findings)["backlog"] == "fault"
     beat(good)
     shop.partitions[0].join()
     ((_, entries),) = good.redis.xreadgroup("agg", "worker", {shop.partitions[0].stream: ">"}, count=1)
     assert shop.partitions[0].bury("worker", entries[0][0], "a reason")
-    status, found = examined(good)
-    assert (status, wrong(found)) == (0, {"dead letters": "warning"})
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"dead letters": "warning"})
 
 
 def test_batches_that_wait_long():
@@ -169,14 +169,14 @@ def test_nobody_can_send_or_read(examined, good):
     keys = KeyStore(Store(good.redis, "shop"))
     by_role = {key.role: key.id for key in keys.all()}
     keys.revoke(by_role["read"])
-    status, found = examined(good)
-    assert (status, wrong(found)) == (0, {"keys": "warning"})
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"keys": "warning"})
     assert examined(good, read_keys="shop:rk_11111111")[1]["keys"]["status"] == "ok"
     assert examined(good, dashboard="open")[1]["keys"]["status"] == "ok"
     keys.revoke(by_role["ingest"])
-    status, found = examined(good)
-    assert (status, wrong(found)) == (1, {"keys": "fault"})
-    assert "keys create --app shop --role ingest" in found["keys"]["remedy"]
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (1, {"keys": "fault"})
+    assert "keys create --app shop --role ingest" in findings["keys"]["remedy"]
     assert examined(good, ingest_keys="blog:pk_11111111")[1]["keys"]["status"] == "fault"
 
 
@@ -193,9 +193,9 @@ def test_releases_of_another_definition(examined, good, registry_file):
     publish(2, "0" * 16)  # another version may be what it likes
     assert examined(good)[1]["releases"]["status"] == "ok"
     publish(1, "f" * 16)
-    status, found = examined(good)
-    assert (status, wrong(found)) == (0, {"releases": "warning"})
-    assert "ui.theme version 1 was also published as ffffffffffffffff" in found["releases"]["seen"]
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"releases": "warning"})
+    assert "ui.theme version 1 was also published as ffffffffffffffff" in findings["releases"]["seen"]
 
 
 def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeypatch):
@@ -213,10 +213,10 @@ def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeyp
     monkeypatch.setattr(Publisher, "_published", fail)
     assert publisher.publish(time.time()) == []
     assert 0 < good.redis.ttl(shop.faults.key) <= 7200
-    status, found = examined(good)
-    assert (status, wrong(found)) == (1, {"chores": "fault"})
-    assert "publisher of plugin@1 fails (ValueError)" in found["chores"]["seen"]
-    assert "8 reports" not in str(found)
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (1, {"chores": "fault"})
+    assert "publisher of plugin@1 fails (ValueError)" in findings["chores"]["seen"]
+    assert "8 reports" not in str(findings)
     failing.clear()
     Publisher(shop, registry.load(registry_file)).publish(time.time())  # another worker
     assert examined(good)[0] == 0
@@ -230,10 +230,10 @@ def test_an_archive_is_told(examined, good):
     """Whoever looks learns whether reports are kept."""
     assert examined(good)[1]["archive"]["seen"] == "none: a report is kept until it is counted"
     number = Store(good.redis, "shop").partitions[0].archived.begin()
-    status, found = examined(good)
-    assert (status, found["archive"]["status"]) == (0, "ok")
-    assert found["archive"]["seen"].startswith("randomised reports of bits layouts are kept")
-    assert found["archive"]["seen"].endswith(f"in these folders: {number}; no recount of all yet")
+    status, findings = examined(good)
+    assert (status, findings["archive"]["status"]) == (0, "ok")
+    assert findings["archive"]["seen"].startswith("randomised reports of bits layouts are kept")
+    assert findings["archive"]["seen"].endswith(f"in these folders: {number}; no recount of all yet")
 
 
 def test_the_last_recount_is_told(examined, good):
@@ -241,13 +241,13 @@ def test_the_last_recount_is_told(examined, good):
     shop = Store(good.redis, "shop")
     shop.partitions[0].archived.begin()
     LastRecount(1_795_305_600, 1234, 0, 0).note(shop)
-    status, found = examined(good)
-    assert (status, wrong(found)) == (0, {})
-    assert "the last recount of all was on 2026-11-22 00:00 UTC: of 1,234 strata 0 have" in found["archive"]["seen"]
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {})
+    assert "the last recount of all was on 2026-11-22 00:00 UTC: of 1,234 strata 0 have" in findings["archive"]["seen"]
     LastRecount(1_795_305_600, 1234, 2, 1).note(shop)
-    status, found = examined(good)
-    assert (status, wrong(found)) == (0, {"archive": "warning"})
-    assert "1 have files that cannot be counted, 2 differ" in found["archive"]["seen"]
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"archive": "warning"})
+    assert "1 have files that cannot be counted, 2 differ" in findings["archive"]["seen"]
 
 
 def test_an_archive_that_cannot_be_written_is_a_fault(examined, good):
@@ -255,10 +255,10 @@ def test_an_archive_that_cannot_be_written_is_a_fault(examined, good):
     faults = Faults(Store(good.redis, "shop"))
     with faults.alone(health.ARCHIVE):
         raise ArchiveError("OSError: No space left on device")
-    status, found = examined(good)
-    assert (status, wrong(found)) == (1, {"archive": "fault"})
-    assert found["archive"]["seen"] == "it cannot be written (OSError: No space left on device)"
-    assert "counts nothing" in found["archive"]["meaning"]
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (1, {"archive": "fault"})
+    assert findings["archive"]["seen"] == "it cannot be written (OSError: No space left on device)"
+    assert "counts nothing" in findings["archive"]["meaning"]
     with faults.alone(health.ARCHIVE):
         pass
     assert examined(good)[0] == 0
@@ -287,10 +287,10 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     paths = os.pathsep.join([str(registry_file), *(str(tmp_path / f"{name}.toml") for name in names)])
     monkeypatch.setenv("DENIABLE_REGISTRY", paths)
     assert cli.main(["doctor", "--redis-url", good.url]) == 0
-    said = capsys.readouterr().out
-    assert said.count("none gave a sign of life") == 1
-    assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more." in said
-    assert "ok       workers (shop): 1 alive\n" in said
-    assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in said
-    assert said.count(" keys (") == 2
-    assert len(said.splitlines()) < 60
+    output = capsys.readouterr().out
+    assert output.count("none gave a sign of life") == 1
+    assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more." in output
+    assert "ok       workers (shop): 1 alive\n" in output
+    assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output
+    assert output.count(" keys (") == 2
+    assert len(output.splitlines()) < 60

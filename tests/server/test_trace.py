@@ -32,7 +32,7 @@ def lines():
 
 
 @pytest.fixture
-def told(lines):
+def events(lines):
     """Gather it from level info on."""
     logging.getLogger().setLevel(logging.INFO)
     return lines
@@ -40,9 +40,9 @@ def told(lines):
 
 def number(answer):
     assert len(answer.headers.getlist(HEADER)) == 1
-    drawn = UUID(answer.headers[HEADER])
-    assert drawn.version == 4
-    return str(drawn)
+    uuid = UUID(answer.headers[HEADER])
+    assert uuid.version == 4
+    return str(uuid)
 
 
 def test_every_answer_has_a_number_of_its_own(served):
@@ -66,15 +66,15 @@ def test_a_problem_names_its_request(served):
         assert answer.get_json()["instance"] == f"urn:uuid:{number(answer)}"
 
 
-def test_a_line_for_each_request(served, told):
+def test_a_line_for_each_request(served, events):
     """At level info a request is one line: its rule and not its address, what became of it, and nothing of the client."""
     sent = served.post({"format": 1, "groups": [served.group("ui.theme", [0])]}, User_Agent="canary-agent")
     refused = served.get("/api/v1/metrics/canary-metric?segment=canary-segment")
     strange = served.http.open("/canary-path", method="CANARY")
-    assert [each["event"] for each in told] == ["answered"] * 3
-    assert all(each.pop("time") and each.pop("logger") == "deniable.request" for each in told)
+    assert [each["event"] for each in events] == ["answered"] * 3
+    assert all(each.pop("time") and each.pop("logger") == "deniable.request" for each in events)
     common = {"level": "info", "event": "answered"}
-    assert told == [
+    assert events == [
         common | {"request": number(sent), "route": "/v1/reports", "method": "POST", "status": 202, "app": "shop"},
         common
         | {"request": number(refused), "route": "/api/v1/metrics/<id_>", "method": "GET", "status": 404}
@@ -92,7 +92,7 @@ def test_nothing_is_written_of_good_requests_at_the_default_level(served, lines)
     assert lines == []
 
 
-def test_a_bug_is_logged_with_its_request(served, told, monkeypatch):
+def test_a_bug_is_logged_with_its_request(served, events, monkeypatch):
     """What goes wrong is logged with the number that the client was given, and without its message."""
 
     def fail(*_, **__):
@@ -101,10 +101,10 @@ def test_a_bug_is_logged_with_its_request(served, told, monkeypatch):
     monkeypatch.setattr(measurement, "measure", fail)
     answer = served.get("/api/v1/metrics/plugin")
     assert answer.status_code == 500
-    failure, answered = told
+    failure, answered = events
     assert failure["level"] == "error"
     assert "RuntimeError in /api/v1/metrics/<id_>" in failure["event"]
     assert failure["request"] == answered["request"] == number(answer)
     assert answered["code"] == "internal"
-    assert "canary" not in json.dumps(told)
+    assert "canary" not in json.dumps(events)
     assert logs.current() == {}

@@ -55,10 +55,10 @@ def test_apps_are_served_while_the_primary_of_others_is_away(settings, registry_
     monkeypatch.setenv("DENIABLE_REGISTRY", paths)
     monkeypatch.setenv("DENIABLE_INGEST_KEYS", keys)
     assert cli.main(["doctor"]) == 1
-    said = capsys.readouterr().out
-    assert f"writes: 127.0.0.1:{dead.port}: it does not answer" in said
-    assert said.count("the server that has its data does not answer") == 1
-    assert "server (" in said.partition("ok       server (")[2]
+    output = capsys.readouterr().out
+    assert f"writes: 127.0.0.1:{dead.port}: it does not answer" in output
+    assert output.count("the server that has its data does not answer") == 1
+    assert "server (" in output.partition("ok       server (")[2]
     for machine in machines.all[1:]:
         machine.kill()
     assert http.get("/readyz").status_code == 503

@@ -21,19 +21,19 @@ def gunicorn(settings, *arguments, **environment):
     """Run gunicorn as it is deployed; yield its address and what it says on stderr, once it has ended."""
     bind = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", bind, "-w", "1", *arguments]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
     process = subprocess.Popen(
         [*command, "deniable_server:create_app()"],
-        env=kept | settings.environment() | environment,
+        env=variables | settings.environment() | environment,
         stderr=subprocess.PIPE,
         text=True,
     )
-    said = []
+    output = []
     try:
-        yield f"http://{bind}", process, said
+        yield f"http://{bind}", process, output
     finally:
         process.terminate()
-        said += process.communicate(timeout=30)[1].splitlines()
+        output += process.communicate(timeout=600)[1].splitlines()
 
 
 def answer_of(process, url, method="GET", **options):
@@ -47,12 +47,12 @@ def answer_of(process, url, method="GET", **options):
 
 def test_gunicorn_logs_as_it_is_told(settings):
     """All lines of gunicorn and the app are JSON; requests that gunicorn refuses have a number, too; strays are told."""
-    told = {"DENIABLE_LOG_LEVEL": "debug", "DENIABLE_LOG_FORMAT": "json", "DENIABLE_MAX_BACKLOGS": "7"}
-    with gunicorn(settings, **told) as (url, process, said):
+    answer = {"DENIABLE_LOG_LEVEL": "debug", "DENIABLE_LOG_FORMAT": "json", "DENIABLE_MAX_BACKLOGS": "7"}
+    with gunicorn(settings, **answer) as (url, process, output):
         good = answer_of(process, f"{url}/healthz")
-        refused = requests.get(f"{url}/healthz", headers={"X-Long": "x" * 5000}, timeout=5)
+        refused = requests.get(f"{url}/healthz", headers={"X-Long": "x" * 5000}, timeout=600)
     assert (good.status_code, refused.status_code) == (200, 431)
-    records = [json.loads(line) for line in said]
+    records = [json.loads(line) for line in output]
     assert {"gunicorn.error", "deniable.request", "deniable.settings"} <= {each["logger"] for each in records}
     lines = {each.get("request"): each for each in records}
     assert lines[good.headers[HEADER]].items() >= {"route": "/healthz", "status": 200}.items()
@@ -73,9 +73,9 @@ def test_gunicorn_logs_as_it_is_told(settings):
 )
 def test_gunicorn_does_not_start_on_a_bad_value(settings, name, value, status, message):
     """The start ends with the variable, the rule and the value, and no trace of the code; a key is not repeated."""
-    with gunicorn(settings, **{name: value}) as (_, process, said):
-        assert process.wait(30) == status
-    text = "\n".join(said)
+    with gunicorn(settings, **{name: value}) as (_, process, output):
+        assert process.wait(600) == status
+    text = "\n".join(output)
     assert message in text
     assert "Traceback" not in text
     assert "rk_1" not in text

@@ -27,6 +27,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from machines import Machines
+from stores import WHEEL
 
 from deniable import mechanisms
 from deniable.cli import main
@@ -79,7 +80,7 @@ class Guarded:
         return connect(self.url(user, password))
 
 
-SERVERS = ["server", pytest.param("wheel", marks=pytest.mark.other_store)]
+SERVERS = ["server", WHEEL]
 
 
 def server_binary(name):

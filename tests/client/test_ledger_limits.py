@@ -59,3 +59,21 @@ def test_no_more_is_spent_than_whole_millionths_of_the_bound(device):
     one = device(window=2, per_window=1.0000004)
     assert one.spend(asks(cost=MICRO + 1)) == "budget"
     assert one.ledger.spent().window_left == 1
+
+
+def test_a_new_period_is_asked_for_anew(device):
+    """A refusal is remembered for a minute, for its own period only."""
+    one = device()
+    allowance = asks(per_period=1)
+    assert [one.spend(allowance) for _ in range(3)] == [None, "this_period", "this_period"]
+    one.now = DAY
+    assert one.spend(allowance) is None
+
+
+def test_what_is_left_of_the_window_and_of_the_lifetime(device):
+    one = device(window=2, per_window=5, lifetime=50)
+    for day in (0, 10):
+        one.now = day * DAY
+        assert one.spend(asks(lifetime=50 * MICRO)) is None
+    told = one.ledger.spent()
+    assert (told.window, told.window_left, told.lifetime, told.lifetime_left) == (1, 4, 2, 48)

@@ -53,3 +53,11 @@ def test_all_devices_are_one_group_where_no_rows_are_kept():
     exposure = Exposure.of(Registry("shop", {"m": Metric("m", "boolean", (False, True), "1")}))
     assert (exposure.rows, exposure.row_bits) == (1, 0)
     Caps(rows=1, segments=1).check_exposure(exposure)
+
+
+def test_the_stricter_of_two_budgets_holds():
+    """A registry may ask for less than the app allows, and never gets more."""
+    caps = Caps(budget=Budget(per_window=10, lifetime=20))
+    found = caps.tightened(Budget(per_window=12, lifetime=15))
+    assert (found.per_window, found.lifetime) == (10, 15)
+    assert caps.tightened(None) == caps.budget

@@ -42,11 +42,11 @@ def servers() -> dict[str, Path]:
     """Find the servers to run on: the packaged one, and the wheel's."""
     from deniable_aggregator.store.server.embedded import find
 
-    found = {}
+    executables = {}
     if packaged := shutil.which("redis-server"):
-        found["redis-server"] = Path(packaged)
-    found["wheel"] = find(None)[0]
-    return found
+        executables["redis-server"] = Path(packaged)
+    executables["wheel"] = find(None)[0]
+    return executables
 
 
 def _outlive_full_disks() -> None:

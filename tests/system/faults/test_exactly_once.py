@@ -15,10 +15,10 @@ def stage(request):
     from chaos import Stage
     from processes import servers
 
-    found = servers()
-    if request.param not in found:
+    executables = servers()
+    if request.param not in executables:
         pytest.skip(f"no {request.param} here")
-    with Stage(found[request.param]) as stage:
+    with Stage(executables[request.param]) as stage:
         yield stage
 
 

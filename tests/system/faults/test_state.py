@@ -75,10 +75,10 @@ out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 def plain():
     if spends.spend({PLAIN!r}, Occasion(Stratum("plain", 1, "plain", "for ever", ""), {NEVER})) is None:
         os.write(out, b"plain\\n")
-def kept(value, period):
-    made = responses.respond(prepared, Occasion(Stratum("kept", 1, "", period, ""), {NEVER}), value)
-    if isinstance(made, bytes):
-        os.write(out, f"kept {{value}} {{period}} {{made.hex()}}\\n".encode())
+def respond(value, period):
+    response = responses.respond(prepared, Occasion(Stratum("kept", 1, "", period, ""), {NEVER}), value)
+    if isinstance(response, bytes):
+        os.write(out, f"kept {{value}} {{period}} {{response.hex()}}\\n".encode())
 """
 # Periods of five milliseconds, with the same names in all processes.
 FOR_EVER = f"""{DEVICE}
@@ -86,7 +86,7 @@ os.write(1, b"r")
 while True:
     plain()
     now = time.time_ns() // 5_000_000
-    kept(now % 7, f"{{now:020}}")
+    respond(now % 7, f"{{now:020}}")
 """
 # One process for each line of input, which is the name of its period; the nth dies at its nth system call of a kind.
 STEP_BY_STEP = f"""{DEVICE}
@@ -104,10 +104,10 @@ def once(number, period):
     for _ in range({LAST} - number):
         with suppress(OSError):
             idle()
-    kept(5, period)
+    respond(5, period)
     for _ in range(4):
         plain()
-    kept(6, period + "+")
+    respond(6, period + "+")
     spends.return_leases()
 for number, line in enumerate(sys.stdin, 1):
     if os.fork() == 0:
@@ -142,10 +142,10 @@ class Device:
     def check(self) -> Counter[str]:
         """Hold every promise to what was reported; return how many reports of each kind there were."""
         lines = self.reports.read_text().splitlines()
-        kept = [line.split()[1:] for line in lines if line.startswith("kept")]
-        periods = Counter(period for _, period, _ in kept)
+        reports = [line.split()[1:] for line in lines if line.startswith("kept")]
+        periods = Counter(period for _, period, _ in reports)
         assert not [period for period, times in periods.items() if times > 1]
-        responses = {(value, content) for value, _, content in kept}
+        responses = {(value, content) for value, _, content in reports}
         assert len(responses) == len({value for value, _ in responses})
         counts = Counter(line.split()[0] for line in lines)
         with State(self.directory).transaction() as db:
@@ -155,9 +155,9 @@ class Device:
             accounts = dict(db.execute("SELECT tag, spent FROM accounts"))
             assert sum(accounts.values()) == spent <= LIFETIME * MICRO
             assert counts["plain"] * PLAIN.cost <= accounts.get("plain", 0)
-            kept = db.execute("SELECT count(*) FROM responses").fetchone()[0]
-            assert accounts.get(KEPT.allowance.tag, 0) == (KEPT.allowance.lifetime if kept else 0)
-            assert len(responses) <= kept == sum(drawn for (drawn,) in db.execute("SELECT drawn FROM kept"))
+            rows = db.execute("SELECT count(*) FROM responses").fetchone()[0]
+            assert accounts.get(KEPT.allowance.tag, 0) == (KEPT.allowance.lifetime if rows else 0)
+            assert len(responses) <= rows == sum(count for (count,) in db.execute("SELECT drawn FROM kept"))
         return counts
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import pytest
-from stores import CLUSTER, WHEEL
+from stores import CLUSTER
 
 import deniable
 from deniable import mechanisms, registry
@@ -199,7 +199,7 @@ class Served:
         return repr(read[kind](key) if kind in read else self.redis.zrange(key, 0, -1, withscores=True)).encode()
 
 
-@pytest.fixture(params=["server", WHEEL, CLUSTER])
+@pytest.fixture(params=["server", "wheel", CLUSTER])
 def store_here(request, tmp_path):
     """Start each real server, and a cluster with replicas, with its data where we look, and nothing compressed that it writes."""
     if request.param == "cluster":
@@ -216,7 +216,7 @@ def store_here(request, tmp_path):
 @pytest.fixture
 def served(store_here, tmp_path, monkeypatch, request):
     """Serve with everything logged that can be, in one format on each store."""
-    log_format = {"wheel": "json", "redis-server": "console", "cluster": "json"}[request.node.callspec.params["store_here"]]
+    log_format = {"wheel": "json", "server": "console", "cluster": "json"}[request.node.callspec.params["store_here"]]
     (tmp_path / "metrics.toml").write_text(REGISTRY, "utf-8")
     (tmp_path / "pages.txt").write_text("home\ncart\n", "utf-8")
     loud = tmp_path / "loud"

@@ -14,7 +14,7 @@ from deniable_aggregator.archive import file
 from deniable_aggregator.archive.errors import DamagedFileError
 
 
-@pytest.mark.parametrize("told", [2, 4])
+@pytest.mark.parametrize("number", [2, 4])
 def test_another_number_of_reports_is_damage(number):
     sink = io.BytesIO()
     file.write(sink, file.Head(Stratum("m", 1, "f", "2026-11-21", ""), Layout(1, 8, "bits")), b"\1\2\3")

@@ -113,18 +113,18 @@ class Forked(_Popen):
     """A process, which is forked from a fork server if it is a program of ours."""
 
     def _execute_child(self, *arguments: Any) -> None:
-        asked = _parameters.bind(self, *arguments).arguments
-        program = _program(asked)
+        options = _parameters.bind(self, *arguments).arguments
+        program = _program(options)
         if program and not (_server and _server[0].is_own):
             _server[:] = [_Server.start()]
         if program is None or _read_at_import(program.environment) != _server[0].environment:
             super()._execute_child(*arguments)
             return
-        own = (asked["p2cread"], asked["c2pwrite"], asked["errwrite"])
-        streams = [number if given == -1 else given for number, given in enumerate(own)]
-        self.pid = _server[0].fork(program, [*streams, *asked["pass_fds"]])
+        ends = (options["p2cread"], options["c2pwrite"], options["errwrite"])
+        streams = [number if own == -1 else own for number, own in enumerate(ends)]
+        self.pid = _server[0].fork(program, [*streams, *options["pass_fds"]])
         self._child_created = True
-        self._close_pipe_fds(*(asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")))
+        self._close_pipe_fds(*(options[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")))
 
 
 def install() -> None:
@@ -143,20 +143,20 @@ def started() -> Iterator[None]:
         subprocess.Popen = before
 
 
-def _program(asked: Mapping[str, Any]) -> _Program | None:
+def _program(options: Mapping[str, Any]) -> _Program | None:
     """Return what to fork for the arguments of `_execute_child`; None for what is to be started as usual."""
-    if isinstance(asked["args"], (str, bytes, os.PathLike)) or asked["shell"] or asked["executable"]:
+    if isinstance(options["args"], (str, bytes, os.PathLike)) or options["shell"] or options["executable"]:
         return None
-    if any(asked[name] not in (None, -1) for name in ("gid", "gids", "uid", "umask", "process_group")):
+    if any(options[name] not in (None, -1) for name in ("gid", "gids", "uid", "umask", "process_group")):
         return None
-    words = [os.fsdecode(word) for word in asked["args"]]
-    environment = dict(os.environ if asked["env"] is None else asked["env"])
-    named, signal_ = _named(words, environment), _ends_with_us(asked["preexec_fn"])
+    words = [os.fsdecode(word) for word in options["args"]]
+    environment = dict(os.environ if options["env"] is None else options["env"])
+    named, signal_ = _named(words, environment), _ends_with_us(options["preexec_fn"])
     if not named or signal_ is None:
         return None
-    folder = os.path.join(os.getcwd(), asked["cwd"] or "")  # noqa: PTH109, PTH118 - bytes and paths alike
-    descriptors = (0, 1, 2, *asked["pass_fds"])
-    return _Program(named[0], named[1:], environment, folder, descriptors, bool(asked["start_new_session"]), signal_)
+    folder = os.path.join(os.getcwd(), options["cwd"] or "")  # noqa: PTH109, PTH118 - bytes and paths alike
+    descriptors = (0, 1, 2, *options["pass_fds"])
+    return _Program(named[0], named[1:], environment, folder, descriptors, bool(options["start_new_session"]), signal_)
 
 
 def _named(words: list[str], environment: Mapping[str, str]) -> list[str]:
@@ -164,7 +164,7 @@ def _named(words: list[str], environment: Mapping[str, str]) -> list[str]:
     if words[0] == sys.executable:
         if words[1:2] == ["-m"]:
             return words[2:] if words[2] in _MODULES else []
-        return words[1:] if Path(words[1]).is_relative_to(_TESTS) else []
+        return words[1:] if words[1:] and Path(words[1]).is_relative_to(_TESTS) else []
     path = shutil.which(words[0], path=environment.get("PATH"))
     name = Path(words[0]).name
     return [name, *words[1:]] if name in _MODULES and path and Path(path).parent == Path(sys.executable).parent else []

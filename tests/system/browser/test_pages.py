@@ -233,9 +233,9 @@ def test_metrics_are_found_while_somebody_types(windows, reader):
     """Cards without these words go, in any order of them; without words all are there. The server is not asked."""
     visitor = windows(reader)
     visitor.go("/")
-    urls = []
+    addresses = []
     # The browser asks for the icon by itself, at a time of its own.
-    visitor.page.on("request", lambda request: request.url.endswith("/icon.svg") or urls.append(request.url))
+    visitor.page.on("request", lambda request: request.url.endswith("/icon.svg") or addresses.append(request.url))
     box, cards = visitor.page.get_by_role("searchbox"), visitor.page.locator(".card h2:visible")
     every = cards.all_inner_texts()
     box.press_sequentially("TAKES how")
@@ -246,7 +246,7 @@ def test_metrics_are_found_while_somebody_types(windows, reader):
     box.fill("")
     assert cards.all_inner_texts() == every
     assert visitor.page.get_by_role("status").inner_text() == ""
-    assert urls == []
+    assert addresses == []
 
 
 def test_a_part_of_the_metrics_is_not_filtered(windows, reader):
@@ -360,9 +360,9 @@ def test_about(windows, axe):
         r"Heads: you tell the truth, and say no\.|Tails, then \w+: you say \w+, whatever is true\.", status.inner_text()
     )
     visitor.page.get_by_role("button", name="Ask 1,000 people").click()
-    match = re.fullmatch(r"300 of 1,000 would truly say yes\. (\d+) said it: .* 50% = (-?[\d.]+)%\.", status.inner_text())
-    assert float(match[2]) == pytest.approx(2 * int(match[1]) / 10 - 50, abs=0.01)
-    assert abs(float(match[2]) - 30) < 20  # six standard deviations
+    answer = re.fullmatch(r"300 of 1,000 would truly say yes\. (\d+) said it: .* 50% = (-?[\d.]+)%\.", status.inner_text())
+    assert float(answer[2]) == pytest.approx(2 * int(answer[1]) / 10 - 50, abs=0.01)
+    assert abs(float(answer[2]) - 30) < 20  # six standard deviations
     visitor.check(axe)
     assert visitor.page.context.cookies() == []
 

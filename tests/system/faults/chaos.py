@@ -433,14 +433,14 @@ class Stage:
         """Join what the server took, by metric."""
         taken: dict[str, list[bytes]] = {name: [] for name in self.mechanisms}
         for upload in uploads:
-            accepted = self.store.recall(upload.key, 72 * 3600) is not None
-            if upload.answered and not accepted:
+            known = self.store.recall(upload.key, 72 * 3600) is not None
+            if upload.answered and not known:
                 run.faults.append("an upload was answered with 202 and is gone")
-            if accepted:  # appended in the same script
+            if known:  # appended in the same script
                 run.done["uploads"] += 1
                 for name, payloads in upload.counted.items():
                     taken[name].append(payloads)
-        return {name: b"".join(pieces) for name, pieces in taken.items()}
+        return {name: b"".join(parts) for name, parts in taken.items()}
 
     def _compare(self, run: Run, name: str, payloads: bytes) -> None:
         """Set the accepted reports of a metric beside its tally and, if they have bits, its weight tally."""

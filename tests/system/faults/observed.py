@@ -127,7 +127,7 @@ class Observed:
     @contextmanager
     def only(self, answering: int) -> Iterator[None]:
         """Let nobody but one process answer."""
-        others = [each for each in self.web() if each != answering]
+        others = [process for process in self.web() if process != answering]
         for process in others:
             os.kill(process, signal.SIGSTOP)
         try:

@@ -42,11 +42,11 @@ def servers() -> dict[str, Path]:
     """Find the servers to run on: the packaged one, and the wheel's."""
     from deniable_aggregator.store.server.embedded import find
 
-    executables = {}
+    programs = {}
     if packaged := shutil.which("redis-server"):
-        executables["redis-server"] = Path(packaged)
-    executables["wheel"] = find(None)[0]
-    return executables
+        programs["redis-server"] = Path(packaged)
+    programs["wheel"] = find(None)[0]
+    return programs
 
 
 def _outlive_full_disks() -> None:

@@ -15,10 +15,10 @@ def stage(request):
     from chaos import Stage
     from processes import servers
 
-    executables = servers()
-    if request.param not in executables:
+    programs = servers()
+    if request.param not in programs:
         pytest.skip(f"no {request.param} here")
-    with Stage(executables[request.param]) as stage:
+    with Stage(programs[request.param]) as stage:
         yield stage
 
 

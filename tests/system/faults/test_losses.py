@@ -76,15 +76,15 @@ def test_the_end_is_lost_whole(server, tmp_path):
         with path.open("r+b") as file:
             file.truncate(chance.randrange(path.stat().st_size))
         server.start()
-        marks = [store.recall(str(number), 3600) is not None for number in range(UPLOADS)]
-        assert marks == sorted(marks, reverse=True)  # a first part
+        known = [store.recall(str(number), 3600) is not None for number in range(UPLOADS)]
+        assert known == sorted(known, reverse=True)  # a first part
         count(store)
-        assert counted(store) == list(map(int, marks))
+        assert counted(store) == list(map(int, known))
         for number in range(UPLOADS):  # devices that were not answered send again, as some do that were
-            assert send(store, number) == ("duplicate" if marks[number] else "appended")
+            assert send(store, number) == ("duplicate" if known[number] else "appended")
         count(store)
         assert counted(store) == [1] * UPLOADS
-        seen.add(sum(marks))
+        seen.add(sum(known))
         server.kill()
     assert len(seen) > 3  # the cuts were at different places
     store._client.close()
@@ -228,7 +228,7 @@ def test_a_backup_is_restored(tmp_path):
         pytest.skip("no redis-server with its commands here")
     (tmp_path / "lost").mkdir()
     lost, restored = (Redis(servers()["redis-server"], tmp_path / name, "everysec") for name in ("lost", "restored"))
-    size = EARLY + 1
+    copied = EARLY + 1
     try:
         lost.start()
         store = Store(connect(lost.url), "shop")
@@ -248,8 +248,8 @@ def test_a_backup_is_restored(tmp_path):
         restored.start()
         store = Store(connect(restored.url), "shop")
         count(store)
-        assert counted(store) == [1] * size + [0] * (UPLOADS - size)
-        assert [send(store, number) for number in range(UPLOADS)] == ["duplicate"] * size + ["appended"] * (UPLOADS - size)
+        assert counted(store) == [1] * copied + [0] * (UPLOADS - copied)
+        assert [send(store, number) for number in range(UPLOADS)] == ["duplicate"] * copied + ["appended"] * (UPLOADS - copied)
         count(store)
         assert counted(store) == [1] * UPLOADS
         store._client.close()

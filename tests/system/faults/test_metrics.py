@@ -75,9 +75,9 @@ def test_counts_outlive_the_processes_that_counted(service):
         with service.only(new):
             assert totals(service.numbers()) == last
             assert service.upload(0, 1) == 202
-        current = totals(service.numbers())
-        assert grown(last, current) == {ACCEPTED: 2, series("uploads_total", **SHOP, code="accepted"): 1}
-        last = current
+        present = totals(service.numbers())
+        assert grown(last, present) == {ACCEPTED: 2, series("uploads_total", **SHOP, code="accepted"): 1}
+        last = present
     (service.folder() / "counter_99.db").touch()  # as a file is for a moment after its process has made it
     assert totals(service.numbers()) == last
     (service.folder() / "counter_99.db").unlink()

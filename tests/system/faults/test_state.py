@@ -75,10 +75,10 @@ out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 def plain():
     if spends.spend({PLAIN!r}, Occasion(Stratum("plain", 1, "plain", "for ever", ""), {NEVER})) is None:
         os.write(out, b"plain\\n")
-def respond(value, period):
-    response = responses.respond(prepared, Occasion(Stratum("kept", 1, "", period, ""), {NEVER}), value)
-    if isinstance(response, bytes):
-        os.write(out, f"kept {{value}} {{period}} {{response.hex()}}\\n".encode())
+def kept(value, period):
+    made = responses.respond(prepared, Occasion(Stratum("kept", 1, "", period, ""), {NEVER}), value)
+    if isinstance(made, bytes):
+        os.write(out, f"kept {{value}} {{period}} {{made.hex()}}\\n".encode())
 """
 # Periods of five milliseconds, with the same names in all processes.
 FOR_EVER = f"""{DEVICE}
@@ -86,7 +86,7 @@ os.write(1, b"r")
 while True:
     plain()
     now = time.time_ns() // 5_000_000
-    respond(now % 7, f"{{now:020}}")
+    kept(now % 7, f"{{now:020}}")
 """
 # One process for each line of input, which is the name of its period; the nth dies at its nth system call of a kind.
 STEP_BY_STEP = f"""{DEVICE}
@@ -104,10 +104,10 @@ def once(number, period):
     for _ in range({LAST} - number):
         with suppress(OSError):
             idle()
-    respond(5, period)
+    kept(5, period)
     for _ in range(4):
         plain()
-    respond(6, period + "+")
+    kept(6, period + "+")
     spends.return_leases()
 for number, line in enumerate(sys.stdin, 1):
     if os.fork() == 0:
@@ -155,9 +155,9 @@ class Device:
             accounts = dict(db.execute("SELECT tag, spent FROM accounts"))
             assert sum(accounts.values()) == spent <= LIFETIME * MICRO
             assert counts["plain"] * PLAIN.cost <= accounts.get("plain", 0)
-            rows = db.execute("SELECT count(*) FROM responses").fetchone()[0]
-            assert accounts.get(KEPT.allowance.tag, 0) == (KEPT.allowance.lifetime if rows else 0)
-            assert len(responses) <= rows == sum(count for (count,) in db.execute("SELECT drawn FROM kept"))
+            stored = db.execute("SELECT count(*) FROM responses").fetchone()[0]
+            assert accounts.get(KEPT.allowance.tag, 0) == (KEPT.allowance.lifetime if stored else 0)
+            assert len(responses) <= stored == sum(number for (number,) in db.execute("SELECT drawn FROM kept"))
         return counts
 
 

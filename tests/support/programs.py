@@ -5,8 +5,8 @@ The program is a child of whoever asked for it: the fork server forks twice, and
 has the process id, the signals, the status and the pipes that it would have. A program that starts others itself has its own fork
 server, made before the program begins.
 
-A program is started as usual if its environment says something to the interpreter or to a library, which may be read at import.
-So is one whose start is what is tested: in `started`.
+What an environment says to the interpreter or to a library may be read at import. So each such environment has its own fork
+server, made when it comes for the second time. A program whose start is what is tested is started as usual: in `started`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _LEFT_OUT = ("prometheus_client", "deniable_server.gunicorn_conf", "matplotlib",
 imports neither them nor what imports them."""
 _OTHERS = ("gunicorn.app.wsgiapp", "gunicorn.workers.gthread", "numba", "requests")
 _Popen = subprocess.Popen
+_Key = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,13 @@ class _Server:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._lock, self._pid = connection, threading.Lock(), os.getpid()
-        self.environment = _read_at_import(os.environ)
 
     @classmethod
-    def start(cls) -> _Server:
+    def start(cls, environment: dict[str, str]) -> _Server:
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, __file__, str(theirs.fileno())]
-            process = _Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            process = _Popen(command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         atexit.register(process.wait)
         atexit.register(ours.close)
         return cls(ours)
@@ -105,7 +105,8 @@ class _Server:
                 _prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
-_server: list[_Server] = []
+_servers: dict[_Key, _Server] = {}
+_seen: set[_Key] = set()
 _parameters = inspect.signature(_Popen._execute_child)
 
 
@@ -115,14 +116,13 @@ class Forked(_Popen):
     def _execute_child(self, *arguments: Any) -> None:
         options = _parameters.bind(self, *arguments).arguments
         program = _program(options)
-        if program and not (_server and _server[0].is_own):
-            _server[:] = [_Server.start()]
-        if program is None or _read_at_import(program.environment) != _server[0].environment:
+        server = program and _server(program.environment)
+        if not program or not server:
             super()._execute_child(*arguments)
             return
         ends = (options["p2cread"], options["c2pwrite"], options["errwrite"])
         streams = [number if own == -1 else own for number, own in enumerate(ends)]
-        self.pid = _server[0].fork(program, [*streams, *options["pass_fds"]])
+        self.pid = server.fork(program, [*streams, *options["pass_fds"]])
         self._child_created = True
         self._close_pipe_fds(*(options[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")))
 
@@ -130,6 +130,7 @@ class Forked(_Popen):
 def install() -> None:
     """Have everything that this process starts forked where that can be."""
     if sys.platform == "linux":
+        _seen.add(_key(os.environ))
         subprocess.Popen = Forked
 
 
@@ -141,6 +142,16 @@ def started() -> Iterator[None]:
         yield
     finally:
         subprocess.Popen = before
+
+
+def _server(environment: dict[str, str]) -> _Server | None:
+    """Return the fork server for an environment; there is one as soon as such an environment comes again."""
+    key = _key(environment)
+    if key in _seen and key not in _servers:
+        _servers[key] = _Server.start(environment)
+    _seen.add(key)
+    server = _servers.get(key)
+    return server if server and server.is_own else None
 
 
 def _program(options: Mapping[str, Any]) -> _Program | None:
@@ -170,9 +181,9 @@ def _named(words: list[str], environment: Mapping[str, str]) -> list[str]:
     return [name, *words[1:]] if name in _MODULES and path and Path(path).parent == Path(sys.executable).parent else []
 
 
-def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
+def _key(environment: Mapping[str, str]) -> _Key:
     """Return the variables that something may have read at import."""
-    return {name: text for name, text in environment.items() if not name.startswith(_OURS) and name not in _READ_LATER}
+    return frozenset(item for item in environment.items() if not item[0].startswith(_OURS) and item[0] not in _READ_LATER)
 
 
 def _ends_with_us(prepare: Any) -> int | None:
@@ -273,7 +284,7 @@ def _main(connection: socket.socket) -> None:
         ours, theirs = socket.socketpair()
         if os.fork():
             theirs.close()
-            _server[:] = [_Server(ours)]
+            _servers[_key(os.environ)] = _Server(ours)
             subprocess.Popen = Forked
             break
         ours.close()

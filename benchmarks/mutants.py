@@ -2,8 +2,8 @@
 
 `mistakes.toml` has the mistakes, by area. Each is planted alone, in a copy of the packages, and the tests that it names run
 there. Some must fail. A mistake is *caught* if one does, and *survived* if all pass. It is *broken* if it cannot be planted, or
-if the tests cannot be run with it, or do not end. A test that fails without a mistake, too, is named and left out. Ends with 1 if less than 95%
-are caught.
+if the tests cannot be run with it, or do not end. A test that fails without a mistake, too, is named and left out. Ends with 1
+if less than 95% are caught.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 default:
     @just --list
 
-# Everything that must pass before a commit
+# Everything that must pass before a commit (4 minutes on two cores)
 check: lint types contracts test
 
 # Mend format and what can be mended by machine
@@ -24,17 +24,17 @@ types:
 contracts:
     lint-imports
 
-# All tests, campaigns included, or some: just test tests/client -k tape
+# The default tests, or some: just test tests/client -k tape (3 minutes on two cores)
 test *arguments:
-    pytest -q -n auto --dist worksteal {{arguments}}
+    pytest -q -n auto --dist worksteal -m 'not campaign' {{arguments}}
 
-# The system as it is run: its processes, units, images' commands and failures (Linux)
+# The system as it is run: its processes, units, images' commands, pages and failures; and every store (5 minutes, Linux)
 test-system *arguments:
-    pytest -q tests/system {{arguments}}
+    pytest -q -n auto --dist worksteal --every-store -m '(system or other_store) and not campaign' tests {{arguments}}
 
-# Tests that simulate at length
+# Tests that simulate at length (5 minutes)
 campaigns *arguments:
-    pytest -q -n auto --dist worksteal -m campaign {{arguments}}
+    pytest -q -n auto --dist worksteal --every-store -m campaign tests {{arguments}}
 
 # The whole path on real flights
 demo *arguments:

@@ -20,14 +20,14 @@ def notes(tag: str, package: str, changelog: str) -> str:
     ValueError
         If the tag is not the package's version, or the changelog has no section of it with a date.
     """
-    found = re.search(r'^__version__ = "(.+)"$', package, re.MULTILINE)
-    if found is None or tag != f"v{found[1]}":
-        raise ValueError(f"the tag is v and the package's version; got {tag} for {found and found[1]}")
-    heading = rf"^## {re.escape(found[1])} \(\d{{4}}-\d{{2}}-\d{{2}}\)\n"
+    match = re.search(r'^__version__ = "(.+)"$', package, re.MULTILINE)
+    if match is None or tag != f"v{match[1]}":
+        raise ValueError(f"the tag is v and the package's version; got {tag} for {match and match[1]}")
+    heading = rf"^## {re.escape(match[1])} \(\d{{4}}-\d{{2}}-\d{{2}}\)\n"
     section = re.search(rf"{heading}(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     if section is None or not section[1].strip():
         raise ValueError(
-            f"CHANGELOG.md tells what is in a version below its day; it has no '## {found[1]} (2026-12-31)' with text below"
+            f"CHANGELOG.md tells what is in a version below its day; it has no '## {match[1]} (2026-12-31)' with text below"
         )
     return section[1].strip()
 

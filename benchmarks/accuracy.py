@@ -140,7 +140,7 @@ def our_cell(cell: dict[str, Any], simulation: Any, seconds: float, times: int =
         exact = variance(mechanism, known["respondents"], n)
         if exact is None:
             exact = np.square(estimate.respondents_stderr)
-        found = {
+        output = {
             "error": float(np.square(error).sum()),
             "exact": float(exact.sum()),
             "stated": float(np.square(estimate.stderr).sum()),
@@ -151,8 +151,8 @@ def our_cell(cell: dict[str, Any], simulation: Any, seconds: float, times: int =
             for simultaneous in (False, True):
                 low, high = estimate.interval(simultaneous=simultaneous, target=target)
                 holds = (low <= known[target]) & (known[target] <= high)
-                found[f"{target} {simultaneous}"] = float(holds.all() if simultaneous else holds.mean())
-        return found
+                output[f"{target} {simultaneous}"] = float(holds.all() if simultaneous else holds.mean())
+        return output
 
     sums = measure(run, times * seconds, times * LEAST_RUNS)
     return cell | {
@@ -197,14 +197,14 @@ def ours(options: argparse.Namespace, file: File) -> None:
     """Measure all cells of ours; those that are off a second time."""
     import simulated
 
-    cells, made = [cell for cell in our_cells(options) if not file.has(cell)], ((), None)
+    cells, result = [cell for cell in our_cells(options) if not file.has(cell)], ((), None)
     for number, cell in enumerate(cells, 1):
         key = cell["mechanism"], cell["d"], cell["epsilon"]
-        if made[0] != key:
-            made = key, simulated.make(*key)
-        measured = our_cell(cell, made[1], options.seconds)
+        if result[0] != key:
+            result = key, simulated.make(*key)
+        measured = our_cell(cell, result[1], options.seconds)
         if off(measured) and not options.quick:
-            measured = our_cell(cell, made[1], options.seconds, AGAIN) | {"again": True}
+            measured = our_cell(cell, result[1], options.seconds, AGAIN) | {"again": True}
         file.add(measured, f"{number}/{len(cells)}")
 
 

@@ -70,9 +70,9 @@ def layouts(folder: Folder, reports: int) -> None:
     """Print a line for each layout."""
     print(f"{'reports':<32}{'payload':>8}{'entropy':>8}{'B each':>8}{'write M/s':>10}{'mix M/s':>9}{'recount M/s':>12}")
     cases = {
-        name: (made.layout, float(made.q))
+        name: (result.layout, float(result.q))
         for name, (values, epsilon) in CASES.items()
-        if (made := mechanisms.make("oue", domain_size=values, epsilon=epsilon))
+        if (result := mechanisms.make("oue", domain_size=values, epsilon=epsilon))
     }
     rappor = mechanisms.make("rappor", domain_size=1 << 20, epsilon=1.0, cohorts=64, bits=128).layout
     cases[f"RAPPOR, {rappor.rows} x {rappor.width}, half are ones"] = (rappor, 0.5)

@@ -51,8 +51,8 @@ def strings(values: NDArray[np.int64], size: int, rng: np.random.Generator) -> N
 def booleans(values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float32]:
     """Likelihoods of direct answers."""
     mechanism = mechanisms.make("binary", domain_size=2, epsilon=2)
-    told = values ^ (rng.random(len(values)) >= float(mechanism.p))
-    return payload_likelihood.likelihood(mechanism, told.astype(np.uint8).tobytes())
+    answer = values ^ (rng.random(len(values)) >= float(mechanism.p))
+    return payload_likelihood.likelihood(mechanism, answer.astype(np.uint8).tobytes())
 
 
 def run(n: int, shape: tuple[int, int], errors: bool) -> str:  # noqa: FBT001 - a column of the table
@@ -62,16 +62,16 @@ def run(n: int, shape: tuple[int, int], errors: bool) -> str:  # noqa: FBT001 - 
     start = perf_counter()
     left = strings(first, shape[0], rng)
     right = booleans(second, rng) if shape[1] == 2 else strings(second, shape[1], rng)
-    made, spent = perf_counter(), process_time()
-    found = joint.joint([left, right], errors=errors)
+    result, spent = perf_counter(), process_time()
+    results = joint.joint([left, right], errors=errors)
     done, spent = perf_counter(), process_time() - spent
     truth = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1]) / n
-    distance = np.abs(found.frequency.ravel() - truth).sum() / 2
+    distance = np.abs(results.frequency.ravel() - truth).sum() / 2
     gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return (
-        f"{n:>9,} {shape[0]:>3} x {shape[1]:<3} {'yes' if errors else 'no':>6} {made - start:9.1f} {done - made:8.1f}"
-        f" {spent:6.1f} {found.iterations:7} {gigabytes:8.2f} {distance:9.3f} {found.independence().p_value:9.1e}"
-        f"{'' if found.converged else '  not converged'}"
+        f"{n:>9,} {shape[0]:>3} x {shape[1]:<3} {'yes' if errors else 'no':>6} {result - start:9.1f} {done - result:8.1f}"
+        f" {spent:6.1f} {results.iterations:7} {gigabytes:8.2f} {distance:9.3f} {results.independence().p_value:9.1e}"
+        f"{'' if results.converged else '  not converged'}"
     )
 
 

@@ -38,12 +38,12 @@ def cell(numbers: Numbers, epsilon: str, n: int, runs: int, *, step: bool) -> di
     values = np.linspace(0, 1, numbers.values) if step else ()
     held, widths = [], []
     for _ in range(runs):
-        found = distribution(mechanism, tallies.of_places(mechanism, numbers.places(rng, n), rng), values=values)
+        results = distribution(mechanism, tallies.of_places(mechanism, numbers.places(rng, n), rng), values=values)
         for share, place in zip(SHARES, true, strict=True):
-            band = found.quantile(share)
+            band = results.quantile(share)
             if band.resolved:
                 held.append(band.low - 1e-9 <= place <= band.high + 1e-9)
-                low, high = found._resampled_band(share, 0.95)
+                low, high = results._resampled_band(share, 0.95)
                 widths.append((band.high - band.low) / (high - low))
     return {
         "bands": len(held),
@@ -61,23 +61,23 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     figures = []
-    cells = [each for each in CELLS if each[1] in arguments.reports]
+    cells = [item for item in CELLS if item[1] in arguments.reports]
     print(f"{'coverage (width)':28}" + "".join(f"{f'e {epsilon}, n {n:,}':>16}" for epsilon, n in cells))
     for name in arguments.only:
         for step in (False, True) if NUMBERS[name].values else (False,):
             print(f"{name + (', step' if step else ''):28}", end="", flush=True)
             for epsilon, n in cells:
-                told = cell(NUMBERS[name], epsilon, n, arguments.runs, step=step)
-                figures.append({"population": name, "step": step, "epsilon": epsilon, "n": n, **told})
-                print(f"{told['coverage']:10.2f} ({told['width']:.2f})", end="", flush=True)
+                answer = cell(NUMBERS[name], epsilon, n, arguments.runs, step=step)
+                figures.append({"population": name, "step": step, "epsilon": epsilon, "n": n, **answer})
+                print(f"{answer['coverage']:10.2f} ({answer['width']:.2f})", end="", flush=True)
             print()
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), "utf-8")
-    short = [each for each in figures if each["coverage"] < 0.93]
+    short = [item for item in figures if item["coverage"] < 0.93]
     print(f"{len(figures)} cells, {len(short)} below .93")
-    for each in short:
-        name = f"{each['population']}{', step' if each['step'] else ''}, epsilon {each['epsilon']}, n {each['n']:,}"
-        print(f"  {name}: {each['coverage']:.2f} of {each['bands']}")
+    for item in short:
+        name = f"{item['population']}{', step' if item['step'] else ''}, epsilon {item['epsilon']}, n {item['n']:,}"
+        print(f"  {name}: {item['coverage']:.2f} of {item['bands']}")
 
 
 if __name__ == "__main__":

@@ -34,12 +34,12 @@ ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
 
 def cases() -> dict[str, np.ndarray]:
     """Make what commits add to a tally of the largest size."""
-    rng, found = np.random.default_rng(1), {}
+    rng, results = np.random.default_rng(1), {}
     for name, number in (("1 report", 1), ("50,000 reports", 50_000), ("262,144 reports", 1 << 18)):
-        found[name] = np.bincount(rng.integers(0, MAX_CELLS, number), minlength=MAX_CELLS)
-        found[name][-1] += 1
-    found["every cell"] = np.ones(MAX_CELLS, np.int64)
-    return found
+        results[name] = np.bincount(rng.integers(0, MAX_CELLS, number), minlength=MAX_CELLS)
+        results[name][-1] += 1
+    results["every cell"] = np.ones(MAX_CELLS, np.int64)
+    return results
 
 
 def main() -> int:
@@ -70,20 +70,20 @@ def main() -> int:
 def _commits(cells: np.ndarray, which: str) -> Callable[[Store], Callable[[], object]]:
     """Make what prepares a commit."""
 
-    def prepare(made: Store) -> Callable[[], object]:
-        made._client.flushdb()
-        made.partitions[0].join()
+    def prepare(store: Store) -> Callable[[], object]:
+        store._client.flushdb()
+        store.partitions[0].join()
         if which == "second":
-            made.partitions[0].commit("w", [], {ONE: cells}, 0)
-        return lambda: made.partitions[0].commit("w", [], {ONE: cells}, 0)
+            store.partitions[0].commit("w", [], {ONE: cells}, 0)
+        return lambda: store.partitions[0].commit("w", [], {ONE: cells}, 0)
 
     return prepare
 
 
-def _release(made: Store) -> Callable[[], object]:
+def _release(store: Store) -> Callable[[], object]:
     """Prepare a release, as the publisher makes it."""
     value = np.ones(MAX_CELLS, ">i8").tobytes()
-    return lambda: made.staging.replace("{shop}:release:x", value)
+    return lambda: store.staging.replace("{shop}:release:x", value)
 
 
 def _least(
@@ -105,9 +105,9 @@ def _least(
     return min(calls), min(times)
 
 
-def _print(name: str, found: list[tuple[float, float]]) -> None:
-    (whole, whole_all), (cut, cut_all) = found
-    print(f"{name:<40}{whole:>8.1f}{cut:>8.1f}{whole_all:>20.0f}{cut_all:>8.0f}", flush=True)
+def _print(name: str, figures: list[tuple[float, float]]) -> None:
+    (full, whole_all), (cut, cut_all) = figures
+    print(f"{name:<40}{full:>8.1f}{cut:>8.1f}{whole_all:>20.0f}{cut_all:>8.0f}", flush=True)
 
 
 if __name__ == "__main__":

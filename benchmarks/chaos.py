@@ -62,18 +62,18 @@ def main() -> int:
             for name in ("done", "accepted", "counted", "unary", "weighed"):
                 getattr(total, name).update(getattr(run, name))
             total.seconds += run.seconds
-            for what, each in run.silences.items():
-                total.silences.setdefault(what, []).extend(each)
+            for what, item in run.silences.items():
+                total.silences.setdefault(what, []).extend(item)
     _print(row, "all", total)
-    for what, each in total.silences.items():
-        print(f"{what}: no 202 for {median(each):.1f} s (median), {max(each):.1f} s at most")
+    for what, item in total.silences.items():
+        print(f"{what}: no 202 for {median(item):.1f} s (median), {max(item):.1f} s at most")
     print(f"{arguments.runs} runs on {arguments.store}, {faults} faults")
     return int(faults > 0)
 
 
 def _print(row: str, name: str, run: Run) -> None:
     numbers = [run.done[column] for column in COLUMNS]
-    numbers += [found.total() for found in (run.accepted, run.counted, run.unary, run.weighed)]
+    numbers += [results.total() for results in (run.accepted, run.counted, run.unary, run.weighed)]
     print(row.format(name, *numbers, f"{run.seconds:.1f}"), flush=True)
 
 

@@ -98,12 +98,12 @@ def ours(name: str, kind: str, epsilon: float, values: list[Any], counts: Any, s
     reports = rows * mechanism.width + (cells + shifts) % mechanism.width
     counted = tally.from_cells(mechanism.layout, np.bincount(reports, minlength=mechanism.rows * mechanism.width))
     start = perf_counter()
-    found = discover(mechanism, counted, text=kind == "words")
+    results = discover(mechanism, counted, text=kind == "words")
     took = perf_counter() - start
-    named = [value for value, yes in zip(found.values, found.detected(), strict=True) if yes]
+    named = [value for value, yes in zip(results.values, results.detected(), strict=True) if yes]
     if kind == "words":
         named = [text.decode(value, LETTERS) for value in named]
-    return named, took, found.detection_frequency()
+    return named, took, results.detection_frequency()
 
 
 # --- pure-ldp, in its own environment ---------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def rival(
     alphabet = string.ascii_lowercase if kind == "words" else "01"
     request = {"name": name, "epsilon": epsilon, "seed": seed, "strings": strings, "alphabet": alphabet}
     request["counts"] = [count for _, count in present]
-    asked = json.dumps(request)
-    done = subprocess.run([python, "-I", "-W", "ignore", __file__, "--worker"], input=asked, capture_output=True, text=True)  # noqa: PLW1510
+    query = json.dumps(request)
+    done = subprocess.run([python, "-I", "-W", "ignore", __file__, "--worker"], input=query, capture_output=True, text=True)  # noqa: PLW1510
     if done.returncode:
         sys.exit(f"pure-ldp's {name} failed:\n{done.stderr}")
     answer = json.loads(done.stdout)
@@ -178,8 +178,10 @@ def check(python: str) -> None:
         values = population(kind, 10, 0)[0][:3]
         for name in ROWS:
             named, took = rival(python, name, 8, kind, values, [40_000, 30_000, 30_000], 0)
-            found = len(set(values) & set(named[:TOP]))
-            print(f"pure-ldp {name}: finds {found} of 3 {kind} that are all there is ({took:.0f} s)", file=sys.stderr, flush=True)
+            results = len(set(values) & set(named[:TOP]))
+            print(
+                f"pure-ldp {name}: finds {results} of 3 {kind} that are all there is ({took:.0f} s)", file=sys.stderr, flush=True
+            )
 
 
 # --- the comparison ---------------------------------------------------------------------------------------------------

@@ -95,8 +95,8 @@ LONGEST = 8192
 DOCUMENTED = {
     (status, code)
     for codes in (ANYWHERE, *(operation.codes or {} for operation in OPERATIONS if operation.path == "/v1/reports"))
-    for status, some in codes.items()
-    for code in some
+    for status, names in codes.items()
+    for code in names
     if status < 500  # the store is there, and has room
 }
 
@@ -114,8 +114,8 @@ def honest() -> list[bytes]:
         stratum = Stratum(name, metric.version, tag, now, segment)
         return [Report(stratum, mechanism.randomize(chance.randrange(10))) for _ in range(number)]
 
-    made = [encode(reports(name, number)) for name in metrics for number in (1, 5)]
-    return [*made, encode([report for name in metrics for report in reports(name, 3)])]
+    result = [encode(reports(name, number)) for name in metrics for number in (1, 5)]
+    return [*result, encode([report for name in metrics for report in reports(name, 3)])]
 
 
 class Uploads:
@@ -146,8 +146,8 @@ class Uploads:
         self.accepted: Counter[str] = Counter()
 
     def seeds(self) -> list[bytes]:
-        made = honest()
-        return [PLAIN + body for body in made] + [GZIP + _gzip(body) for body in made]
+        result = honest()
+        return [PLAIN + body for body in result] + [GZIP + _gzip(body) for body in result]
 
     def __call__(self, data: bytes) -> None:
         """Send an input: its first byte says how."""
@@ -161,24 +161,24 @@ class Uploads:
             headers["Content-Encoding"] = "gzip"
         way = self.ways[len(data) % 2]  # by Flask, or directly
         answer = way.post("/v1/reports", data=body, headers=headers)
-        told = json.loads(answer.data)
+        statement = json.loads(answer.data)
         if answer.status_code == 202:
-            if not told["duplicate"]:
+            if not statement["duplicate"]:
                 self.waiting += 1
-                self._note(body if data[:1] != GZIP else zlib.decompress(body, 31), told)
+                self._note(body if data[:1] != GZIP else zlib.decompress(body, 31), statement)
         else:
-            assert (answer.status_code, told["code"]) in DOCUMENTED, answer.data
+            assert (answer.status_code, statement["code"]) in DOCUMENTED, answer.data
         assert self.store.backlog() == self.waiting, "what was refused is in the store, or what was taken is not"
         if self.waiting >= BATCH_SIZE:
             self.settle()
 
-    def _note(self, body: bytes, told: dict[str, Any]) -> None:
+    def _note(self, body: bytes, statement: dict[str, Any]) -> None:
         sent: Counter[str] = Counter()
         for group in json.loads(body)["groups"]:
             sent[group["metric"]] += group["count"]
-        assert told["accepted"] + told["rejected"] == sent.total()
-        assert told["accepted"] > 0
-        self.accepted["reports"] += told["accepted"]
+        assert statement["accepted"] + statement["rejected"] == sent.total()
+        assert statement["accepted"] > 0
+        self.accepted["reports"] += statement["accepted"]
 
     def settle(self) -> None:
         """Count what waits, and compare."""
@@ -187,10 +187,10 @@ class Uploads:
         for name, question in self.questions.items():
             strata = list(self.store.strata(name))
             layout = question.mechanism.layout
-            found = self.store.read(layout, strata).n
-            counted += found
+            results = self.store.read(layout, strata).n
+            counted += results
             if layout.kind == "bits":
-                assert self.store.read_weights(layout, strata).sum() == found
+                assert self.store.read_weights(layout, strata).sum() == results
         assert counted == self.accepted["reports"], f"accepted {self.accepted['reports']}, counted {counted}"
         assert self.store.backlog() == 0
         assert not self.store._client.xlen(self.store.partitions[0].dead), "a batch that was taken cannot be counted"
@@ -240,8 +240,8 @@ def mutated(data: bytes, most: int, seed: int) -> bytes:
     except (zlib.error, ValueError, RecursionError):
         return bytes(atheris.Mutate(data, most))
     body = bytes(atheris.Mutate(body, most - 1)) if document is None else json.dumps(changed(document, chance)).encode()
-    made = how + (_gzip(body) if how == GZIP else body)
-    return made if len(made) <= most else data
+    result = how + (_gzip(body) if how == GZIP else body)
+    return result if len(result) <= most else data
 
 
 def changed(document: Any, chance: random.Random) -> Any:
@@ -251,8 +251,8 @@ def changed(document: Any, chance: random.Random) -> Any:
         return document | {name: changed(document[name], chance)}
     if isinstance(document, list) and document and chance.random() < 0.9:
         place = chance.randrange(len(document))
-        kept = [*document[:place], changed(document[place], chance), *document[place + 1 :]]
-        return chance.choice([kept, kept, kept, kept + document[:1], document[1:]])
+        stored = [*document[:place], changed(document[place], chance), *document[place + 1 :]]
+        return chance.choice([stored, stored, stored, stored + document[:1], document[1:]])
     if isinstance(document, str) and chance.random() < 0.8:
         return atheris.Mutate(document.encode(), len(document) + 16).decode(errors="replace")
     if isinstance(document, int) and chance.random() < 0.8:
@@ -274,14 +274,14 @@ def fuzz(name: str, options: list[str]) -> None:
     atheris.Fuzz()
 
 
-def run(name: str, seconds: int, corpus: Path, given: Path | None) -> bool:
+def run(name: str, seconds: int, corpus: Path, input_: Path | None) -> bool:
     """Fuzz a target in a process of its own; tell whether nothing was found."""
     folder = corpus / name
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, embedded.open_store(durability="memory") as store:
         for seed in TARGETS[name](store.url, Path(scratch)).seeds():
             (folder / sha256(seed).hexdigest()[:16]).write_bytes(seed)
-        options = [str(given)] if given else [str(folder), f"-max_total_time={seconds}", f"-max_len={LONGEST}", "-timeout=20"]
+        options = [str(input_)] if input_ else [str(folder), f"-max_total_time={seconds}", f"-max_len={LONGEST}", "-timeout=20"]
         options += [f"-artifact_prefix={corpus}/{name}-", "-rss_limit_mb=2000", "-print_final_stats=1"]
         done = subprocess.run(
             [sys.executable, __file__, "--inside", name, *options],
@@ -289,11 +289,11 @@ def run(name: str, seconds: int, corpus: Path, given: Path | None) -> bool:
             stderr=subprocess.PIPE, text=True, errors="replace", check=False,
         )  # fmt: skip
     last = re.findall(r"#(\d+)\t.* cov: (\d+) .*corp: (\d+)", done.stderr)
-    tried, coverage, kept = last[-1] if last else ("?", "?", "?")
+    tried, coverage, stored = last[-1] if last else ("?", "?", "?")
     if executed := re.search(r"number_of_executed_units: (\d+)", done.stderr):
         tried = executed[1]
     print(
-        f"{name}: {tried} inputs tried, {coverage} places reached, {kept} kept; {'nothing' if not done.returncode else 'FOUND'}"
+        f"{name}: {tried} inputs tried, {coverage} places reached, {stored} kept; {'nothing' if not done.returncode else 'FOUND'}"
     )
     if done.returncode:
         print("\n".join(line for line in done.stderr.splitlines() if not line.startswith("INFO"))[-6000:])
@@ -312,10 +312,10 @@ def main() -> int:
         corpus = arguments.corpus or Path(scratch)
         good = [run(name, arguments.seconds, corpus.absolute(), arguments.input) for name in arguments.target or TARGETS]
         if not all(good) and not arguments.corpus:
-            kept = Path(tempfile.mkdtemp(prefix="deniable-fuzz-"))
+            stored = Path(tempfile.mkdtemp(prefix="deniable-fuzz-"))
             for path in Path(scratch).glob("*-*"):
-                path.rename(kept / path.name)
-            print(f"what was found is in {kept}")
+                path.rename(stored / path.name)
+            print(f"what was found is in {stored}")
     return int(not all(good))
 
 

@@ -82,7 +82,7 @@ class Load(NamedTuple):
 
     name: str
     groups: int
-    each: int
+    reports: int
 
 
 LOADS = (
@@ -142,7 +142,7 @@ def registry(folder: Path) -> Path:
 
 def bodies(path: Path, load: Load) -> list[bytes]:
     """Make uploads of honest reports."""
-    declared, made = registries.load(path), []
+    declared, result = registries.load(path), []
     metrics = list(declared.metrics.values())
     for body in range(BODIES):
         reports = []
@@ -157,9 +157,9 @@ def bodies(path: Path, load: Load) -> list[bytes]:
                 "platform=linux" if metric.segments else "",
             )
             values = declared.candidates(metric) or (0, 1)
-            reports += [Report(stratum, mechanism.randomize(values[each % 2])) for each in range(load.each)]
-        made.append(report.encode(reports))
-    return made
+            reports += [Report(stratum, mechanism.randomize(values[each % 2])) for each in range(load.reports)]
+        result.append(report.encode(reports))
+    return result
 
 
 class Answered(NamedTuple):
@@ -175,10 +175,10 @@ def ask(url: str, script: Path, connections: int, seconds: int) -> Answered:
     """Send uploads as fast as they are answered, and see that each was taken."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", script, url]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    told = json.loads(printed[printed.index('{"requests"') :].splitlines()[0])
-    if told["failed"]:
-        raise SystemExit(f"{told['failed']} uploads of {told['requests']} were not taken")
-    return Answered(told["requests"] / told["seconds"], told["p50"], told["p99"], told["requests"])
+    answer = json.loads(printed[printed.index('{"requests"') :].splitlines()[0])
+    if answer["failed"]:
+        raise SystemExit(f"{answer['failed']} uploads of {answer['requests']} were not taken")
+    return Answered(answer["requests"] / answer["seconds"], answer["p50"], answer["p99"], answer["requests"])
 
 
 @contextmanager
@@ -186,11 +186,13 @@ def gunicorn(app: str, log: Path, settings: dict[str, str], processes: int) -> I
     """Run an app as the product is run; give its address and its process."""
     bind = f"127.0.0.1:{free_port()}"
     options = ["-c", "python:deniable_server.gunicorn_conf", "-w", str(processes), "-b", bind]
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")}
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "gunicorn", *options, app],
-            env=kept | settings | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])},
+            env=environment
+            | settings
+            | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])},
             stdout=output,
             stderr=output,
         )
@@ -210,11 +212,11 @@ def gunicorn(app: str, log: Path, settings: dict[str, str], processes: int) -> I
             process.wait()
 
 
-def script(folder: Path, made: list[bytes], *, addresses: int) -> Path:
+def script(folder: Path, bodies_: list[bytes], *, addresses: int) -> Path:
     """Write what wrk sends, out of some bodies; no two such scripts share an Idempotency-Key."""
     prefix = token_hex(8)
     uploads = folder / f"{prefix}.jsonl"
-    uploads.write_bytes(b"\n".join(made) + b"\n")
+    uploads.write_bytes(b"\n".join(bodies_) + b"\n")
     written = folder / f"{prefix}.lua"
     written.write_text(SCRIPT.format(bodies=uploads, key=KEY, prefix=prefix, addresses=addresses), "utf-8")
     return written
@@ -232,11 +234,11 @@ def spent(*processes: int) -> float:
 
 def compare(arguments: argparse.Namespace, folder: Path, store: Store, settings: Settings) -> None:
     """Print a line for each load."""
-    told = settings.environment()
+    environment = settings.environment()
     app = "ingest:unchecked()" if arguments.unchecked else "deniable_server:create_app()"
     with (
-        gunicorn("ingest:nothing()", folder / "nothing.log", told, arguments.processes) as (nothing_, idle),
-        gunicorn(app, folder / "server.log", told, arguments.processes) as (ours, busy),
+        gunicorn("ingest:nothing()", folder / "nothing.log", environment, arguments.processes) as (nothing_, idle),
+        gunicorn(app, folder / "server.log", environment, arguments.processes) as (ours, busy),
     ):
         row = "{:<27}{:>7}{:>9}{:>11}{:>7}{:>14}{:>14}{:>11}{:>20}"
         columns = (
@@ -253,17 +255,17 @@ def compare(arguments: argparse.Namespace, folder: Path, store: Store, settings:
         print(row.format(*columns))
         for load in (LOADS[number] for number in arguments.loads):
             base, mine, used = [], [], []
-            kept = int(store._client.info("server")["process_id"])
+            variables = int(store._client.info("server")["process_id"])
             size = int(median(map(len, bodies(Path(settings.registry), load))))
             for turn in range(arguments.turns + 1):
                 seconds = arguments.seconds if turn else 1  # the first turn warms up
-                made = bodies(Path(settings.registry), load)
-                sent = [script(folder, made, addresses=200 * arguments.limits) for _ in range(2)]
+                result = bodies(Path(settings.registry), load)
+                sent = [script(folder, result, addresses=200 * arguments.limits) for _ in range(2)]
                 store._client.flushall()
-                before = spent(idle), spent(busy), spent(kept)
+                before = spent(idle), spent(busy), spent(variables)
                 base.append(ask(nothing_, sent[0], arguments.connections, seconds))
                 mine.append(ask(ours, sent[1], arguments.connections, seconds))
-                after = spent(idle), spent(busy), spent(kept)
+                after = spent(idle), spent(busy), spent(variables)
                 number = base[-1].requests, mine[-1].requests, mine[-1].requests
                 used.append([(b - a) / n * 1e6 for a, b, n in zip(before, after, number, strict=True)])
                 # What wrk no longer waited for at its end was appended, too.
@@ -282,7 +284,7 @@ def compare(arguments: argparse.Namespace, folder: Path, store: Store, settings:
                     f"{median(ratios):.2f}",
                     f"{min(ratios):.2f} to {max(ratios):.2f}",
                     f"{median(each.p50 for each in mine):.1f}, {median(each.p99 for each in mine):.1f}",
-                    f"{rate * load.groups * load.each:,.0f}",
+                    f"{rate * load.groups * load.reports:,.0f}",
                     "{:.0f}, {:.0f} + {:.0f}".format(*(median(each) for each in zip(*used, strict=True))),
                 ),
                 flush=True,
@@ -304,23 +306,23 @@ def watch(arguments: argparse.Namespace, folder: Path, store: Store, settings: S
         url,
         pid,
     ):
-        servers = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
+        servers = [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
         worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             counted, due = 0, 1_000_000
             while counted < arguments.memory:
                 sent = script(folder, bodies(Path(settings.registry), load), addresses=0)
-                counted += ask(url, sent, arguments.connections, 2).requests * load.groups * load.each
+                counted += ask(url, sent, arguments.connections, 2).requests * load.groups * load.reports
                 while store.backlog():
                     time.sleep(0.05)
                 if counted >= due:
                     due += 1_000_000
-                    told = store._client.info("memory")
-                    remembered = int(told["used_memory_dataset"]) / 2**20
-                    each = ", ".join(f"{resident(server):.1f}" for server in servers)
+                    app_ = store._client.info("memory")
+                    remembered = int(app_["used_memory_dataset"]) / 2**20
+                    item = ", ".join(f"{resident(server):.1f}" for server in servers)
                     own = resident(int(store._client.info("server")["process_id"]))
                     print(
-                        row.format(f"{counted:,}", each, f"{resident(worker.pid):.1f}", f"{own:.1f}", f"{remembered:.1f}"),
+                        row.format(f"{counted:,}", item, f"{resident(worker.pid):.1f}", f"{own:.1f}", f"{remembered:.1f}"),
                         flush=True,
                     )
         finally:

@@ -149,9 +149,9 @@ def _test(root: Path, printed: Path, arguments: list[str]) -> None:
     sys.dont_write_bytecode = False
     for floor, packages in _FLOORS.items():
         for package in packages:
-            found = str(getattr(find_spec(package), "origin", None))
-            if not Path(found).is_relative_to(root / floor):
-                print(package, found, flush=True)
+            origin = str(getattr(find_spec(package), "origin", None))
+            if not Path(origin).is_relative_to(root / floor):
+                print(package, origin, flush=True)
                 sys.exit(_NO_COPY)
     sys.exit(int(pytest.main(arguments, plugins=[_Patience()])))
 
@@ -232,22 +232,22 @@ def run(mistakes: Sequence[Mistake], processes: int) -> list[Outcome]:
 def table(outcomes: Iterable[Outcome]) -> bool:
     """Print what was caught, by area, and what was not; return whether enough was."""
     outcomes = list(outcomes)
-    areas = {area: Counter(each.word for each in outcomes if each.mistake.area == area) for area in _areas(outcomes)}
+    areas = {area: Counter(item.word for item in outcomes if item.mistake.area == area) for area in _areas(outcomes)}
     row = "{:<14}{:>9}" + "{:>10}" * len(OUTCOMES)
     print("\n" + row.format("area", "planted", *OUTCOMES))
-    areas["all"] = Counter(each.word for each in outcomes)
+    areas["all"] = Counter(item.word for item in outcomes)
     for area, numbers in areas.items():
         print(row.format(area, numbers.total(), *(numbers[word] for word in OUTCOMES)))
-    for each in outcomes:
-        if each.word != "caught":
-            print(f"\n{each.word}: {each.mistake.id} in {each.mistake.file}\n  {each.mistake.breaks}\n  {each.why}".rstrip())
+    for item in outcomes:
+        if item.word != "caught":
+            print(f"\n{item.word}: {item.mistake.id} in {item.mistake.file}\n  {item.mistake.breaks}\n  {item.why}".rstrip())
     share = areas["all"]["caught"] / max(len(outcomes), 1)
     print(f"\n{share:.1%} are caught; at least {LEAST:.0%} must be")
     return share >= LEAST
 
 
 def _areas(outcomes: Iterable[Outcome]) -> list[str]:
-    return list(dict.fromkeys(each.mistake.area for each in sorted(outcomes, key=lambda each: each.mistake.id)))
+    return list(dict.fromkeys(each.mistake.area for each in sorted(outcomes, key=lambda outcome: outcome.mistake.id)))
 
 
 def main() -> int:
@@ -259,12 +259,12 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="only say what would be planted")
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="mistakes that are planted at the same time")
     arguments = parser.parse_args()
-    chosen = [each for each in read() if re.search(arguments.only, f"{each.id} {each.file}")]
+    chosen = [item for item in read() if re.search(arguments.only, f"{item.id} {item.file}")]
     if not chosen:
         parser.error(f"--only finds none of the mistakes in {MISTAKES.name}")
     if arguments.list:
-        for each in chosen:
-            print(f"{each.id}: {each.breaks}")
+        for item in chosen:
+            print(f"{item.id}: {item.breaks}")
         return 0
     _PROCESSES.set_forkserver_preload(_LOADED)
     return 0 if table(run(chosen, arguments.processes)) else 1

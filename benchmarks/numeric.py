@@ -138,16 +138,16 @@ def distributions(runs: int, rng: np.random.Generator) -> list[dict[str, Any]]:
     truths = {name: np.sort(make(np.random.default_rng(1), 2_000_000)) for name, make in POPULATIONS.items()}
     rows = []
     for written, n in SMALL:
-        epsilon, found = float(written), {"window": [], "square_wave": [], "oue_64": []}  # type: dict[str, list[float]]
+        epsilon, results = float(written), {"window": [], "square_wave": [], "oue_64": []}  # type: dict[str, list[float]]
         ours = mechanisms.make("window", domain_size=65_537, epsilon=written, **for_distribution(written))
         for name, make in POPULATIONS.items():
             for _ in range(runs):
                 places = make(rng, n)
-                found["window"].append(distance(*cumulative(ours, places, rng), truths[name]))
-                found["square_wave"].append(distance(*square_wave(places, epsilon, rng), truths[name]))
-                found["oue_64"].append(distance(np.arange(1, 65) / 64, oue(places, epsilon, rng), truths[name]))
+                results["window"].append(distance(*cumulative(ours, places, rng), truths[name]))
+                results["square_wave"].append(distance(*square_wave(places, epsilon, rng), truths[name]))
+                results["oue_64"].append(distance(np.arange(1, 65) / 64, oue(places, epsilon, rng), truths[name]))
         averages = {
-            name: exp(float(np.mean([log(np.mean(part)) for part in np.split(np.array(w1), 3)]))) for name, w1 in found.items()
+            name: exp(float(np.mean([log(np.mean(part)) for part in np.split(np.array(w1), 3)]))) for name, w1 in results.items()
         }
         rows.append({"epsilon": epsilon, "n": n, **averages})
     return rows
@@ -182,13 +182,13 @@ def _show(result: dict[str, list[dict[str, Any]]], missed: list[str]) -> None:
     print("Worst variance of one report, values in [-1, 1]; in brackets of Laplace's")
     print("epsilon      window     one bit   piecewise      hybrid     Laplace")
     for row in result["means"]:
-        each = "".join(f"{row[name]:12.4g}" for name in ("window", "one_bit", "piecewise", "hybrid", "laplace"))
-        print(f"{row['epsilon']:7g}{each}  ({row['window'] / row['laplace']:.3f}; {row['laplace_source']})")
+        item = "".join(f"{row[name]:12.4g}" for name in ("window", "one_bit", "piecewise", "hybrid", "laplace"))
+        print(f"{row['epsilon']:7g}{item}  ({row['window'] / row['laplace']:.3f}; {row['laplace_source']})")
     print("\nW1 of distributions, as a share of the range; in brackets of OUE's")
     print("epsilon       n    window  square wave  OUE, 64 bins")
     for row in result["distributions"]:
-        each = f"{row['window']:10.4f}{row['square_wave']:13.4f}{row['oue_64']:14.4f}"
-        print(f"{row['epsilon']:7g}{row['n']:8}{each}  ({row['window'] / row['oue_64']:.3f})")
+        item = f"{row['window']:10.4f}{row['square_wave']:13.4f}{row['oue_64']:14.4f}"
+        print(f"{row['epsilon']:7g}{row['n']:8}{item}  ({row['window'] / row['oue_64']:.3f})")
     print(f"\nMissed: {', '.join(missed) or 'none'}")
 
 

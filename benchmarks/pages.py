@@ -73,8 +73,8 @@ def fill(store: Store, loaded: Registry, days: int) -> None:
                 pipeline.set(store.releases.key(stratum), counts.astype(">i8").tobytes())
         pipeline.hset(schema.RELEASES.of(store.app, metric.id), mapping=index)
         field = tallies.name(definition)
-        told = {"n": days * len(PLATFORMS) * REPORTS, "updated": hour, "last": names[-1], "closed": names[-1]}
-        pipeline.hset(store.published.key, mapping={f"{field}|{member}": value for member, value in told.items()})
+        answer = {"n": days * len(PLATFORMS) * REPORTS, "updated": hour, "last": names[-1], "closed": names[-1]}
+        pipeline.hset(store.published.key, mapping={f"{field}|{member}": value for member, value in answer.items()})
         pipeline.execute()
         store.metrics.add([metric.id])
 
@@ -96,19 +96,19 @@ def main() -> None:
     parser.add_argument("--metrics", type=int, default=200)
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--times", type=int, default=7)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, embedded.open_store() as server:
         url = server.url
         path = Path(folder) / "metrics.toml"
-        path.write_text(registry(given.metrics), "utf-8")
+        path.write_text(registry(arguments.metrics), "utf-8")
         loaded = published.load(path)
         store = Store(connect(url, timeout=60), "bench")
-        fill(store, loaded, given.days)
-        print(f"{given.metrics} metrics, {given.days} days, {1 + len(PLATFORMS)} cells")
+        fill(store, loaded, arguments.days)
+        print(f"{arguments.metrics} metrics, {arguments.days} days, {1 + len(PLATFORMS)} cells")
         settings = Settings(redis_url=url, registry=str(path), read_keys=f"bench:{KEY}")
         api, pages = (create_app(replace(settings, dashboard=how)).test_client() for how in ("key", "open"))
         own = {"Authorization": f"Bearer {KEY}"}
-        base, _, _ = timed(lambda: api.get("/healthz"), given.times)
+        base, _, _ = timed(lambda: api.get("/healthz"), arguments.times)
         for path_ in (
             "/api/v1/metrics",
             "/api/v1/metrics/m000",
@@ -129,14 +129,14 @@ def main() -> None:
                 answer = http.get(path_, headers=own)  # type: ignore[attr-defined]
                 assert answer.status_code in (200, 503), answer.get_data()
 
-            median, slowest, worked = timed(ask, given.times)
+            median, slowest, worked = timed(ask, arguments.times)
             times = f"{median:9.1f} ms, slowest {slowest:9.1f}, worked {worked:7.1f}"
             print(f"  {path_:58} {times}; {median / base:7.0f} times /healthz")
         publisher = Publisher(store, loaded)
         retention = Retention(store, loaded, publisher)
         for name, chore in (("publisher", publisher.run), ("watch", Watch(store, loaded).run), ("retention", retention.run)):
             began = time.perf_counter()
-            _, slowest, _ = timed(chore, given.metrics + 1)
+            _, slowest, _ = timed(chore, arguments.metrics + 1)
             print(f"  {name:58} {slowest:9.1f} ms at most for one look, {time.perf_counter() - began:.1f} s for all")
 
 

@@ -197,10 +197,10 @@ def shipped(case: Case, data: Data, rng: np.random.Generator) -> tuple[Floats, N
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def distance(truth: Floats, estimate: Floats, found: NDArray[np.bool_]) -> float:
+def distance(truth: Floats, estimate: Floats, detected: NDArray[np.bool_]) -> float:
     """Total variation between the population and the strings found; what is not listed counts as not found."""
     unlisted = 1 - truth.sum()
-    return float(np.abs(truth - np.where(found, np.maximum(estimate, 0), 0)).sum() + unlisted) / 2
+    return float(np.abs(truth - np.where(detected, np.maximum(estimate, 0), 0)).sum() + unlisted) / 2
 
 
 def matched(p_values: list[Floats], absent: list[NDArray[np.bool_]], most: int) -> float:
@@ -224,15 +224,15 @@ def comparison(runs: int, cases: dict[str, Case], distributions: tuple[str, ...]
                 result = fit(data.design, data.counts, data.reports, *case.effective, density=case.density)
                 p_values.append(result.p_value)
                 absents.append(~present)
-                found = holm(result.p_value, 0.05)
-                holms.append([found[present].sum(), found[~present].sum(), distance(data.truth, result.frequency, found)])
+                results = holm(result.p_value, 0.05)
+                holms.append([results[present].sum(), results[~present].sum(), distance(data.truth, result.frequency, results)])
                 z.append(((result.frequency - data.truth) / result.stderr)[present])
                 ours.append((data.truth, result, present))
             cut = matched(p_values, absents, int(np.sum(theirs, axis=0)[1]))
             equal = []
             for truth, result, present in ours:
-                found = result.p_value < cut
-                equal.append([found[present].sum(), found[~present].sum(), distance(truth, result.frequency, found)])
+                results = result.p_value < cut
+                equal.append([results[present].sum(), results[~present].sum(), distance(truth, result.frequency, results)])
             row = [name, distribution]
             for table in (theirs, equal, holms):
                 found_mean, false_mean, away = np.mean(table, axis=0)
@@ -251,9 +251,9 @@ def families(runs: int, cases: dict[str, Case]) -> Iterator[list[str]]:
             data = simulate(case, random_filters(case, rng), "exp", rng)
             result = fit(data.design, data.counts, data.reports, *case.effective, density=case.density)
             present = data.truth > 0
-            found = holm(result.p_value, 0.05)
-            false.append(found[~present].sum())
-            found_mean.append(found[present].sum())
+            results = holm(result.p_value, 0.05)
+            false.append(results[~present].sum())
+            found_mean.append(results[present].sum())
             z = (result.frequency - data.truth) / result.stderr
             present_z.append(z[present])
             absent_z.append(z[~present])
@@ -285,21 +285,21 @@ def calibration(runs: int, cases: dict[str, Case]) -> Iterator[list[str]]:
 def scale(*, quick: bool) -> Iterator[list[str]]:
     case = Case(10**7, 128, 2, 128, 0.25, 0.75, 0.5, 9900)
     cases = [("exp", case), ("zipf1", case), ("zipf1", case._replace(strings=1000, extra=9000))]
-    for distribution, each in cases[:1] if quick else cases:
+    for distribution, item in cases[:1] if quick else cases:
         rng = np.random.default_rng(4)
-        population = random_filters(each, rng)
-        data = simulate(each, population, distribution, rng)
+        population = random_filters(item, rng)
+        data = simulate(item, population, distribution, rng)
         start, cpu = time.perf_counter(), time.process_time()
-        result = fit(data.design, data.counts, data.reports, *each.effective, density=each.density)
+        result = fit(data.design, data.counts, data.reports, *item.effective, density=item.density)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        found, present = holm(result.p_value, 0.05), data.truth > 0
+        results, present = holm(result.p_value, 0.05), data.truth > 0
         limit = detection_frequency(
-            each.n, each.bits, *each.effective, density=each.density, candidates=each.strings + each.extra
+            item.n, item.bits, *item.effective, density=item.density, candidates=item.strings + item.extra
         )
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "linux" else 1 << 30)
-        row = [f"{each.strings} {distribution} of {each.strings + each.extra:,}", f"{seconds:.1f}", f"{cpu:.1f}", f"{peak:.1f}"]
+        row = [f"{item.strings} {distribution} of {item.strings + item.extra:,}", f"{seconds:.1f}", f"{cpu:.1f}", f"{peak:.1f}"]
         over = int((data.truth > limit).sum())
-        yield [*row, f"{limit:.5f}", str(over), str(found[present].sum()), str(found[~present].sum())]
+        yield [*row, f"{limit:.5f}", str(over), str(results[present].sum()), str(results[~present].sum())]
 
 
 def progress(text: str) -> None:
@@ -329,10 +329,10 @@ def main() -> None:
     options = parser.parse_args()
     quick, markdown = options.quick, options.markdown
 
-    def wanted(table: str) -> bool:
+    def chosen(table: str) -> bool:
         return options.only in {None, table}
 
-    if wanted("comparison"):
+    if chosen("comparison"):
         head = ["case", "shares", "google/rappor", "ours, no more false", "ours, Holm 5%", "sd of z"]
         title = "Strings found / false ones / distance"
         names = list(CASES)[1:2] if quick else list(CASES)
@@ -341,15 +341,15 @@ def main() -> None:
         show(title, head, rows, markdown=markdown)
         if not quick:
             show(f"{title}, exponential shares", head, comparison(runs, MORE, ("exp",), 1), markdown=markdown)
-    if wanted("families"):
+    if chosen("families"):
         head = ["case", "runs with a false string", "found", "false", "sd of z, present", "sd of z, absent"]
-        some = dict(list(FAMILIES.items())[: 1 if quick else None])
-        show("Family-wise error at Holm 5%", head, families(options.runs or (10 if quick else 200), some), markdown=markdown)
-    if wanted("calibration"):
+        part = dict(list(FAMILIES.items())[: 1 if quick else None])
+        show("Family-wise error at Holm 5%", head, families(options.runs or (10 if quick else 200), part), markdown=markdown)
+    if chosen("calibration"):
         head = ["case", "shares", "mean of z", "sd of z", "95% interval holds", "sd, shares above 4 errors"]
-        some = dict(list(CASES.items())[: 1 if quick else None])
-        show("Calibration, strings present", head, calibration(options.runs or (5 if quick else 50), some), markdown=markdown)
-    if wanted("scale"):
+        part = dict(list(CASES.items())[: 1 if quick else None])
+        show("Calibration, strings present", head, calibration(options.runs or (5 if quick else 50), part), markdown=markdown)
+    if chosen("scale"):
         head = [
             "strings held, of candidates",
             "seconds",

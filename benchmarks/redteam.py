@@ -88,9 +88,9 @@ class Population:
         counts, size = np.zeros(VALUES, np.int64), self.mechanism.size
         for value, number in enumerate(held):
             for begin in range(0, number, 20_000):
-                some = min(20_000, number - begin)
-                keys = rng.random((some, VALUES), np.float32)
-                keys[:, value] = np.where(rng.random(some) < float(self.mechanism.p), -1, 2)
+                part = min(20_000, number - begin)
+                keys = rng.random((part, VALUES), np.float32)
+                keys[:, value] = np.where(rng.random(part) < float(self.mechanism.p), -1, 2)
                 counts += np.bincount(np.argpartition(keys, size - 1, axis=1)[:, :size].ravel(), minlength=VALUES)
         ones = np.zeros(VALUES + 1, np.int64)
         ones[size] = held.sum()
@@ -109,22 +109,22 @@ def false_alarms(looks: int, sizes: tuple[int, ...]) -> list[list[str]]:
     rows, total, alarms = [], 0, 0
     for name in NAMES:
         for n in sizes:
-            raised = small = made = 0
+            raised = small = result = 0
             seconds = 0.0
-            some = max(3, looks // 100) if name in SLOW else looks
+            part = max(3, looks // 100) if name in SLOW else looks
             people = Population(name, 1.0)
             for place, shares in enumerate(SHARES.values()):
                 rng = np.random.default_rng([n, place])
-                for _ in range(some):
-                    drawn = people.draw(n, shares, rng)
+                for _ in range(part):
+                    draw = people.draw(n, shares, rng)
                     begin = time.perf_counter()
-                    found = checks.examine(people.mechanism, *drawn)
-                    raised += bool(checks.raised([found])[0])
+                    results = checks.examine(people.mechanism, *draw)
+                    raised += bool(checks.raised([results])[0])
                     seconds += time.perf_counter() - begin
-                    small += min(each.p_value for each in found) * len(found) < 0.01
-                    made += 1
-            total, alarms = total + made, alarms + raised
-            rows.append([name, f"{n:,}", f"{made:,}", f"{raised}", f"{small / made:.2%}", f"{1000 * seconds / made:.1f}"])
+                    small += min(each.p_value for each in results) * len(results) < 0.01
+                    result += 1
+            total, alarms = total + result, alarms + raised
+            rows.append([name, f"{n:,}", f"{result:,}", f"{raised}", f"{small / result:.2%}", f"{1000 * seconds / result:.1f}"])
     rows.append(["all", "", f"{total:,}", f"{alarms}", "", ""])
     return rows
 
@@ -145,21 +145,21 @@ def detection(runs: int, cases: list[tuple[str, float, int, int]]) -> list[list[
         line = [name, f"{epsilon:g}", f"{r}", f"{n:,}"]
         for disguised in (False, True):
             caught, tests, gains = 0, set(), []
-            some = max(2, runs // 5) if name in SLOW else runs
-            for run in range(some):
+            part = max(2, runs // 5) if name in SLOW else runs
+            for run in range(part):
                 rng = np.random.default_rng([run, r, n])
                 targets = rng.choice(np.arange(32, VALUES), r, replace=False).tolist()
-                made = int(BETA * n)
-                counted, ones = people.draw(n - made, shares, rng)
-                payloads = forgery.maximal_gain(mechanism, targets, made, rng, disguised=disguised)
+                result = int(BETA * n)
+                counted, ones = people.draw(n - result, shares, rng)
+                payloads = forgery.maximal_gain(mechanism, targets, result, rng, disguised=disguised)
                 both = tally.merge(counted, tally.count(mechanism.layout, payloads))
                 if ones is not None:
                     ones = ones + set_bits.count(mechanism.layout, payloads)
-                found = checks.raised([checks.examine(mechanism, both, ones)])[0]
-                caught += bool(found)
-                tests |= {each.test for each in found}
+                results = checks.raised([checks.examine(mechanism, both, ones)])[0]
+                caught += bool(results)
+                tests |= {each.test for each in results}
                 gains.append(share_of(mechanism, both, targets) - shares[targets].sum())
-            line += [f"{np.mean(gains):+.2f}", f"{caught}/{some}", " ".join(sorted(tests)) or "-"]
+            line += [f"{np.mean(gains):+.2f}", f"{caught}/{part}", " ".join(sorted(tests)) or "-"]
         rows.append(line)
     return rows
 
@@ -183,16 +183,16 @@ def main() -> None:
     arguments = parser.parse_args()
     quick = arguments.quick
     heads = ["mechanism", "reports", "looks", "alarms", "p below 1%", "ms a look"]
-    found = false_alarms(3 if quick else 400, (100_000,) if quick else (100_000, 1_000_000))
-    show("False alarms, epsilon 1, 128 values", heads, found, markdown=arguments.markdown)
+    results = false_alarms(3 if quick else 400, (100_000,) if quick else (100_000, 1_000_000))
+    show("False alarms, epsilon 1, 128 values", heads, results, markdown=arguments.markdown)
     sys.stdout.flush()
     sizes = (20_000,) if quick else (10_000, 100_000, 1_000_000)
     cases = [(name, 1.0, 5, n) for name in NAMES for n in sizes]
     if not quick:
-        some = ("grr", "oue", "subset", "local_hash")
-        cases += [(name, epsilon, 5, 100_000) for name in some for epsilon in (0.5, 2.0)]
-        cases += [(name, 4.0, 5, 100_000) for name in some if name != "local_hash"]  # which has more cells than are looked at
-        cases += [(name, 1.0, r, 100_000) for name in some for r in (1, 20)]
+        part = ("grr", "oue", "subset", "local_hash")
+        cases += [(name, epsilon, 5, 100_000) for name in part for epsilon in (0.5, 2.0)]
+        cases += [(name, 4.0, 5, 100_000) for name in part if name != "local_hash"]  # which has more cells than are looked at
+        cases += [(name, 1.0, r, 100_000) for name in part for r in (1, 20)]
     columns = ["mechanism", "epsilon", "r", "reports", "gain", "plain", "by", "gain", "disguised", "by"]
     show(f"Detection of {BETA:.0%} made up", columns, detection(2 if quick else 20, cases), markdown=arguments.markdown)
 

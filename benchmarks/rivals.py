@@ -105,7 +105,7 @@ class Scheme(NamedTuple):
     decode: Callable[[Any], Any]  # the sum to estimated frequencies, or to an object that has them and states their errors
     variance: Callable[[Sequence[float], int], float] | None  # of the estimates of n reports, averaged over the domain
     packed: float | None = None  # bytes of information in a report; None: the report is bytes already
-    whole: bool = False  # decode takes in the reports, too
+    full: bool = False  # decode takes in the reports, too
 
 
 # --- the three libraries ----------------------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def multi_freq_ldpy(mechanism: str, d: int, epsilon: float) -> Scheme:
         "subset": (lambda vs: [ss(v, d, epsilon) for v in vs], lambda rs: SS.SS_Aggregator_MI(rs, d, epsilon)),
         "local_hash": (lambda vs: [lh(v, d, epsilon) for v in vs], lambda rs: LH.LH_Aggregator_MI(rs, d, epsilon)),
     }
-    device, whole = pairs[mechanism]
-    return rival(mechanism, d, epsilon, device, lambda reports: reports, whole)._replace(whole=True)
+    device, full = pairs[mechanism]
+    return rival(mechanism, d, epsilon, device, lambda reports: reports, full)._replace(full=True)
 
 
 def rival(
@@ -357,7 +357,7 @@ class Worker:
             decode += time.perf_counter() - middle
             ingest += middle - start
             passes += 1
-        parts = {} if self._scheme.whole else {"ingest": n * passes / ingest, "decode": decode / passes}
+        parts = {} if self._scheme.full else {"ingest": n * passes / ingest, "decode": decode / passes}
         return {"device": n / device, "aggregator": n * passes / (ingest + decode), "error": self._error(estimate, n)} | parts
 
     def _error(self, estimate: Any, n: int) -> float:
@@ -422,12 +422,12 @@ def environment(folder: Path, python: str, requirements: Path = REQUIREMENTS) ->
     """Make the rivals' environment unless it is there; return its interpreter."""
     inside = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     pins = requirements.read_bytes()
-    stamp, wanted = folder / "installed", hashlib.sha256(pins).hexdigest()
-    if not (stamp.exists() and stamp.read_text() == wanted):
+    stamp, target = folder / "installed", hashlib.sha256(pins).hexdigest()
+    if not (stamp.exists() and stamp.read_text() == target):
         print(f"installing the rivals in {folder} (once)", file=sys.stderr)
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
         subprocess.run([inside, "-m", "pip", "install", "-r", requirements], check=True, stdout=sys.stderr)
-        stamp.write_text(wanted)
+        stamp.write_text(target)
     return str(inside)
 
 
@@ -491,8 +491,8 @@ def judge(cell: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
     mine = rivals.pop(OURS, None)
     if not (mine and rivals):
         return [*line, *["-"] * (len(HEADS) - len(line))], admitted
-    wanted = {"device": 1, "aggregator": 1000 if (cell["mechanism"], cell["d"]) == ("local_hash", 1024) else 20}
-    for what, least in wanted.items():
+    target = {"device": 1, "aggregator": 1000 if (cell["mechanism"], cell["d"]) == ("local_hash", 1024) else 20}
+    for what, least in target.items():
         who = max(rivals, key=lambda rival: rivals[rival][what])
         ratio = mine[what] / rivals[who][what]
         line += [rate(mine[what]), f"{rate(rivals[who][what])} {who}", times(ratio)]
@@ -579,8 +579,8 @@ def main() -> None:
     judged = [judge(cell) for cell in measured]
     print(table([HEADS, *(line for line, _ in judged)], markdown=options.markdown), LEGEND, sep="\n\n")
     for key, title in ADMISSIONS.items():
-        found = [finding for _, admitted in judged for what, finding in admitted if what == key]
-        print(f"\n{title}:\n\n" + "\n".join(f"- {finding}" for finding in found or ["none"]))
+        results = [finding for _, admitted in judged for what, finding in admitted if what == key]
+        print(f"\n{title}:\n\n" + "\n".join(f"- {finding}" for finding in results or ["none"]))
     if options.json:
         machine = {"machine": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
         options.json.write_text(json.dumps({**machine, "cells": measured}, indent=1))

@@ -61,7 +61,7 @@ class Kind(NamedTuple):
     mechanism: str
     values: int
     metrics: int
-    each: int
+    reports: int
 
 
 KINDS = (
@@ -95,14 +95,14 @@ def upload(declared: registries.Registry, kind: Kind) -> tuple[bytes, int]:
         question = Declared.of(declared.metrics[f"{kind.mechanism}{kind.values}.{number}"])
         now = period.of(ingest.datetime.now(ingest.UTC), question.metric.period)
         stratum = Stratum(*question.definition, now, "")
-        reports += [Report(stratum, question.mechanism.randomize(value % 2)) for value in range(kind.each)]
+        reports += [Report(stratum, question.mechanism.randomize(value % 2)) for value in range(kind.reports)]
     return report.encode(reports), sum(len(each.payload) for each in reports)
 
 
 def used(store: Store) -> float:
     """Return the processor seconds of all servers of a store."""
-    told = [server.info("cpu") for server in primaries(store._client)]
-    return sum(float(each["used_cpu_user"]) + float(each["used_cpu_sys"]) for each in told)
+    answer = [server.info("cpu") for server in primaries(store._client)]
+    return sum(float(each["used_cpu_user"]) + float(each["used_cpu_sys"]) for each in answer)
 
 
 def costs(arguments: argparse.Namespace, folder: Path) -> tuple[NDArray[np.float64], float]:
@@ -133,17 +133,18 @@ def costs(arguments: argparse.Namespace, folder: Path) -> tuple[NDArray[np.float
         log = folder / "server.log"
         app = "deniable_server:create_app()"
         address, process = undo.enter_context(ingest.gunicorn(app, log, settings.environment(), 2))
-        found, rates = [], []
+        results, rates = [], []
         for kind in KINDS:
             body, size = upload(declared, kind)
             turns = [_turn(arguments, folder, store, (address, process), body, kind) for _ in range(arguments.turns + 1)][1:]
             rates.append(median(turn[-1] for turn in turns))
-            found.append([*(median(turn[part] for turn in turns) for part in range(len(PARTS))), size / 1000])
-            cells = (f"{1e6 * cost:,.0f}" for cost in found[-1][:-1])
+            results.append([*(median(turn[part] for turn in turns) for part in range(len(PARTS))), size / 1000])
+            cells = (f"{1e6 * cost:,.0f}" for cost in results[-1][:-1])
             print(
-                f"| {kind.metrics} x {kind.each} {kind.mechanism} of {kind.values} | {size:,} | {' | '.join(cells)} |", flush=True
+                f"| {kind.metrics} x {kind.reports} {kind.mechanism} of {kind.values} | {size:,} | {' | '.join(cells)} |",
+                flush=True,
             )
-    return np.array(found), min(rates)
+    return np.array(results), min(rates)
 
 
 def _turn(
@@ -160,7 +161,7 @@ def _turn(
     append = [(b - a) / sent for a, b in zip(before, (ingest.spent(process), used(store)), strict=True)]
     if not 0 <= sent - answered.requests <= 16:
         raise SystemExit(f"{answered.requests} uploads were answered with 202, {sent} were appended")
-    return [*append, *_counted(store, sent, kind.metrics * kind.each), answered.rate]
+    return [*append, *_counted(store, sent, kind.metrics * kind.reports), answered.rate]
 
 
 def _counted(store: Store, batches: int, reports: int) -> list[float]:
@@ -176,7 +177,7 @@ def _counted(store: Store, batches: int, reports: int) -> list[float]:
 def slopes(measured: NDArray[np.float64]) -> NDArray[np.float64]:
     """Fit what an upload costs in any case, and what each metric, report and kilobyte adds (parts x 4), by least squares."""
     terms = np.array(
-        [[1, kind.metrics, kind.metrics * kind.each, size] for kind, size in zip(KINDS, measured[:, -1], strict=True)]
+        [[1, kind.metrics, kind.metrics * kind.reports, size] for kind, size in zip(KINDS, measured[:, -1], strict=True)]
     )
     fitted = []
     for cost in measured[:, :-1].T:  # relative errors count, so that small uploads matter as much as large ones
@@ -225,12 +226,12 @@ def together(arguments: argparse.Namespace) -> None:
 
 def sizes(fitted: NDArray[np.float64], rate: float, numbers: Sequence[float] = (1e6, 1e7, 1e8, 1e9)) -> None:
     """Print the machines that devices need, each with one upload a day: 10 reports of each of 10 metrics, `oue` of 128 values."""
-    each = fitted @ np.array([1, 10, 100, 1.6])
+    item = fitted @ np.array([1, 10, 100, 1.6])
     columns = ("devices a day", "uploads/s at the peak", *(f"cores: {part}" for part in PARTS), "remembered, GB", "that rate was")
     print(f"\n| {' | '.join(columns)} |\n|" + "---|" * len(columns))
     for devices in numbers:
         peak = PEAK * devices / DAY
-        cores = (f"{peak * cost / BUSY:.2f}" for cost in each)
+        cores = (f"{peak * cost / BUSY:.2f}" for cost in item)
         known = "measured" if peak <= rate else "extrapolated"
         print(f"| {devices:,.0f} | {peak:,.0f} | {' | '.join(cores)} | {devices * REMEMBERED / 1e9 / CEILING:,.1f} | {known} |")
 

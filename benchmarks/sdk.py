@@ -319,11 +319,11 @@ def servers() -> Iterator[tuple[str, str, str]]:
 def measure(machine: Machine, names: list[str], options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Measure everything, in turns."""
     with servers() as (sink, closed, silent):
-        found: dict[str, dict[str, list[float]]] = {name: {} for name in ["", *names]}
+        results: dict[str, dict[str, list[float]]] = {name: {} for name in ["", *names]}
 
         def note(name: str, **figures: float) -> None:
             for figure, value in figures.items():
-                found[name].setdefault(figure, []).append(value)
+                results[name].setdefault(figure, []).append(value)
 
         for turn in range(options.processes):
             note("", wall=machine.run(LEAVE)[0])
@@ -345,27 +345,27 @@ def measure(machine: Machine, names: list[str], options: argparse.Namespace) -> 
                     loop = program(again, sink, quiet=True) + "\n" + plain(LOOP.format(count=options.calls))
                     note(name, repeat=machine.json(loop)[1])
                 work = f"\nfor i in range(10): record(i)\n{library.flush}\n"
-                rest, _ = machine.json(program(library, sink) + "\n" + plain(IDLE.format(pause=0)))
+                remainder, _ = machine.json(program(library, sink) + "\n" + plain(IDLE.format(pause=0)))
                 idle, threads = machine.json(program(library, sink) + work + plain(IDLE.format(pause=0.5)))
-                note(name, first=first, p50=p50, p99=p99, p999=p999, rest=rest, idle=idle, threads=threads)
+                note(name, first=first, p50=p50, p99=p99, p999=p999, rest=remainder, idle=idle, threads=threads)
                 for figure, url in (("down", closed), ("hung", silent)):
                     _, printed, ended = machine.run(program(library, url) + "\nfor i in range(10): record(i)\n" + END)
                     note(name, **{figure: ended - float(printed.splitlines()[-1])})
             print(f"round {turn + 1} of {options.rounds} done", file=sys.stderr)
-    wall, memory = min(found[""]["wall"]), statistics.median(found[""]["memory"])
+    wall, memory = min(results[""]["wall"]), statistics.median(results[""]["memory"])
     return {
         name: {
-            "import": 1000 * (min(found[name]["imported"]) - wall),
-            "ready": 1000 * (min(found[name]["ready"]) - wall),
+            "import": 1000 * (min(results[name]["imported"]) - wall),
+            "ready": 1000 * (min(results[name]["ready"]) - wall),
             **{
-                figure: statistics.median(found[name][figure])
+                figure: statistics.median(results[name][figure])
                 for figure in ("first", "p50", "p99", "p999", "repeat")
-                if figure in found[name]
+                if figure in results[name]
             },
-            **{figure: statistics.median(found[name][figure]) - memory for figure in ("rest", "idle")},
-            "threads": statistics.median(found[name]["threads"]),
-            "down": max(found[name]["down"]),
-            "hung": max(found[name]["hung"]),
+            **{figure: statistics.median(results[name][figure]) - memory for figure in ("rest", "idle")},
+            "threads": statistics.median(results[name]["threads"]),
+            "down": max(results[name]["down"]),
+            "hung": max(results[name]["hung"]),
         }
         for name in names
     }

@@ -134,24 +134,24 @@ def wait_of(port: int, path: str) -> float:
     return 1000 * LONGEST
 
 
-def waits(asked: Sequence[tuple[int, str]], turns: int) -> str:
+def waits(addresses: Sequence[tuple[int, str]], turns: int) -> str:
     """Ask in turn, and tell the median and the longest wait for each address."""
-    found: list[list[float]] = [[] for _ in asked]
+    results: list[list[float]] = [[] for _ in addresses]
     deadline = time.monotonic() + 4 * LONGEST
     for _ in range(turns):
-        for times, (port, path) in zip(found, asked, strict=True):
+        for times, (port, path) in zip(results, addresses, strict=True):
             if time.monotonic() < deadline:
                 times.append(wait_of(port, path))
         time.sleep(0.1)
-    return "; ".join(f"{median(times):,.0f}, {max(times):,.0f}" for times in found)
+    return "; ".join(f"{median(times):,.0f}, {max(times):,.0f}" for times in results)
 
 
-def spawn(undo: ExitStack, log: Path, command: Sequence[str | Path], told: dict[str, str]) -> subprocess.Popen[bytes]:
+def spawn(undo: ExitStack, log: Path, command: Sequence[str | Path], variables: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start a process that is stopped in the end."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")}
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")}
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     output = undo.enter_context(log.open("ab"))
-    process = subprocess.Popen(command, env=kept | told | {"PYTHONPATH": path}, stdout=output, stderr=output)
+    process = subprocess.Popen(command, env=environment | variables | {"PYTHONPATH": path}, stdout=output, stderr=output)
     undo.callback(process.wait)
     undo.callback(process.terminate)
     return process
@@ -177,7 +177,7 @@ class Server:
     def __init__(self, undo: ExitStack, name: str, folder: Path, settings: Settings, caddy: str | None) -> None:
         self.name, self.folder, self.settings = name, folder, settings
         self.port = self.front = free_port()
-        self.asked = [(self.port, "/healthz")]
+        self.addresses = [(self.port, "/healthz")]
         self.rates: list[float] = []
         command = [part.format(bind=f"127.0.0.1:{self.port}", port=self.port) for part in SERVERS[name]]
         log = folder / f"{name}.log"
@@ -191,9 +191,9 @@ class Server:
             own = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
             config = Path(__file__).parents[1] / "deploy" / "Caddyfile"
             run = [caddy, "run", "--config", config, "--adapter", "caddyfile"]
-            told = served | own | {"TELEMETRY_HOST": f"http://127.0.0.1:{self.front}"}
-            await_answer(spawn(undo, folder / "caddy.log", run, told), self.front, folder / "caddy.log")
-            self.asked.append((self.front, "/v1/registry"))
+            answer = served | own | {"TELEMETRY_HOST": f"http://127.0.0.1:{self.front}"}
+            await_answer(spawn(undo, folder / "caddy.log", run, answer), self.front, folder / "caddy.log")
+            self.addresses.append((self.front, "/v1/registry"))
 
     def take(self, seconds: int) -> None:
         """Have it take uploads; keep how many in a second, and the processor's microseconds that each cost it."""
@@ -203,7 +203,7 @@ class Server:
         self.rates.append(taken.rate)
         self.spent.append((ingest.spent(self.pid) - before) / taken.requests * 1e6)
 
-    def beside_readers(self, readers: int, asked: int) -> None:
+    def beside_readers(self, readers: int, turns: int) -> None:
         """Print how long probes and an upload wait while nobody reads, one does, and so many do, without a pause."""
         asks = [(self.port, "/healthz"), (self.port, "/readyz"), (self.port, "/v1/registry")]
         row = "{:<12}{:>12}{:>20}{:>20}{:>20}{:>20}"
@@ -224,19 +224,19 @@ class Server:
             ]
             process = subprocess.Popen(read, stdout=subprocess.PIPE, text=True) if many else None
             time.sleep(2 if many else 0)
-            waited = waits(asks, asked).split("; ")
+            waited = waits(asks, turns).split("; ")
             printed = process.communicate()[0] if process else ""
             page = printed.partition("50%")[2].split()[:1] or ["-"]
             print(row.format(self.name, many, *waited, *page), flush=True)
 
-    def under_attack(self, asked: int) -> Iterator[str]:
+    def under_attack(self, turns: int) -> Iterator[str]:
         """Tell how long others wait, with nobody slow and with each kind of slow connection."""
-        yield waits(self.asked, asked)
+        yield waits(self.addresses, turns)
         for kind in SLOW:
             with ExitStack() as undo:
                 spawn(undo, self.folder / "attack.log", [sys.executable, __file__, "--attack", str(self.front), kind], {})
                 time.sleep(6)
-                yield waits(self.asked, asked)
+                yield waits(self.addresses, turns)
             time.sleep(1)
 
 
@@ -303,8 +303,8 @@ def main() -> None:
                 with ExitStack() as running:
                     Server(running, name, folder, settings, None).beside_readers(arguments.readers, arguments.asked)
             return
-        asked = "/healthz of the server; through Caddy" if arguments.caddy else "/healthz"
-        print(f"{ingest.cores()}; median and longest wait in ms: {asked}")
+        query = "/healthz of the server; through Caddy" if arguments.caddy else "/healthz"
+        print(f"{ingest.cores()}; median and longest wait in ms: {query}")
         row = "{:<12}{:>12}{:>14}{:>8}{:>20}" + "{:>28}" * len(SLOW)
         print(
             row.format(

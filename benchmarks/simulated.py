@@ -30,12 +30,12 @@ class Population:
 
     def __init__(self, mechanism: Any, values: int) -> None:
         self.mechanism, self.values, self.pool = mechanism, values, mechanism.domain_size == KEYS
-        self.whole = None if self.pool else Simulation(mechanism)
+        self.simulation = None if self.pool else Simulation(mechanism)
 
     def draw(self, held: NDArray[np.int64], rng: np.random.Generator) -> tuple[Tally, list[int] | None]:
         """Draw a tally, and the candidates with which it is decoded; None for the whole domain."""
-        if self.whole:
-            return self.whole.draw(held, rng), None
+        if self.simulation:
+            return self.simulation.draw(held, rng), None
         keys = rng.integers(0, KEYS, self.values, np.uint64, endpoint=False).tolist()
         return Simulation(self.mechanism, keys).draw(held, rng), keys
 

@@ -82,17 +82,17 @@ SIZES: dict[str, Callable[[int, int], NDArray[np.int64]]] = {
 
 def quiet(rng: np.random.Generator, runs: int, epsilon: str, n: int, of: Days, size: str) -> float:
     """Return the share of metrics without a false shift in 200 days, but for unusual days."""
-    made, level = course(rng, 200, runs, epsilon, SIZES[size](n, 200), of), confidence(1)
-    reach = -ndtri((1 - level) / 2) * made.stderr
-    found = shifts(made, (made.estimates - reach, made.estimates + reach), level, cycle=7)
-    return 1 - len({each.value for each in found if not each.single}) / runs
+    result, level = course(rng, 200, runs, epsilon, SIZES[size](n, 200), of), confidence(1)
+    reach = -ndtri((1 - level) / 2) * result.stderr
+    results = shifts(result, (result.estimates - reach, result.estimates + reach), level, cycle=7)
+    return 1 - len({each.value for each in results if not each.single}) / runs
 
 
 def straight(rng: np.random.Generator, runs: int, epsilon: str, n: int, of: Days, size: str) -> float:
     """Return the share of intervals of slopes through 30 days that hold 0."""
-    found = slope(course(rng, 30, runs, epsilon, SIZES[size](n, 30), of), 7)
-    assert found is not None
-    low, high = found.interval()
+    results = slope(course(rng, 30, runs, epsilon, SIZES[size](n, 30), of), 7)
+    assert results is not None
+    low, high = results.interval()
     return float(np.mean((low <= 0) & (high >= 0)))
 
 
@@ -101,8 +101,8 @@ def alike(rng: np.random.Generator, runs: int, epsilon: str, n: int, group: int,
     mechanism, hits = mechanisms.make("binary", domain_size=2, epsilon=epsilon), 0
     for held in (group * rng.binomial(n // group, LEVEL, runs)).tolist():
         one = int(rng.binomial(held, float(mechanism.p)) + rng.binomial(n - held, float(mechanism.q)))
-        found = decode.estimate(mechanism, from_cells(mechanism.layout, np.array([n - one, one])), repeats=declared - 1.0)
-        low, high = found.interval()
+        results = decode.estimate(mechanism, from_cells(mechanism.layout, np.array([n - one, one])), repeats=declared - 1.0)
+        low, high = results.interval()
         hits += bool(low[1] <= LEVEL <= high[1])
     return hits / runs
 
@@ -119,13 +119,13 @@ def versions(rng: np.random.Generator, runs: int, epsilon: str, n: int) -> float
                 held = answers[mine]
                 ones[at] += int((rng.random(len(held)) < np.where(held, float(mechanism.p), float(mechanism.q))).sum())
                 counts[at][str(day)] = float(len(held))
-        made = []
+        result = []
         for one, by_day in zip(ones, counts, strict=True):
             total = int(sum(by_day.values()))
-            apart = decode.estimate(mechanism, from_cells(mechanism.layout, np.array([total - one, one])))
-            made.append(Panel(total, apart, 9.0))
+            distance = decode.estimate(mechanism, from_cells(mechanism.layout, np.array([total - one, one])))
+            result.append(Panel(total, distance, 9.0))
         overlaps = np.array([[overlap(a, b) for b in counts] for a in counts])
-        low, high = combine(made, [[0, 1], [0, 1]], overlaps).interval()
+        low, high = combine(result, [[0, 1], [0, 1]], overlaps).interval()
         hits += bool(low[1] <= LEVEL <= high[1])
     return hits / runs
 
@@ -149,9 +149,11 @@ def main() -> None:
         for size in SIZES:
             if size and name not in ("days alike", "days differ by a point"):
                 continue
-            said = f"{name}{', ' + size if size else ''}"
-            lines.append((said, "slopes", AIM, lambda e, n, of=of, size=size: straight(rng, 5 * runs, e, n, of, size)))
-            lines.append((said, "no false shift", AIM_OF_SHIFTS, lambda e, n, of=of, size=size: quiet(rng, runs, e, n, of, size)))
+            output = f"{name}{', ' + size if size else ''}"
+            lines.append((output, "slopes", AIM, lambda e, n, of=of, size=size: straight(rng, 5 * runs, e, n, of, size)))
+            lines.append(
+                (output, "no false shift", AIM_OF_SHIFTS, lambda e, n, of=of, size=size: quiet(rng, runs, e, n, of, size))
+            )
     for group in (5, 50):
         lines.append((f"{group} alike, declared", "shares", AIM, lambda e, n, g=group: alike(rng, runs, e, n, g, g)))
         lines.append((f"{group} alike, not declared", "shares", AIM, lambda e, n, g=group: alike(rng, runs, e, n, g, 1)))
@@ -163,12 +165,12 @@ def main() -> None:
         print(_line(["---"] * len(titles), markdown=True))
     figures = []
     for name, what, aim, measure in lines:
-        said = []
+        output = []
         for epsilon, n in cells:
             figure = measure(epsilon, n)
             figures.append({"population": name, "what": what, "epsilon": epsilon, "n": n, "share": figure, "aim": aim})
-            said.append(f"{figure:.3f}" if figure >= aim else f"**{figure:.3f}**")
-        print(_line([name, what, *said], markdown=arguments.markdown), flush=True)
+            output.append(f"{figure:.3f}" if figure >= aim else f"**{figure:.3f}**")
+        print(_line([name, what, *output], markdown=arguments.markdown), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), "utf-8")
     print(f"{len(figures)} cells, {sum(each['share'] < each['aim'] for each in figures)} fall short (between stars)")

@@ -164,12 +164,12 @@ def main() -> None:
                     counted = simulate(mechanism, values, shares, n, rng)
                     began = perf_counter()
                     estimate = decode.estimate(mechanism, counted, values)
-                    found = measure(estimate, shares)
+                    results = measure(estimate, shares)
                     seconds = perf_counter() - began
                     print(
                         f"| {language} | {name} {chosen or ''} | {mechanism.layout.payload_size} | {epsilon} | {n:,} "
-                        f"| {found['detected']} | {found['first_missed']} | {found['limit']:.3%} | {found['stderr']:.4%} "
-                        f"| {found['score_sd']:.3f} | {found['covered']:.1%} | {seconds:.2f} |",
+                        f"| {results['detected']} | {results['first_missed']} | {results['limit']:.3%} | {results['stderr']:.4%} "
+                        f"| {results['score_sd']:.3f} | {results['covered']:.1%} | {seconds:.2f} |",
                         flush=True,
                     )
 

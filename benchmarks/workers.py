@@ -37,10 +37,10 @@ MIXED = "10 metrics of these"
 
 def entry(kind: str, reports: int) -> bytes:
     """Make a batch of honest reports as the server appends it."""
-    each = [*KINDS.values()] * 2 if kind == MIXED else [KINDS[kind]]
+    item = [*KINDS.values()] * 2 if kind == MIXED else [KINDS[kind]]
     groups = []
-    for number, mechanism in enumerate(each):
-        payloads = b"".join(mechanism.randomize(value % 2) for value in range(reports // len(each)))
+    for number, mechanism in enumerate(item):
+        payloads = b"".join(mechanism.randomize(value % 2) for value in range(reports // len(item)))
         groups.append(batch.Group(Stratum(f"m{number}", 1, "f" * 16, "2026-11-21", ""), mechanism.layout, payloads))
     return batch.encode(groups)
 
@@ -58,8 +58,8 @@ def fill(store: Store, body: bytes, batches: int) -> None:
 
 def used(store: Store) -> float:
     """Return the processor seconds of the store."""
-    told = store._client.info("cpu")
-    return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
+    answer = store._client.info("cpu")
+    return float(answer["used_cpu_user"]) + float(answer["used_cpu_sys"])
 
 
 def alone(store: Store, batches: int) -> None:

@@ -50,13 +50,16 @@ def draw(acl: str) -> tuple[str, dict[str, str]]:
 
 def environment(user: str, password: str, store: str, metrics_key: str) -> str:
     """Return the environment file of a user's process."""
-    several = "," in store
-    told = {"DENIABLE_REDIS_URL": f"redis{'+cluster' if several else ''}://{user}:{password}@{store}/0"}
-    if several:
-        told["DENIABLE_DURABILITY"] = "replicated"
+    cluster = "," in store
+    variables = {"DENIABLE_REDIS_URL": f"redis{'+cluster' if cluster else ''}://{user}:{password}@{store}/0"}
+    if cluster:
+        variables["DENIABLE_DURABILITY"] = "replicated"
     if user in SERVES:
-        told |= {"DENIABLE_SERVES": SERVES[user], "DENIABLE_METRICS_KEY": metrics_key}  # one key for who collects their numbers
-    return "".join(f"{name}={text}\n" for name, text in told.items())
+        variables |= {
+            "DENIABLE_SERVES": SERVES[user],
+            "DENIABLE_METRICS_KEY": metrics_key,
+        }  # one key for who collects their numbers
+    return "".join(f"{name}={text}\n" for name, text in variables.items())
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> None:

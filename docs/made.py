@@ -48,14 +48,14 @@ def write(folder: Path) -> None:
     folder
         Where the other pages are.
     """
-    for name, text in made():
+    for name, text in pages():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text("utf-8") != text:  # else Sphinx would read it again
             path.write_text(text, "utf-8")
 
 
-def made() -> Iterator[tuple[str, str]]:
+def pages() -> Iterator[tuple[str, str]]:
     """Make each page from the code, as its name and its text."""
     yield "commands.md", _commands()
     yield "variables.md", _variables()
@@ -67,7 +67,7 @@ def made() -> Iterator[tuple[str, str]]:
 def _commands() -> str:
     os.environ["COLUMNS"] = "100"
     lines = ["# Commands", "", "Each command prints with `--help` what stands here. An extra brings what a command needs.", ""]
-    for point in sorted(entry_points(group="deniable.commands"), key=lambda each: each.name):
+    for point in sorted(entry_points(group="deniable.commands"), key=lambda point: point.name):
         about = CATALOGUE[point.name]
         parser = Parser(prog=f"deniable {point.name}", description=about.summary)
         point.load()(parser)
@@ -130,7 +130,7 @@ def _mechanism(name: str, cls: Any) -> Iterator[tuple[str, str]]:
     """Make the page of a mechanism, and its picture."""
     lines = [f"# `{name}`", "", f"{cls.summary[0].upper()}{cls.summary[1:]}.", ""]
     lines += ["```{eval-rst}", f".. autoclass:: {cls.__module__}.{cls.__name__}", "   :no-index:", "```"]
-    rows = [(epsilon, made) for epsilon in (0.5, 1.0, 2.0, 4.0) if (made := _make(name, epsilon))]
+    rows = [(epsilon, result) for epsilon in (0.5, 1.0, 2.0, 4.0) if (result := _make(name, epsilon))]
     if rows:
         answers, estimate, unit = _SCORED.get(name, (f"{_values(name)} values", "a share", " points"))
         lines += [
@@ -140,9 +140,9 @@ def _mechanism(name: str, cls: Any) -> Iterator[tuple[str, str]]:
             f"| epsilon asked for | worst ratio of two answers | standard error of {estimate}, 10,000 reports | bytes a report |",
             "|---|---|---|---|",
             *(
-                f"| {epsilon if name != 'coin' else 'ln 3'} | {float(made.ratio):.4f} | {100 * _error(made):.2f}{unit} "
-                f"| {made.layout.payload_size} |"
-                for epsilon, made in rows
+                f"| {epsilon if name != 'coin' else 'ln 3'} | {float(result.ratio):.4f} | {100 * _error(result):.2f}{unit} "
+                f"| {result.layout.payload_size} |"
+                for epsilon, result in rows
             ),
             "",
             f"`deniable prove {name}` walks every draw. It checks the ratio, the total mass, the unbiasedness and the size.",
@@ -346,8 +346,8 @@ def _listed(cells: list[dict[str, Any]], key: str) -> str:
 
 def _summaries(cells: list[dict[str, Any]]) -> Iterator[list[str]]:
     order = list(dict.fromkeys(cell["mechanism"] for cell in cells))
-    for (place, d), found in groupby(sorted(cells, key=_by(order)), key=_by(order)):
-        ratios, *covered = zip(*map(_figures, found), strict=True)
+    for (place, d), results in groupby(sorted(cells, key=_by(order)), key=_by(order)):
+        ratios, *covered = zip(*map(_figures, results), strict=True)
         ratio = f"{min(ratios)[0]:.3f} to {max(ratios)[0]:.3f}"
         yield [f"`{order[place]}`", f"{d:,}", str(len(ratios)), ratio, *(_text(min(each)) for each in covered)]
 
@@ -361,11 +361,11 @@ def _rivals(cells: list[dict[str, Any]]) -> Iterator[list[str]]:
         return cell["library"], cell["mechanism"]
 
     for (library, mechanism), group in groupby(cells, key=key):
-        found = list(group)
-        ratios = [cell["ratio"][0] for cell in found if "ratio" in cell]
-        bias, error = max((cell["bias"] for cell in found), key=lambda bias: abs(bias[0]) / bias[1])
+        results = list(group)
+        ratios = [cell["ratio"][0] for cell in results if "ratio" in cell]
+        bias, error = max((cell["bias"] for cell in results), key=lambda bias: abs(bias[0]) / bias[1])
         ratio = f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "none is stated"
-        yield [library, f"`{mechanism}`", str(len(found)), ratio, f"{100 * bias:+.1f}±{100 * error:.1f}"]
+        yield [library, f"`{mechanism}`", str(len(results)), ratio, f"{100 * bias:+.1f}±{100 * error:.1f}"]
 
 
 def _strips(name: str, cells: list[dict[str, Any]], kinds: list[str], bounds: tuple[float, float]) -> str:

@@ -30,11 +30,9 @@ _INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctr
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status.
-
-    It is 0 if all went well, 1 if a check failed, 2 for wrong usage or configuration, and 130 after Ctrl-C. If nobody reads the
-    output any more, the process ends with `terminal.CLOSED_STATUS`.
-    """
+    """Run the command line and return the exit status."""
+    # It is 0 if all went well, 1 if a check failed, 2 for wrong usage or configuration, and 130 after Ctrl-C. If nobody reads the
+    # output any more, the process ends with `terminal.CLOSED_STATUS`.
     with terminal.guarded():
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))

@@ -68,11 +68,9 @@ def fingerprint(
     metric: Metric,  # the declared metric
     mechanism: str,  # the canonical text of its mechanism, `Mechanism.canonical`
 ) -> str:
-    """Compute a digest of a metric's meaning, of 16 hexadecimal digits: its answers in order, and the integers of its mechanism.
-
-    A device and a server may declare one id and version differently. Without the fingerprint, the server would count these
-    reports wrongly, and nothing would show it. With it, the server refuses them.
-    """
+    """Compute a digest of a metric's meaning, 16 hexadecimal digits: its answers in order, and its mechanism's integers."""
     answers = metric.values or (*metric.range, metric.unit, metric.scale) * (metric.axis is not None)
+    # A device and a server may declare one id and version differently. Without the fingerprint, the server would count these
+    # reports wrongly, and nothing would show it. With it, the server refuses them.
     meaning = json.dumps([metric.id, metric.version, metric.type, answers, metric.period, metric.segments, mechanism])
     return sha256(meaning.encode()).hexdigest()[:16]

@@ -105,11 +105,9 @@ class Source(ABC):
 
 @lru_cache(maxsize=256)
 def _threshold(num: int, den: int) -> tuple[bytes, int]:
-    """Return the table that decides an event of probability num / den by one uniform byte, and the numerator of the rest.
-
-    The byte is compared with the first base-256 digit of the fraction. A smaller byte means that the event happened, a larger one
-    that it did not. An equal byte is a tie: the rest of the fraction decides.
-    """
+    """Return the table that decides an event of probability num / den by one uniform byte, and the numerator of the rest."""
+    # The byte is compared with the first base-256 digit of the fraction. A smaller byte means that the event happened, a larger
+    # one that it did not. An equal byte is a tie: the rest of the fraction decides.
     digit, remainder = divmod(_BYTE * num, den)
     return ONE * digit + (TIE + ZERO * (_BYTE - 1 - digit) if digit < _BYTE else b""), remainder
 
@@ -146,12 +144,11 @@ _COIN_DIGITS = 6  # more digits would come closer to the best bias, but cost mor
 
 @lru_cache(maxsize=256)
 def _subset_coins(n: int, size: int) -> tuple[int, int]:
-    """Return the bias of the coins of a subset, in sixty-fourths, and about how many picks correct its size.
-
-    Let the subset have the share f of n elements. Adding an element takes 1 / (1 - f) picks on average, removing one takes 1 / f.
-    So the fewest picks are needed if the coins choose too many elements with probability f. By the normal quantile, their mean is
-    then about 2.65 (1/2 - f) standard deviations below the size. For sparse subsets picks alone are faster: the bias is 0.
-    """
+    """Return the bias of the coins of a subset, in sixty-fourths, and about how many picks correct its size."""
+    # Let the subset have the share f of n elements. Adding an element takes 1 / (1 - f) picks on average, removing one takes 1 /
+    # f. So the fewest picks are needed if the coins choose too many elements with probability f. By the normal quantile, their
+    # mean is then about 2.65 (1/2 - f) standard deviations below the size. For sparse subsets picks alone are faster: the bias is
+    # 0.
     if _SPARSE * size <= n:
         return 0, size + size * size // n + 1
     deviation = isqrt(size * (n - size) // n)
@@ -234,16 +231,14 @@ class OsSource(Source):
         return numbers
 
     def subsets(self, n: int, sizes: Sequence[int]) -> list[int]:
-        """Draw uniform subsets by the fastest of three ways.
-
-        - If there are few subsets: from a list of all.
-        - If the subsets are sparse: element by element.
-        - Otherwise: a coin for each element; then elements are added or removed until the size is right.
-
-        The last way is exact, whatever the bias of the coins. Given its size, a set of independent, equally likely elements is
-        uniform among the sets of that size. Adding a uniform element from outside, or removing a uniform one from inside, keeps
-        it uniform. The bias only decides how many elements must be added or removed.
-        """
+        """Draw uniform subsets by the fastest of three ways."""
+        # - If there are few subsets: from a list of all.
+        # - If the subsets are sparse: element by element.
+        # - Otherwise: a coin for each element; then elements are added or removed until the size is right.
+        #
+        # The last way is exact, whatever the bias of the coins. Given its size, a set of independent, equally likely elements is
+        # uniform among the sets of that size. Adding a uniform element from outside, or removing a uniform one from inside, keeps
+        # it uniform. The bias only decides how many elements must be added or removed.
         if all(_few(n, size) for size in set(sizes)):
             listed = {size: _all_subsets(n, size) for size in set(sizes)}
             chosen_of = {size: iter(self.indices(len(all_), sizes.count(size))) for size, all_ in listed.items()}
@@ -272,12 +267,10 @@ class OsSource(Source):
         return subsets
 
     def _toss(self, coins: int, size: int) -> bytes:
-        """Draw `size` bytes of independent bits; each bit is 1 with probability ``coins / 64``.
-
-        The probability has six binary digits. Go from the last digit to the first. An "and" with random bits halves the
-        probability so far. An "or" halves it and adds a half; it is used if the digit is 1.
-        """
+        """Draw `size` bytes of independent bits; each bit is 1 with probability ``coins / 64``."""
         bits = 0
+        # The probability has six binary digits. Go from the last digit to the first. An "and" with random bits halves the
+        # probability so far. An "or" halves it and adds a half; it is used if the digit is 1.
         for digit in range((coins & -coins).bit_length() - 1, _COIN_DIGITS):
             plane = int.from_bytes(os.urandom(size), "little")
             bits = bits | plane if coins >> digit & 1 else bits & plane
@@ -289,13 +282,7 @@ OS = OsSource()
 
 
 def jitter(longest: float) -> float:
-    """Draw a time from [0, longest) seconds.
-
-    Raises
-    ------
-    OSError
-        If the system gives no randomness.
-    """
+    """Draw a time from [0, longest) seconds."""
     return longest * OS.below(1 << 16) / (1 << 16)
 
 
@@ -328,13 +315,7 @@ which a fork by C code does not call. Without such a page, the mark is the proce
 
 
 def mark_process() -> object:
-    """Return the mark of this process; draw one if it has none yet.
-
-    Raises
-    ------
-    OSError
-        If the system gives no randomness.
-    """
+    """Return the mark of this process; draw one if it has none yet."""
     while (mark := process_mark()) == _BLANK and _page is not None:
         _page[:] = os.urandom(len(_BLANK))
     return mark

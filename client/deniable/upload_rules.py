@@ -32,13 +32,7 @@ class Refused(Exception):  # noqa: N818 - a refusal is an answer
 
 
 def bearer(authorization: str, whose: str) -> str:
-    """Return the key in a header Authorization.
-
-    Raises
-    ------
-    Refused
-        401, if there is none.
-    """
+    """Return the key in a header Authorization; raise `Refused` with 401 if there is none."""
     kind, _, text = authorization.partition(" ")
     text = text.strip()
     if kind.lower() != "bearer" or not text:
@@ -53,10 +47,7 @@ def check_key(key: str) -> None:
 
 
 def inflated(wire: bytes, content_type: str, encoding: str, most: int) -> bytes:
-    """Return the body of an upload as it was before compression, in bounded memory.
-
-    Raise `Refused` if it has another type, is not one whole gzip member, or has more bytes than `most` after decompression.
-    """
+    """Return the body of an upload as before compression, in bounded memory; raise `Refused` if it is not whole, or too large."""
     if content_type != MEDIA_TYPE and content_type.partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise Refused(415, "media_type", f"an upload's Content-Type is {MEDIA_TYPE}")
     encoding = encoding.lower()

@@ -91,9 +91,9 @@ def acquainted(nodes: Sequence[Node]) -> bool:
     """Return whether each node knows all others and nobody else. It forgets those that are dead and not among them."""
     names = {node.own["node_id"] for node in nodes}
     for node in nodes:
-        for each in node.known:
-            if each["node_id"] not in names and "fail" in each["flags"].split(","):
-                node.ask("FORGET", each["node_id"])
+        for item in node.known:
+            if item["node_id"] not in names and "fail" in item["flags"].split(","):
+                node.ask("FORGET", item["node_id"])
     return all(len(node.known) == len(nodes) for node in nodes)
 
 
@@ -118,8 +118,10 @@ def attach(replicas: Mapping[Node, Node]) -> None:
 
 
 def main() -> None:
-    given = urlsplit(os.environ["DENIABLE_REDIS_URL"])
-    nodes = [Node(place, given.username, given.password) for place in given.netloc.rpartition("@")[2].split(",")]
+    environment = urlsplit(os.environ["DENIABLE_REDIS_URL"])
+    nodes = [
+        Node(place, environment.username, environment.password) for place in environment.netloc.rpartition("@")[2].split(",")
+    ]
     if len(nodes) < 3 * GROUP or len(nodes) % GROUP:
         sys.exit(f"a cluster has three primaries at least, each with two replicas; got {len(nodes)} nodes")
     for node in nodes:

@@ -45,15 +45,7 @@ _STORE_SECONDS = 3.0  # an upload uses the store once or twice, and a device giv
 def create_app(
     settings: Settings | None = None,  # by default from the environment
 ) -> Flask:
-    """Make the server, e.g. for ``gunicorn 'deniable_server:create_app()'``.
-
-    Raises
-    ------
-    ConfigurationError
-        If a setting is unusable.
-    RegistryError
-        If the registry has errors.
-    """
+    """Make the server, e.g. for `gunicorn 'deniable_server:create_app()'`; an unusable setting or registry raises."""
     settings = settings or Settings.from_environment()
     if not settings.redis_url:
         raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
@@ -74,7 +66,7 @@ def create_app(
     except StoreError as error:  # the server starts all the same: the store is checked again before it is used
         log.warning("it cannot be checked yet whether the store keeps durability %s (%s)", durability.name, type(error).__name__)
     flask = _Server(__name__)
-    flask.jinja_options = {"finalize": _printable}
+    flask.jinja_options = Flask.jinja_options | {"finalize": _printable}
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
     if settings.serves != "ingest":  # a server for uploads only has no sessions, and must not know the secret of cookies
         flask.session_interface = _Sessions()

@@ -34,10 +34,8 @@ limit_request_field_size = 4096
 
 
 def on_starting(server: object) -> None:
-    """Read the settings once before processes start, and report errors and unknown variables.
-
-    Then make the directory of the processes' common counters.
-    """
+    """Read the settings once before processes start, and report errors and unknown variables."""
+    # Then make the directory of the processes' common counters.
     from deniable.errors import ConfigurationError  # noqa: PLC0415 - names of this module are gunicorn's settings
     from deniable_aggregator.process import variables  # noqa: PLC0415
     from deniable_server.prometheus import process_slots  # noqa: PLC0415

@@ -55,8 +55,8 @@ def small(tmp_path):
 
 
 def row(out, name):
-    (found,) = (line for line in out.splitlines() if line.startswith(name))
-    return found[42:].split()
+    (text,) = (line for line in out.splitlines() if line.startswith(name))
+    return text[42:].split()
 
 
 def test_a_year_of_reports(run):
@@ -327,9 +327,9 @@ def test_the_page_shows_what_is_printed(run):
     """Every row and figure of docs/accounting.md is one that the command prints, and every row of the table is explained."""
     page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text("utf-8")
     _, out, _ = run("--epsilon", 1, "--reports", 365)
-    shown = page.split("```\n")[2].strip().splitlines()
-    assert len(shown) > 5
-    assert [line for line in shown if line and line not in out.splitlines()] == []
+    table = page.split("```\n")[2].strip().splitlines()
+    assert len(table) > 5
+    assert [line for line in table if line and line not in out.splitlines()] == []
     _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128, "--all")
     figures = [row(out, name)[0] for name in ("plain sum", "exact, for any", "exact, for these")]
     assert "comes to {} by the plain sum, {} for any mechanisms, and {} for this one".format(*figures) in page

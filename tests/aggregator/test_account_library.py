@@ -57,8 +57,8 @@ def test_reports_that_may_say_nothing(share, count):
     spend = Spend(1_000_000, count, share)
     true, other = log(spend.favoured), log(spend.favoured) - 1
     masses = {0: true, 1: log(1 - share), 2: other}, {0: other, 1: log(1 - share), 2: true}
-    found = privacy_loss_distribution.from_two_probability_mass_functions(masses[1], masses[0])
-    theirs = found.self_compose(count).get_epsilon_for_delta(DELTA)
+    loss = privacy_loss_distribution.from_two_probability_mass_functions(masses[1], masses[0])
+    theirs = loss.self_compose(count).get_epsilon_for_delta(DELTA)
     assert together([spend]).epsilon(DELTA) == pytest.approx(theirs, abs=1e-2)
 
 

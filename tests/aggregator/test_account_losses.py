@@ -72,8 +72,8 @@ def test_delta_is_that_of_all_outcomes(spends, epsilon):
 def test_epsilon_is_the_least_of_all_outcomes(epsilons, delta, share):
     """It keeps the delta, and two millionths of a nat less would not."""
     spends = [Spend(Spend.of_epsilon(epsilon).cost, 1, share) for epsilon in epsilons]
-    found = together(spends)
-    epsilon = found.epsilon(delta)
+    losses = together(spends)
+    epsilon = losses.epsilon(delta)
     assert delta_by_enumeration(spends, epsilon) <= delta
     assert epsilon <= 2e-6 or delta_by_enumeration(spends, epsilon - 2e-6) > delta
 
@@ -100,13 +100,13 @@ def test_what_is_cut_off_is_added(monkeypatch):
         ),
         Spend(700_000, 100, 0.2),
     ]
-    whole = together(spends)
+    exact = together(spends)
     monkeypatch.setattr(losses, "_TAIL", 1e-5)
     cut = together(spends)
-    assert len(cut.mass) < len(whole.mass)
+    assert len(cut.mass) < len(exact.mass)
     assert cut.beyond >= 1e-5
     for epsilon in (0.0, 20.0, 80.0, 130.0, 200.0):
-        assert cut.delta(epsilon) >= whole.delta(epsilon) * (1 - 1e-9)
+        assert cut.delta(epsilon) >= exact.delta(epsilon) * (1 - 1e-9)
     assert cut.delta(1000.0) == cut.beyond
 
 
@@ -114,7 +114,7 @@ def test_what_is_cut_off_is_added(monkeypatch):
 def test_the_theorem_for_equal_epsilons(epsilon, count):
     """Delta is the sum of the theorem of Kairouz, Oh and Viswanath, over how many reports favour the wrong answer."""
     spend = Spend.of_epsilon(epsilon, count)
-    found = together([spend])
+    losses = together([spend])
     for share in (0.1, 0.5, 0.8):
         total = float(spend.epsilon * count * share)
         with localcontext(prec=80):
@@ -124,16 +124,16 @@ def test_the_theorem_for_equal_epsilons(epsilon, count):
                 for i in range(count + 1)
             )
             exact = sum(max(Decimal(0), term) for term in terms)
-        assert exact <= Decimal(found.delta(total)) <= exact * (1 + Decimal(10) ** -9) + Decimal(10) ** -22
+        assert exact <= Decimal(losses.delta(total)) <= exact * (1 + Decimal(10) ** -9) + Decimal(10) ** -22
 
 
 def test_many_reports_take_no_longer_lattice():
     """A million reports have a lattice of some standard deviations, and a bound on the error that stays small."""
-    found = together([Spend.of_epsilon("0.01", 1_000_000)])
-    assert len(found.mass) < 100_000
-    assert found.slack < 1e-6
+    losses = together([Spend.of_epsilon("0.01", 1_000_000)])
+    assert len(losses.mass) < 100_000
+    assert losses.slack < 1e-6
     mean = 1_000_000 * 0.01 * np.tanh(0.005)
-    assert mean < found.epsilon(DELTA) < mean + 0.01 * 1000 * 5.2
+    assert mean < losses.epsilon(DELTA) < mean + 0.01 * 1000 * 5.2
 
 
 def test_nothing_told():
@@ -182,7 +182,7 @@ def hockey_stick(first, second, odds):
     return sum(max(Fraction(0), share - odds * second.get(payload, 0)) for payload, share in first.items())
 
 
-def made(name, size, epsilon):
+def make(name, size, epsilon):
     epsilon = log(3) if name == "coin" else epsilon
     return mechanisms.make(name, domain_size=size, epsilon=epsilon, **SMALL.get(name, {}))
 
@@ -195,18 +195,18 @@ def claimed(spend, odds):
     """Return the hockey-stick divergence of the spend's coin, as `Losses` would have it."""
     true = spend.favoured
     untrue = true * exp(-spend.epsilon)
-    rest = 1 - spend.share
-    return max(0, true - odds * untrue) + max(0, rest - odds * rest) + max(0, untrue - odds * true)
+    remainder = 1 - spend.share
+    return max(0, true - odds * untrue) + max(0, remainder - odds * remainder) + max(0, untrue - odds * true)
 
 
 @pytest.mark.parametrize(("name", "size", "epsilon"), KINDS)
 def test_reports_tell_no_more_than_is_counted(name, size, epsilon):
     """For any two answers and any odds, and as much for some where a share is stated for the mechanism."""
-    mechanism = made(name, size, epsilon)
+    mechanism = make(name, size, epsilon)
     spend = Spend.of(mechanism)
-    drawn = masses(mechanism)
+    laws = masses(mechanism)
     for odds in ODDS:
-        worst = max(hockey_stick(one, other, odds) for one, other in permutations(drawn, 2))
+        worst = max(hockey_stick(one, other, odds) for one, other in permutations(laws, 2))
         bound = claimed(spend, float(odds))
         assert float(worst) <= bound + 1e-12
         if spend.share < 1 and name not in ("fast_local_hash", "pem"):
@@ -219,9 +219,9 @@ def test_reports_tell_no_more_than_is_counted(name, size, epsilon):
 def test_three_reports_of_a_mechanism(name, size):
     """Composed by enumeration of what three reports can be, a mechanism gives the delta that we compute."""
     mechanism = mechanisms.make(name, domain_size=size, epsilon=1)
-    found = together([Spend.of(mechanism, 3)])
-    drawn = masses(mechanism)
-    one, other = next(combinations(drawn, 2))
+    losses = together([Spend.of(mechanism, 3)])
+    laws = masses(mechanism)
+    one, other = next(combinations(laws, 2))
     ratios: dict[tuple[Fraction, Fraction], int] = {}
     for payload, share in one.items():
         pair = (share, other[payload])
@@ -233,8 +233,8 @@ def test_three_reports_of_a_mechanism(name, size):
             for pair in chosen:
                 first, second, ways = first * pair[0], second * pair[1], ways * ratios[pair]
             total += ways * max(Fraction(0), first - odds * second)
-        assert float(total) <= found.delta(epsilon)
-        assert float(total) == pytest.approx(found.delta(epsilon), abs=1e-5)
+        assert float(total) <= losses.delta(epsilon)
+        assert float(total) == pytest.approx(losses.delta(epsilon), abs=1e-5)
 
 
 def test_the_share_of_unary_encodings_is_a_half():
@@ -262,6 +262,6 @@ def test_a_sampled_report_is_one_that_may_say_nothing():
 def test_a_cost_is_the_ledgers():
     """Epsilons are millionths of a nat, rounded up."""
     assert Spend.of_epsilon("1.0986122886681098").cost == 1_098_613
-    assert Spend.of(made("coin", 2, "1")).cost == ceil(log(3) * MICRO)
+    assert Spend.of(make("coin", 2, "1")).cost == ceil(log(3) * MICRO)
     assert Spend.of_epsilon("0.1", 3).times(2) == Spend(100_000, 6)
     assert Spend.of_epsilon("0.1", 3).total == 300_000

@@ -35,8 +35,8 @@ def registry(*metrics, budget=""):
 
 def categorical(size=3, epsilon=1, **more):
     values = ", ".join(f'"{i}"' for i in range(size))
-    rest = "\n".join(f"{key} = {json.dumps(value)}" for key, value in more.items())
-    return f'type = "categorical"\nvalues = [{values}]\nepsilon = {epsilon}\n{rest}'
+    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in more.items())
+    return f'type = "categorical"\nvalues = [{values}]\nepsilon = {epsilon}\n{lines}'
 
 
 @pytest.mark.parametrize("length", period.LENGTHS)
@@ -61,8 +61,8 @@ def test_periods_are_checked():
 
 def test_the_example_registry():
     """Each metric of the example is told of in its own way."""
-    found = plan(load(EXAMPLE), days=30)
-    uses = {use.metric.id: use for use in found.uses}
+    planned = plan(load(EXAMPLE), days=30)
+    uses = {use.metric.id: use for use in planned.uses}
     theme = uses["ui.theme"]
     assert (theme.occasions, theme.answers, theme.spend.cost, theme.spend.count) == (30, 4, 2 * MICRO, 4)
     export = uses["export.used"]
@@ -72,15 +72,15 @@ def test_the_example_registry():
     assert cart.spend.share == pytest.approx(0.1 * cart.telling)
     assert cart.reserved_window == pytest.approx(3 * 0.8)  # the coin of the sample may say yes each time
     assert uses["return.regretted"].spend.count == 2 + 1
-    assert found.budget == Budget(window=30, per_window=32, lifetime=320)
-    assert found.fits
+    assert planned.budget == Budget(window=30, per_window=32, lifetime=320)
+    assert planned.fits
 
 
 def test_a_kept_response_is_told_once_for_each_answer():
     """However often it is reported; a mechanism whose answers share responses keeps fewer; a single report tells less."""
-    kept = registry(categorical(5, 1, epsilon_permanent=2, mechanism="l_grr"))
-    assert [plan(kept, reports=k).uses[0].spend.total for k in (1, 2, 5, 100)] == [10**6, 4 * 10**6, 10**7, 10**7]
-    assert plan(kept, reports=100, answers=2).uses[0].spend.total == 4 * 10**6
+    permanent = registry(categorical(5, 1, epsilon_permanent=2, mechanism="l_grr"))
+    assert [plan(permanent, reports=k).uses[0].spend.total for k in (1, 2, 5, 100)] == [10**6, 4 * 10**6, 10**7, 10**7]
+    assert plan(permanent, reports=100, answers=2).uses[0].spend.total == 4 * 10**6
     shared = registry(categorical(50, 2, epsilon_permanent=2, mechanism="dbitflip", parameters={}))
     use = plan(shared, reports=100).uses[0]
     assert use.spend.count == use.mechanism.kept_responses == 9
@@ -90,9 +90,9 @@ def test_what_is_reserved():
     """Of a window and of a lifetime, as the device has it; a registry that asks for more than the budget does not fit."""
     budget = "[budget]\nwindow = 7\nper_window = 20\nlifetime = 40"
     caps = Caps(budget=Budget(window=7))
-    found = plan(registry(categorical(3, 1, epsilon_permanent=2, mechanism="l_grr"), budget=budget), days=70, caps=caps)
-    assert (found.reserved_window, found.reserved_lifetime, found.allowed) == (4, 6, 6)
-    assert found.fits
+    planned = plan(registry(categorical(3, 1, epsilon_permanent=2, mechanism="l_grr"), budget=budget), days=70, caps=caps)
+    assert (planned.reserved_window, planned.reserved_lifetime, planned.allowed) == (4, 6, 6)
+    assert planned.fits
     plain = plan(registry(categorical(3, 1), budget=budget), days=70, caps=caps)
     assert (plain.reserved_window, plain.reserved_lifetime, plain.uses[0].occasions) == (8, 16, 70)
     assert plain.fits
@@ -114,12 +114,12 @@ def test_the_budget_is_the_stricter_one():
 
 def test_what_the_budget_allows_over_days():
     """As many windows as cover them, and never more than the lifetime; without days only that."""
-    found = registry(categorical(), budget="[budget]\nwindow = 30\nper_window = 31\nlifetime = 70")
-    assert [plan(found, days=days).allowed for days in (1, 30, 31, 60, 61, 99)] == [31, 31, 62, 62, 70, 70]
-    assert plan(found, reports=5).allowed == 70
-    told = statement(plan(found, days=100).spends, [1e-6], plan=plan(found, days=100))
-    assert (told.accounts[0].basic, told.capped(told.accounts[0].basic)) == (100, 70)
-    assert told.capped(1000, 2) == 140
+    declared = registry(categorical(), budget="[budget]\nwindow = 30\nper_window = 31\nlifetime = 70")
+    assert [plan(declared, days=days).allowed for days in (1, 30, 31, 60, 61, 99)] == [31, 31, 62, 62, 70, 70]
+    assert plan(declared, reports=5).allowed == 70
+    text = statement(plan(declared, days=100).spends, [1e-6], plan=plan(declared, days=100))
+    assert (text.accounts[0].basic, text.capped(text.accounts[0].basic)) == (100, 70)
+    assert text.capped(1000, 2) == 140
 
 
 def test_metrics_are_chosen():
@@ -131,7 +131,7 @@ def test_metrics_are_chosen():
 
 
 @pytest.mark.parametrize(
-    ("given", "rule"),
+    ("numbers", "rule"),
     [
         ({"days": 0}, "days is a whole number"),
         ({"reports": 0}, "reports is a whole number"),
@@ -139,10 +139,10 @@ def test_metrics_are_chosen():
         ({"days": 1, "reports": 1}, "either days or reports"),
     ],
 )
-def test_numbers_are_checked(given, rule):
+def test_numbers_are_checked(numbers, rule):
     """Each is at least 1, and only one says how often."""
     with pytest.raises(ParameterError, match=rule):
-        plan(registry(categorical()), **given)
+        plan(registry(categorical()), **numbers)
 
 
 class Post:
@@ -165,15 +165,15 @@ def test_whoever_receives_reports_sees_which_were_sampled():
     caps = Caps(budget=Budget(per_window=None, lifetime=None))
     options = {"settings": SenderSettings(flush_interval=3600), "caps": caps, "state": None, "strict": True}
     client = Client(dsn="https://k@t.example/shop", registry=rare, consent=True, post=post, clock=lambda: now[0], **options)
-    made = []
+    views = []
     for _ in range(64):
         if client.record("m0", value=True):
-            made.append(period.of(datetime.fromtimestamp(now[0], UTC), "day"))
+            views.append(period.of(datetime.fromtimestamp(now[0], UTC), "day"))
         now[0] += 86_400
     assert client.flush(10)
     client.close(5)
-    assert 0 < len(made) < 64  # but for one run in 2^63
-    assert sorted(day for _, day in post.reports) == made
+    assert 0 < len(views) < 64  # but for one run in 2^63
+    assert sorted(day for _, day in post.reports) == views
 
 
 def test_when_an_answer_changed_is_not_covered():
@@ -182,7 +182,7 @@ def test_when_an_answer_changed_is_not_covered():
     So the condition stands beside every total with kept responses.
     """
     mechanism = mechanisms.make("l_grr", domain_size=2, epsilon="1.95", permanent=2)
-    kept = [distribution(lambda tape, v=v: bytes([mechanism.respond_permanently(0, v, tape)])) for v in (0, 1)]
+    responses = [distribution(lambda tape, v=v: bytes([mechanism.respond_permanently(0, v, tape)])) for v in (0, 1)]
     report = [distribution(lambda tape, b=b: mechanism.respond_instantly(0, b, tape)) for b in (0, 1)]
     first, second = report[0]
 
@@ -190,17 +190,17 @@ def test_when_an_answer_changed_is_not_covered():
         """Of reports `sequence`, from the responses to the answers `times`."""
         total = Fraction(0)
         for zero, one in ((a, b) for a in (0, 1) for b in (0, 1)):
-            part = kept[0][bytes([zero])] * kept[1][bytes([one])]
+            part = responses[0][bytes([zero])] * responses[1][bytes([one])]
             for payload, answer in zip(sequence, times, strict=True):
                 part *= report[(zero, one)[answer]][payload]
             total += part
         return total
 
-    told = [first] * 6 + [second] * 6
-    ratio = chance(told, [0] * 6 + [1] * 6) / chance(told, [0] * 12)
+    series = [first] * 6 + [second] * 6
+    ratio = chance(series, [0] * 6 + [1] * 6) / chance(series, [0] * 12)
     together = 2 * 2.0  # two responses
     assert ratio > exp(together)
-    swapped = chance(told, [0] * 6 + [1] * 6) / chance(told, [1] * 6 + [0] * 6)
+    swapped = chance(series, [0] * 6 + [1] * 6) / chance(series, [1] * 6 + [0] * 6)
     assert 1 < swapped <= exp(together)
     lines = "\n".join(statement([], [1e-6], permanent=True).lines())
     assert "between histories that change, and return to an earlier answer, at the same times" in lines

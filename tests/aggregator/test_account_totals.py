@@ -71,7 +71,7 @@ def test_the_table(epsilon, count):
     spends = [Spend.of_epsilon(epsilon, count)]
     loss = renyi.curve(spends)
     rho = zcdp.compose([count * of_pure_simple(float(epsilon))])
-    found = (
+    cells = (
         sums.basic(spends),
         sums.advanced(spends, DELTA),
         sums.closed(spends, DELTA),
@@ -80,7 +80,7 @@ def test_the_table(epsilon, count):
         renyi.epsilon(loss, DELTA),
         together(spends).epsilon(DELTA),
     )
-    for ours, written in zip(found, TABLE[epsilon, count], strict=True):
+    for ours, written in zip(cells, TABLE[epsilon, count], strict=True):
         digits = len(str(written).partition(".")[2])
         assert ours == pytest.approx(written, abs=0.5001 * 10**-digits)
 
@@ -89,16 +89,16 @@ def test_the_table(epsilon, count):
 @given(spends=SPENDS, delta=DELTAS)
 def test_no_total_is_below_the_exact_one(spends, delta):
     """Every other method gives more than the exact total for any mechanisms, and that more than the one for these."""
-    found = account(spends, delta)
-    assert list(found.totals) == [key for key in METHODS if key in found.totals]
-    exact = found.totals["optimal"]
+    total = account(spends, delta)
+    assert list(total.totals) == [key for key in METHODS if key in total.totals]
+    exact = total.totals["optimal"]
     span = sum(spend.total for spend in spends) / 1e6
     for key in ("basic", "advanced", "closed", "zcdp", "renyi"):
-        assert exact <= found.totals[key] * (1 + 1e-9) + 2e-6 + span * 2**-14  # where losses are rounded up to a lattice
-    assert found.totals.get("exact", exact) <= exact
-    assert ("exact" in found.totals) == any(spend.share < 1 for spend in spends)
-    assert found.epsilon <= found.basic
-    assert found.quoted in found.totals
+        assert exact <= total.totals[key] * (1 + 1e-9) + 2e-6 + span * 2**-14  # where losses are rounded up to a lattice
+    assert total.totals.get("exact", exact) <= exact
+    assert ("exact" in total.totals) == any(spend.share < 1 for spend in spends)
+    assert total.epsilon <= total.basic
+    assert total.quoted in total.totals
 
 
 def test_what_to_quote():
@@ -293,10 +293,10 @@ def test_shuffling_by_figures_computed_elsewhere(reports, written):
     """Of epsilons 0.5, 1, 2 and 4."""
     for epsilon, figure in zip((0.5, 1.0, 2.0, 4.0), written, strict=True):
         digits = len(str(figure).partition(".")[2])
-        found = amplification.shuffled(epsilon, reports, DELTA)
-        assert found == pytest.approx(figure, abs=0.51 * 10**-digits)
+        amplified = amplification.shuffled(epsilon, reports, DELTA)
+        assert amplified == pytest.approx(figure, abs=0.51 * 10**-digits)
         closed = shuffled_closed(epsilon, reports, DELTA)
-        assert closed is None or found < closed
+        assert closed is None or amplified < closed
 
 
 def test_shuffling_few_by_enumeration():
@@ -313,7 +313,7 @@ def test_shuffling_few_by_enumeration():
             first[seen] = first.get(seen, 0) + chance * one
             second[seen] = second.get(seen, 0) + chance * other
     for delta in (0.05, 0.2, 0.35):
-        found = amplification.shuffled(epsilon, reports, delta)
-        spent = sum(max(0.0, first[seen] - exp(found) * second[seen]) for seen in first)
-        assert spent == pytest.approx(delta, rel=1e-6) or (found < 1e-9 and spent <= delta)
+        amplified = amplification.shuffled(epsilon, reports, delta)
+        spent = sum(max(0.0, first[seen] - exp(amplified) * second[seen]) for seen in first)
+        assert spent == pytest.approx(delta, rel=1e-6) or (amplified < 1e-9 and spent <= delta)
     assert amplification.shuffled(epsilon, 1, DELTA) == pytest.approx(epsilon, abs=1e-4)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis
+from machines import wait
 
 from deniable import mechanisms, registry
 from deniable.cli import main
@@ -109,8 +110,8 @@ class Shop:
             self.sent += 1
             layout = self.layout(stratum.metric)
             most = 1 << layout.width if layout.kind == "bits" else layout.width
-            drawn = np.random.default_rng(self.sent).integers(0, most, n)
-            groups.append(Group(stratum, layout, b"".join(layout.pack(0, int(each)) for each in drawn)))
+            values = np.random.default_rng(self.sent).integers(0, most, n)
+            groups.append(Group(stratum, layout, b"".join(layout.pack(0, int(each)) for each in values)))
         key = f"upload {self.sent}"
         assert self.store.append(Upload(batch.encode(groups), key=key, remember=b"-", cap=10_000, ttl=60)).outcome == "appended"
 
@@ -122,7 +123,7 @@ class Shop:
     def names(self, stratum=None):
         return self.partition.archived.names([stratum or self.of()]).get(stratum or self.of(), set())
 
-    def found(self, metric=""):
+    def files_of(self, metric=""):
         return {each.name for each in self.folder.find(metric)}
 
     def equal(self, stratum=None):
@@ -163,7 +164,7 @@ def test_what_is_counted_is_archived(shop, monkeypatch, at_once):
     worker = shop.count(batch=2)
     assert worker.counted == 300
     assert (len(shop.names()), len(shop.names(linux)), shop.names(shop.of("export"))) == (3, 3, set())
-    assert shop.found() == shop.names() | shop.names(linux)
+    assert shop.files_of() == shop.names() | shop.names(linux)
     assert shop.equal()
     assert shop.equal(linux)
 
@@ -215,13 +216,13 @@ def test_a_commit_that_did_not_count_leaves_files_that_do_not_count(shop, monkey
 
     monkeypatch.setattr(Partition, "commit", stalled_commit)
     assert shop.count(batch=3).counted == 40
-    assert (len(shop.names()), len(shop.found())) == (1, 2)
+    assert (len(shop.names()), len(shop.files_of())) == (1, 2)
     assert shop.equal()
     shop.files.tidy(time.time())
-    assert len(shop.found()) == 2
+    assert len(shop.files_of()) == 2
     shop.age(DAY + 60)
     shop.files.tidy(time.time())
-    assert shop.found() == shop.names()
+    assert shop.files_of() == shop.names()
 
 
 def test_a_commit_whose_answer_is_lost_is_archived_once(shop, monkeypatch):
@@ -238,7 +239,7 @@ def test_a_commit_whose_answer_is_lost_is_archived_once(shop, monkeypatch):
     monkeypatch.setattr(Partition, "commit", lossy_commit)
     shop.count()
     assert len(shop.names()) == 1
-    assert shop.found() == shop.names()
+    assert shop.files_of() == shop.names()
     assert shop.equal()
 
 
@@ -255,15 +256,8 @@ def test_a_commit_that_waited_long_has_new_files(shop, monkeypatch):
 
     monkeypatch.setattr(Partition, "commit", refused_commit)
     shop.count()
-    assert (len(shop.names()), len(shop.found())) == (1, 2)
+    assert (len(shop.names()), len(shop.files_of())) == (1, 2)
     assert shop.equal()
-
-
-def until(done):
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_while_the_archive_is_away_nothing_is_counted(shop, store_url, caplog, capsys):
@@ -274,14 +268,14 @@ def test_while_the_archive_is_away_nothing_is_counted(shop, store_url, caplog, c
     worker = Worker([shop.store], WorkerSettings(block_ms=10), archive=shop.archive)
     thread = threading.Thread(target=worker.run, args=[stop])
     thread.start()
-    until(lambda: caplog.text.count("the archive cannot be used") > 1)
+    wait(lambda: caplog.text.count("the archive cannot be used") > 1)
     state = health.read(shop.store)
     assert (worker.counted, state.backlog, state.pending, state.workers) == (0, 1, 0, 1)
     assert state.held_up == present(shop.store) == {"archive": "NotADirectoryError: Not a directory"}
     assert main(["status", "--redis-url", store_url, "--app", "shop"]) == 0
     assert capsys.readouterr().out.split()[-1] == "archive"
     Path(shop.archive.url).unlink()
-    until(lambda: worker.counted)
+    wait(lambda: worker.counted)
     stop.set()
     thread.join(60)
     assert worker.counted == 20
@@ -305,7 +299,7 @@ def test_an_archive_that_fails_in_a_commit_holds_it_up(shop, monkeypatch, caplog
     worker = shop.count()
     assert worker.counted == 40
     assert caplog.text.count("the archive cannot be used (OSError)") == 2
-    assert shop.found() == shop.names() | shop.names(linux)
+    assert shop.files_of() == shop.names() | shop.names(linux)
     assert shop.equal()
 
     def broken_write(*_arguments, **_options):
@@ -330,7 +324,7 @@ def test_an_archive_that_fails_with_a_batch_in_hand_is_a_fault_at_once(shop, mon
     thread = threading.Thread(target=worker.run, args=[stop], daemon=True)
     thread.start()
     shop.send()
-    until(lambda: worker.counted)
+    wait(lambda: worker.counted)
     assert present(shop.store) == {}
 
     def full(*_arguments, **_options):
@@ -341,13 +335,13 @@ def test_an_archive_that_fails_with_a_batch_in_hand_is_a_fault_at_once(shop, mon
         shop.redis.delete(shop.partition.workers)
         patch.setattr(health, "BEAT_SECONDS", 0.0)
         shop.send()
-        until(lambda: health.read(shop.store).held_up == {"archive": "OSError: No space left on device"})
-        until(lambda: health.read(shop.store).workers == 1)
+        wait(lambda: health.read(shop.store).held_up == {"archive": "OSError: No space left on device"})
+        wait(lambda: health.read(shop.store).workers == 1)
         shop.count(archive=False)
         assert present(shop.store) == {"archive": "OSError: No space left on device"}
         patch.setattr(Folder, "write", write)
-        until(lambda: worker.counted == 40)
-    until(lambda: present(shop.store) == {})
+        wait(lambda: worker.counted == 40)
+    wait(lambda: present(shop.store) == {})
     stop.set()
     thread.join(60)
     assert shop.equal()
@@ -399,7 +393,7 @@ def test_a_batch_is_not_put_aside_because_the_archive_is_away(shop, monkeypatch)
     threads = [threading.Thread(target=worker.run, args=[stop], daemon=True) for worker in workers]
     for thread in threads:
         thread.start()
-    time.sleep(1)
+    wait(lambda: health.read(shop.store).workers == len(workers))
 
     def full(*_arguments, **_options):
         raise ArchiveError("OSError")
@@ -410,9 +404,7 @@ def test_a_batch_is_not_put_aside_because_the_archive_is_away(shop, monkeypatch)
     time.sleep(2)
     monkeypatch.setattr(Folder, "write", write)
     monkeypatch.setattr(Folder, "check", check)
-    deadline = time.monotonic() + 60
-    while shop.store.backlog() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait(lambda: not shop.store.backlog())
     stop.set()
     for thread in threads:
         thread.join(60)
@@ -431,7 +423,7 @@ def test_files_are_mixed(shop):
     shop.tidy(CLOSED)
     (hour,) = shop.names()
     assert hour.startswith(HOURS)
-    assert not shop.found() & before
+    assert not shop.files_of() & before
     shop.send()
     shop.count()
     shop.tidy(CLOSED)
@@ -442,7 +434,7 @@ def test_files_are_mixed(shop):
     assert "/" not in mixed
     assert shop.equal()
     assert shop.equal(later)
-    assert shop.found() == shop.names() | shop.names(later)
+    assert shop.files_of() == shop.names() | shop.names(later)
     assert [name.startswith(HOURS) for name in shop.names(later)] == [True]
     with shop.folder.read(shop.of(), mixed) as (head, groups):
         payloads = [bytes([each]) for each in b"".join(groups)]
@@ -469,7 +461,7 @@ def test_commits_are_mixed_by_whole_hours_however_many_workers_do_it(shop):
         assert [name.startswith(HOURS) for name in sorted(shop.names())].count(True) == 1
     shop.files.tidy(hour + HOUR + 600)
     assert [name.startswith(HOURS) for name in shop.names()] == [True] * 2
-    assert shop.found() == shop.names()
+    assert shop.files_of() == shop.names()
     assert shop.equal()
 
 
@@ -490,7 +482,7 @@ def test_files_that_differ_from_the_tally_stay(shop, monkeypatch, caplog):
     for _ in range(2):
         shop.tidy(CLOSED + 1)
         assert [name.startswith(HOURS) for name in shop.names()] == [True]
-        assert shop.found() == shop.names() | shop.names(linux)
+        assert shop.files_of() == shop.names() | shop.names(linux)
         assert shop.store.faults.all() == {b"mixture of theme": b"RecountDiffersError"}
     assert sorted(tried) == [("", False), ("", True), ("platform=linux", False), ("platform=linux", True)]
     assert "mixture of theme failed (RecountDiffersError)" in caplog.text
@@ -512,17 +504,17 @@ def test_a_worker_that_was_slower_leaves_nothing(shop, monkeypatch, late):
         slower = len(tries) == 2  # the files of an hour: all that is closed
         if slower and late == "before it reads":
             other.tidy(CLOSED + 1)
-        made = write(*arguments)
+        name = write(*arguments)
         if slower and late != "before it reads":
             other.tidy(CLOSED + 1)
-        return made
+        return name
 
     monkeypatch.setattr(archived_files.mixture, "write", slow_write)
     shop.tidy(CLOSED + 1)
     assert len(tries) == 3
     assert ["/" in name for name in shop.names()] == [False]
     assert shop.equal()
-    assert shop.found() == shop.names()
+    assert shop.files_of() == shop.names()
     assert not shop.store.faults.all()
 
 
@@ -554,15 +546,19 @@ def test_former_files_stay_until_the_store_has_surely_kept_the_exchange(shop, mo
         shop.send()
     shop.count(batch=1)
     shop.age(1000 * DAY)
-    monkeypatch.setattr(archived_files, "_LOST_SECONDS", 0.3)
+    clock = [time.monotonic()]
+    monkeypatch.setattr(archived_files, "_LOST_SECONDS", 10.0)
+    monkeypatch.setattr(archived_files.time, "monotonic", lambda: clock[0])
     former = shop.names()
-    began = None
+    while former & shop.names():
+        assert shop.files.run()
+    for _ in range(3):
+        assert shop.files.run()
+        assert former < shop.files_of()
+    clock[0] += 10.0
     while shop.files.run():
-        if began is None and not former & shop.names():
-            began = time.monotonic()
-            assert former < shop.found()
-    assert time.monotonic() - began > 0.25
-    assert shop.found() == shop.names()
+        pass
+    assert shop.files_of() == shop.names()
 
 
 def test_an_exchange_whose_answer_is_lost_loses_no_file(shop, monkeypatch):
@@ -571,10 +567,10 @@ def test_an_exchange_whose_answer_is_lost_loses_no_file(shop, monkeypatch):
         shop.send()
     shop.count(batch=1)
     exchange = shop.partition.archived._exchange
-    monkeypatch.setattr(shop.partition.archived, "_exchange", lambda *asked: (exchange(*asked), exchange(*asked))[1])
+    monkeypatch.setattr(shop.partition.archived, "_exchange", lambda *arguments: (exchange(*arguments), exchange(*arguments))[1])
     shop.tidy(CLOSED + 1)
     assert ["/" in name for name in shop.names()] == [False]
-    assert shop.found() == shop.names()
+    assert shop.files_of() == shop.names()
     assert shop.equal()
 
 
@@ -585,11 +581,11 @@ def test_files_of_a_commit_that_is_decided_stay(shop, monkeypatch):
     monkeypatch.setattr(shop.partition.staging, "apply", lambda: None)
     shop.send()
     shop.count()
-    assert (shop.names(), shop.store.backlog(), len(shop.found())) == (set(), 0, 1)
+    assert (shop.names(), shop.store.backlog(), len(shop.files_of())) == (set(), 0, 1)
     shop.age(2 * DAY)
     shop.files.tidy(time.time())
     apply()
-    assert shop.found() == shop.names()
+    assert shop.files_of() == shop.names()
     assert shop.equal()
 
 
@@ -627,33 +623,33 @@ def test_retention_reaches_the_files(shop):
     shop.count()
     shop.publisher.publish(CLOSED + 11)
     shop.tidy(CLOSED + 11)
-    assert len(shop.found()) == 2
+    assert len(shop.files_of()) == 2
     shop.age(10 * DAY)
     assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 3
     shop.files.tidy(time.time())
-    assert shop.found() == shop.names(shop.of(period="2026-12-21"))
-    assert len(shop.found()) == 1
+    assert shop.files_of() == shop.names(shop.of(period="2026-12-21"))
+    assert len(shop.files_of()) == 1
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_an_erased_metric_leaves_the_archive(shop, store_url, capsys, given):
+@pytest.mark.parametrize("registry_too", [True, False])
+def test_an_erased_metric_leaves_the_archive(shop, store_url, capsys, registry_too):
     """At once if the command has the archive; else a worker deletes its files, however new they are."""
     shop.send(20, shop.of(), shop.of("export"))
     shop.count()
-    assert len(shop.found("theme")) == 1
-    options = ["--archive", shop.archive.url] if given else []
+    assert len(shop.files_of("theme")) == 1
+    options = ["--archive", shop.archive.url] if registry_too else []
     assert main(["erase", "--redis-url", store_url, "--app", "shop", "--metric", "theme", "--yes", *options]) == 0
-    said = capsys.readouterr().out
-    assert ("removed: files of the archive 1" if given else "within an hour if a worker with the archive") in said
-    if not given:
-        assert len(shop.found("theme")) == 1
+    output = capsys.readouterr().out
+    assert ("removed: files of the archive 1" if registry_too else "within an hour if a worker with the archive") in output
+    if not registry_too:
+        assert len(shop.files_of("theme")) == 1
         shop.files.tidy(time.time())
-    assert shop.found("theme") == set()
+    assert shop.files_of("theme") == set()
     shop.send()
     shop.count()
-    assert (shop.names(), len(shop.found("theme"))) == (set(), 1)
+    assert (shop.names(), len(shop.files_of("theme"))) == (set(), 1)
     shop.files.tidy(time.time())
-    assert shop.found("theme") == set()
+    assert shop.files_of("theme") == set()
 
 
 def test_an_archive_that_is_away_does_not_keep_a_metric(shop, store_url, capsys):
@@ -667,9 +663,9 @@ def test_an_archive_that_is_away_does_not_keep_a_metric(shop, store_url, capsys)
     assert "its files cannot be read (the folder is not there; is the disk?)" in capsys.readouterr().err
     options = ["--redis-url", store_url, "--app", "shop", "--archive", shop.archive.url]
     assert main(["erase", *options, "--metric", "theme", "--yes"]) == 2
-    said = capsys.readouterr()
-    assert "removed: keys and fields" in said.out
-    assert "cannot be used (the folder is not there; is the disk?); its files leave the archive within an hour" in said.err
+    captured = capsys.readouterr()
+    assert "removed: keys and fields" in captured.out
+    assert "cannot be used (the folder is not there; is the disk?); its files leave the archive within an hour" in captured.err
     assert shop.names() == set()
 
 
@@ -719,7 +715,7 @@ def test_the_chore_does_one_period_at_a_time(shop):
     shop.count()
     mixed = []
     while shop.files.run():
-        mixed.append(sum("/" not in name for name in shop.found()))
+        mixed.append(sum("/" not in name for name in shop.files_of()))
     assert mixed == [1, 2, 2, 2]  # then orphans go, and then the former files
     shutil.rmtree(shop.archive.url)
     with pytest.raises(ArchiveError):
@@ -746,9 +742,9 @@ def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
     shop.count(batch=1)
     shop.tidy(CLOSED + 1)
     assert recount(shop, store_url) == 0
-    whole = "theme version 1, 2026-11-21, segment none: 60 reports in 1 files, equal to the live tally\n"
-    some = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 files, {}\n"
-    assert capsys.readouterr().out == whole + some.format("equal to the live tally")
+    equal = "theme version 1, 2026-11-21, segment none: 60 reports in 1 files, equal to the live tally\n"
+    differing = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 files, {}\n"
+    assert capsys.readouterr().out == equal + differing.format("equal to the live tally")
     assert recount(shop, store_url, "--files") == 0
     assert sorted(capsys.readouterr().out.split()) == sorted(map(str, Path(shop.archive.url).rglob("*.parquet")))
     assert recount(shop, store_url, "--metric", "export") == 1
@@ -756,12 +752,12 @@ def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
     shop.send(20, linux)
     shop.count(archive=False)
     assert recount(shop, store_url, "--metric", "theme") == 1
-    assert capsys.readouterr().out == whole + some.format("the live tally has 80, and differs")
+    assert capsys.readouterr().out == equal + differing.format("the live tally has 80, and differs")
     shop.folder.delete([shop.folder.path(shop.of(), name) for name in shop.names()])
     assert recount(shop, store_url) == 1
-    told = capsys.readouterr().out
-    assert "2026-11-21, segment none: of 1 files 1 cannot be counted\n  " in told
-    assert ".parquet: a file is not there\n" in told
+    output = capsys.readouterr().out
+    assert "2026-11-21, segment none: of 1 files 1 cannot be counted\n  " in output
+    assert ".parquet: a file is not there\n" in output
 
 
 def test_a_spoilt_file_hides_no_other_stratum(shop, store_url, capsys, monkeypatch):
@@ -801,9 +797,9 @@ def test_many_spoilt_files_are_not_all_named(shop, store_url, capsys, monkeypatc
     for path in Path(shop.archive.url).rglob("*.parquet"):
         path.write_bytes(b"")
     assert recount(shop, store_url) == 1
-    told = capsys.readouterr().out.splitlines()
-    assert (len(told), told[-1]) == (22, "  and 3 more")
-    assert told[0].endswith("of 23 files 23 cannot be counted")
+    lines = capsys.readouterr().out.splitlines()
+    assert (len(lines), lines[-1]) == (22, "  and 3 more")
+    assert lines[0].endswith("of 23 files 23 cannot be counted")
 
 
 def test_a_store_that_is_full_does_not_hide_a_recount(shop, store_url, capsys, monkeypatch):
@@ -817,9 +813,9 @@ def test_a_store_that_is_full_does_not_hide_a_recount(shop, store_url, capsys, m
 
     monkeypatch.setattr(LastRecount, "note", full)
     assert recount(shop, store_url) == 0
-    said = capsys.readouterr()
-    assert said.out.endswith("equal to the live tally\n")
-    assert "OutOfMemoryError" in said.err
+    captured = capsys.readouterr()
+    assert captured.out.endswith("equal to the live tally\n")
+    assert "OutOfMemoryError" in captured.err
 
 
 def test_a_damaged_commit_keeps_no_other_from_being_mixed(shop):
@@ -837,7 +833,7 @@ def test_a_damaged_commit_keeps_no_other_from_being_mixed(shop):
     assert shop.recounted(shop.of()).tally.n == 40
     for now in (CLOSED - HOUR, CLOSED + 1):
         shop.tidy(now)
-        assert shop.names() == shop.found() == {damaged, hour}
+        assert shop.names() == shop.files_of() == {damaged, hour}
         assert present(shop.store) == fault
 
 
@@ -892,8 +888,8 @@ def test_a_partition_that_is_not_archived_is_missing(shop, store_url, capsys, mo
     shop.count()
     assert len(late.archived.names([shop.of()])) == 1
     assert recount(shop, store_url) == 1
-    told = "theme version 1, 2026-11-21, segment none: 20 reports in 1 files, the live tally has {}, and differs\n"
-    assert capsys.readouterr().out == told.format(20 * shop.sent)
+    line = "theme version 1, 2026-11-21, segment none: 20 reports in 1 files, the live tally has {}, and differs\n"
+    assert capsys.readouterr().out == line.format(20 * shop.sent)
 
 
 @pytest.mark.cluster_too
@@ -909,8 +905,8 @@ def test_each_partition_has_its_own_files(shop, store_url, capsys, monkeypatch):
     assert len({each.archived.number() for each in partitions}) == 3
     assert [len(each.archived.names([shop.of()])[shop.of()]) for each in partitions] == [1, 1, 1]
     assert recount(shop, store_url) == 0
-    told = "theme version 1, 2026-11-21, segment none: 600 reports in 3 files, equal to the live tally\n"
-    assert capsys.readouterr().out == told
+    line = "theme version 1, 2026-11-21, segment none: 600 reports in 3 files, equal to the live tally\n"
+    assert capsys.readouterr().out == line
     assert archived_files.erase(shop.store, shop.archive, "theme", 2) == 0
     assert archived_files.erase(shop.store, shop.archive, "theme", None) == 3
     assert recount(shop, store_url, "--metric", "theme") == 1

@@ -40,8 +40,8 @@ def sizes(*periods):
 
 
 def test_a_period_in_which_an_arm_is_withheld_tells_nothing_of_sizes():
-    whole = {"a": 1000, "b": 1000, "c": 1000}
-    assert [each.n for each in sizes(whole, {"a": 5000, "b": 200}).arms] == [1000, 1000, 1000]
+    periods = {"a": 1000, "b": 1000, "c": 1000}
+    assert [each.n for each in sizes(periods, {"a": 5000, "b": 200}).arms] == [1000, 1000, 1000]
     assert sizes({"a": 5000, "b": 200}) is None
 
 

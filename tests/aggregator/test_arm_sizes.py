@@ -19,7 +19,7 @@ def courses(rng, runs, a_day, split, left=1.0):
     return came.cumsum(axis=1)
 
 
-def found(runs):
+def alarm_rate(runs):
     return np.mean([p_value(each, split) < 0.01 for each, split in runs])
 
 
@@ -28,7 +28,7 @@ def found(runs):
 def test_arms_as_declared_are_rarely_called_otherwise(split, a_day):
     """At 1%, at any of 30 looks. A test at each look alone would call 7 of 100 so."""
     rng, runs, split = np.random.default_rng(50), 1000, np.array(split)
-    alarms = found((each, split) for each in courses(rng, runs, a_day, split))
+    alarms = alarm_rate((each, split) for each in courses(rng, runs, a_day, split))
     assert alarms <= binom.ppf(1 - 1e-4, runs, 0.01) / runs
 
 
@@ -38,7 +38,7 @@ def test_arms_as_declared_are_rarely_called_otherwise(split, a_day):
 def test_an_arm_that_loses_devices_is_seen(a_day, split, left, least):
     """An arm of which 5% report no more is seen within a month of 2,000 reports a day."""
     rng = np.random.default_rng(51)
-    assert found((each, split) for each in courses(rng, 200, a_day, split, left)) > least
+    assert alarm_rate((each, split) for each in courses(rng, 200, a_day, split, left)) > least
 
 
 def test_the_same_devices_each_day():
@@ -47,8 +47,8 @@ def test_the_same_devices_each_day():
     devices = rng.binomial(2000, 0.5, runs)
     course = np.stack([devices, 2000 - devices], axis=1)[:, None, :] * np.arange(1, LOOKS + 1)[None, :, None]
     days = np.arange(1, LOOKS + 1)[:, None]
-    assert found((each / days, EVEN) for each in course) <= 0.01
-    assert found((each, EVEN) for each in course) > 0.2
+    assert alarm_rate((each / days, EVEN) for each in course) <= 0.01
+    assert alarm_rate((each, EVEN) for each in course) > 0.2
 
 
 def test_no_reports_say_nothing():

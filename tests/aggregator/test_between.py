@@ -27,10 +27,10 @@ def course(rng, periods, metrics, n, epsilon, sd, rho, *, season=False, step=0.0
     return drawn(rng, periods, metrics, epsilon, np.full(periods, n), differ)
 
 
-def seen(made):
+def seen(days):
     level = confidence(1)
-    reach = -ndtri((1 - level) / 2) * made.stderr
-    return shifts(made, (made.estimates - reach, made.estimates + reach), level, cycle=7)
+    reach = -ndtri((1 - level) / 2) * days.stderr
+    return shifts(days, (days.estimates - reach, days.estimates + reach), level, cycle=7)
 
 
 def false_shifts(rng, *case, metrics=200, **options):
@@ -42,8 +42,8 @@ def false_shifts(rng, *case, metrics=200, **options):
 )
 def test_days_that_differ_have_no_false_shift(n, epsilon, sd, rho, season):
     """Where 98 of 100 metrics had a false shift in 200 days, at most 5 have one."""
-    found = false_shifts(np.random.default_rng(80), n, epsilon, sd, rho, season=season, metrics=100)
-    assert found <= binom.isf(RARE, 100, 0.05)
+    shifts = false_shifts(np.random.default_rng(80), n, epsilon, sd, rho, season=season, metrics=100)
+    assert shifts <= binom.isf(RARE, 100, 0.05)
 
 
 @pytest.mark.campaign
@@ -52,7 +52,7 @@ def test_days_that_differ_have_no_false_shift(n, epsilon, sd, rho, season):
 @pytest.mark.parametrize("sd", [0.0, 0.005, 0.02])
 @pytest.mark.parametrize(("n", "epsilon"), [(500, "4"), (20_000, "1"), (20_000, "4")])
 def test_false_shifts_at_length(n, epsilon, sd, rho, season):
-    runs = 400
+    runs = 200
     assert false_shifts(np.random.default_rng(81), n, epsilon, sd, rho, season=season, metrics=runs) <= binom.isf(
         RARE, runs, 0.05
     )
@@ -65,9 +65,9 @@ def test_a_lasting_shift_is_still_seen(epsilon, sd, rho, season):
     """From six weeks on, a shift of four errors, of chance and of days, is seen within eight days in 80 of 100 metrics."""
     rng, metrics, at, n = np.random.default_rng(82), 300, 42, 20_000
     chance = course(rng, 10, 50, n, epsilon, 0.0, 0.0).stderr.mean()
-    made = course(rng, at + 8, metrics, n, epsilon, sd, rho, season=season, step=4 * np.hypot(chance, sd), at=at)
-    found = {each.value for each in seen(made) if each.seen >= at}
-    assert len(found) >= binom.ppf(RARE, metrics, 0.8)
+    days = course(rng, at + 8, metrics, n, epsilon, sd, rho, season=season, step=4 * np.hypot(chance, sd), at=at)
+    values = {each.value for each in seen(days) if each.seen >= at}
+    assert len(values) >= binom.ppf(RARE, metrics, 0.8)
 
 
 @pytest.mark.parametrize("periods", [3, 5, 7, 14, 30])
@@ -77,8 +77,8 @@ def test_a_lasting_shift_is_still_seen(epsilon, sd, rho, season):
 def test_slopes_of_days_that_differ(periods, epsilon, n, sd, rho, season):
     """Where 95% intervals of slopes held 24 to 83 of 100 times, they hold at least 93."""
     runs = 2000
-    found = slope(course(np.random.default_rng(83), periods, runs, n, epsilon, sd, rho, season=season), 7)
-    low, high = found.interval(0.95)
+    slopes = slope(course(np.random.default_rng(83), periods, runs, n, epsilon, sd, rho, season=season), 7)
+    low, high = slopes.interval(0.95)
     assert np.sum((low <= 0) & (high >= 0)) >= binom.ppf(RARE, runs, 0.93)
 
 
@@ -86,10 +86,10 @@ def test_how_much_days_differ():
     """The standard deviation is found, whatever the season. A lasting step changes it little. Without any it is small."""
     rng = np.random.default_rng(84)
     for sd, season, step in ((0.02, False, 0.0), (0.02, True, 0.0), (0.02, True, 0.2), (0.0, True, 0.0)):
-        made = course(rng, 56, 400, 20_000, "4", sd, 0.0, season=season, step=step, at=30)
-        found = between(np.arange(56), made.estimates, np.square(made.stderr), 7)
-        assert found.pairs == 49
-        assert np.median(np.sqrt(found.variance)) == pytest.approx(sd, rel=0.35, abs=0.002)
+        days = course(rng, 56, 400, 20_000, "4", sd, 0.0, season=season, step=step, at=30)
+        spread = between(np.arange(56), days.estimates, np.square(days.stderr), 7)
+        assert spread.pairs == 49
+        assert np.median(np.sqrt(spread.variance)) == pytest.approx(sd, rel=0.35, abs=0.002)
 
 
 def test_few_days_tell_nothing():

@@ -34,8 +34,8 @@ def test_from_the_registry():
         '[metrics.m]\ntype = "boolean"\nepsilon = 1\nsegments = ["platform", "version"]\ndescription = "d"\nowner = "o"\n'
         '[metrics.n]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
     )
-    found = Breakdown.of(registry, registry.metrics["m"])
-    assert found == Breakdown({name: (*values, OTHER) for name, values in BREAKDOWN.values.items()}, BREAKDOWN.parents)
+    breakdown = Breakdown.of(registry, registry.metrics["m"])
+    assert breakdown == Breakdown({name: (*values, OTHER) for name, values in BREAKDOWN.values.items()}, BREAKDOWN.parents)
     assert Breakdown.of(registry, registry.metrics["n"]).names == ()
 
 

@@ -10,20 +10,20 @@ from deniable_aggregator.questions.budgets import Budgets, BudgetSpent, PaidQues
 from deniable_aggregator.store import Store
 
 
-def asked(cost, period):
+def question(cost, period):
     return PaidQuestion(Stratum("theme", 1, "f00d", period, ""), "2026-11", ((("linux",),),), cost)
 
 
 def test_nothing_is_drawn_for_a_key_if_the_app_has_spent_its_budget(real_redis):
-    budgets, drawn = Budgets(Store(real_redis, "shop"), Analysts(epsilon=1.0, per_key=0.6)), []
+    budgets, draws = Budgets(Store(real_redis, "shop"), Analysts(epsilon=1.0, per_key=0.6)), []
 
     def draw():
-        drawn.append(1)
+        draws.append(1)
         return 1
 
-    budgets.ask("a" * 16, asked(600_000, "2026-11-20"), draw)
-    budgets.ask("b" * 16, asked(300_000, "2026-11-21"), draw)
+    budgets.ask("a" * 16, question(600_000, "2026-11-20"), draw)
+    budgets.ask("b" * 16, question(300_000, "2026-11-21"), draw)
     with pytest.raises(BudgetSpent):
-        budgets.ask("c" * 16, asked(100_001, "2026-11-22"), draw)
-    assert len(drawn) == 2
-    assert budgets.ask("c" * 16, asked(100_000, "2026-11-22"), draw).left == 0
+        budgets.ask("c" * 16, question(100_001, "2026-11-22"), draw)
+    assert len(draws) == 2
+    assert budgets.ask("c" * 16, question(100_000, "2026-11-22"), draw).left == 0

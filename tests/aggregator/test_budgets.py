@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from threading import Barrier, Thread
 
 import pytest
@@ -28,12 +26,12 @@ def budgets(real_redis):
     return Budgets(Store(real_redis, "shop"), Analysts(epsilon=1.0, per_key=0.6))
 
 
-def asked(*cells, cost=300_000, month="2026-11", **changes):
+def query(*cells, cost=300_000, month="2026-11", **changes):
     return PaidQuestion(WHOLE._replace(**changes), month, cells or (LINUX,), cost)
 
 
-def ask(budgets, question, told=0, key=KEY):
-    return budgets.ask(key, question, lambda: told)
+def ask(budgets, question, answer=0, key=KEY):
+    return budgets.ask(key, question, lambda: answer)
 
 
 def refused(budgets, question, key=KEY):
@@ -44,49 +42,49 @@ def refused(budgets, question, key=KEY):
 
 def test_answers_add_up_until_a_keys_part_is_spent(budgets):
     """Two questions of 0.3 nats are not answered to the unit where one millionth is missing; one of what is left is."""
-    assert ask(budgets, asked()).left == 300_000
-    assert refused(budgets, asked(cost=300_001)) == (700_000, 300_000)
-    assert ask(budgets, asked(cost=299_999)).left == 1
-    assert refused(budgets, asked(cost=2)) == (400_001, 1)
-    assert ask(budgets, asked(cost=1)).left == 0
+    assert ask(budgets, query()).left == 300_000
+    assert refused(budgets, query(cost=300_001)) == (700_000, 300_000)
+    assert ask(budgets, query(cost=299_999)).left == 1
+    assert refused(budgets, query(cost=2)) == (400_001, 1)
+    assert ask(budgets, query(cost=1)).left == 0
 
 
 def test_all_keys_share_what_the_app_has(budgets):
     """However many keys ask, and whatever each has left of its own part, together they spend no more than the app has."""
-    assert ask(budgets, asked(cost=600_000)).left == 0
-    assert ask(budgets, asked(cost=250_000), key=OTHER).left == 150_000
-    assert ask(budgets, asked(cost=150_000), key=THIRD).left == 0
+    assert ask(budgets, query(cost=600_000)).left == 0
+    assert ask(budgets, query(cost=250_000), key=OTHER).left == 150_000
+    assert ask(budgets, query(cost=150_000), key=THIRD).left == 0
     for key in KEYS[2:]:
-        assert refused(budgets, asked(cost=10_000), key)[0] == 0
+        assert refused(budgets, query(cost=10_000), key)[0] == 0
     assert budgets.spent() == {"2026-11": {"": MICRO, KEY: 600_000, OTHER: 250_000, THIRD: 150_000}}
 
 
 @pytest.mark.parametrize(
     "another",
     [
-        asked(MACOS, cost=300_001),
-        asked(LINUX, MACOS, cost=300_001),
-        asked(cost=300_001, period="2026-11-03"),
-        asked(cost=300_001, metric="export"),
-        asked(cost=300_001, version=2),
+        query(MACOS, cost=300_001),
+        query(LINUX, MACOS, cost=300_001),
+        query(cost=300_001, period="2026-11-03"),
+        query(cost=300_001, metric="export"),
+        query(cost=300_001, version=2),
     ],
 )
 def test_nothing_is_for_less_because_it_is_about_others(budgets, another):
     """Disjoint cells, periods, metrics and versions add up like the same: from one and what is published, others follow."""
-    ask(budgets, asked())
+    ask(budgets, query())
     assert refused(budgets, another) == (700_000, 300_000)
 
 
 def test_months_have_budgets_of_their_own_that_never_come_back(budgets):
     """What is spent on a month's reports is spent, whenever one asks; reports of another month have their own."""
-    ask(budgets, asked(cost=600_000))
-    assert ask(budgets, asked(cost=600_000, month="2026-12", period="2026-12-01")).left == 0
-    assert refused(budgets, asked(cost=1)) == (400_000, 0)
+    ask(budgets, query(cost=600_000))
+    assert ask(budgets, query(cost=600_000, month="2026-12", period="2026-12-01")).left == 0
+    assert refused(budgets, query(cost=1)) == (400_000, 0)
 
 
 def test_the_same_question_is_answered_the_same_for_nothing(budgets):
     """Whoever asks again gets the first answer, which costs nothing, also when the budget is spent."""
-    first, again, others = (ask(budgets, asked(cost=600_000), told, key) for told, key in ((7, KEY), (8, KEY), (9, OTHER)))
+    first, again, others = (ask(budgets, query(cost=600_000), answer, key) for answer, key in ((7, KEY), (8, KEY), (9, OTHER)))
     assert [each.value for each in (first, again, others)] == [7, 7, 7]
     assert [each.spent for each in (first, again, others)] == [600_000, 0, 0]
     assert [each.left for each in (first, again, others)] == [0, 0, 400_000]
@@ -95,14 +93,14 @@ def test_the_same_question_is_answered_the_same_for_nothing(budgets):
 def test_what_makes_a_question_another(budgets):
     """Another cost, cell, set of cells, period, version, definition or metric is another question, with an answer of its own."""
     questions = [
-        asked(cost=1),
-        asked(cost=2),
-        asked(MACOS, cost=1),
-        asked(LINUX, MACOS, cost=1),
-        asked(cost=1, period="2026-11-19"),
-        asked(cost=1, version=2),
-        asked(cost=1, fingerprint="beef"),
-        asked(cost=1, metric="other"),
+        query(cost=1),
+        query(cost=2),
+        query(MACOS, cost=1),
+        query(LINUX, MACOS, cost=1),
+        query(cost=1, period="2026-11-19"),
+        query(cost=1, version=2),
+        query(cost=1, fingerprint="beef"),
+        query(cost=1, metric="other"),
     ]
     answers = [ask(budgets, question, number) for number, question in enumerate(questions)]
     assert [each.value for each in answers] == list(range(len(questions)))
@@ -112,26 +110,26 @@ def test_what_makes_a_question_another(budgets):
 def test_a_budget_is_read_as_it_is_written(real_redis):
     """A budget such as 0.57, of which a float has a little less, pays for a question of 0.57."""
     exact = Budgets(Store(real_redis, "shop"), Analysts(epsilon=0.57, per_key=0.57))
-    assert ask(exact, asked(cost=570_000)).left == 0
+    assert ask(exact, query(cost=570_000)).left == 0
 
 
 def test_a_budget_that_was_lowered_is_spent(budgets, real_redis):
     """What was spent before counts, and nothing is below 0."""
-    ask(budgets, asked(cost=600_000))
+    ask(budgets, query(cost=600_000))
     lower = Budgets(Store(real_redis, "shop"), Analysts(epsilon=0.5))
-    assert refused(lower, asked(cost=1), OTHER) == (0, 500_000)
+    assert refused(lower, query(cost=1), OTHER) == (0, 500_000)
 
 
 def test_nothing_is_drawn_for_what_is_not_answered(budgets):
     """For a refused or repeated question no exact number is looked at."""
-    ask(budgets, asked(cost=600_000))
+    ask(budgets, query(cost=600_000))
 
     def never():
         raise AssertionError
 
-    assert budgets.ask(KEY, asked(cost=600_000), never).spent == 0
+    assert budgets.ask(KEY, query(cost=600_000), never).spent == 0
     with pytest.raises(BudgetSpent):
-        budgets.ask(KEY, asked(cost=5), never)
+        budgets.ask(KEY, query(cost=5), never)
 
 
 def test_an_answer_that_cannot_be_drawn_costs_nothing(budgets, real_redis):
@@ -141,7 +139,7 @@ def test_an_answer_that_cannot_be_drawn_costs_nothing(budgets, real_redis):
         raise LookupError
 
     with pytest.raises(LookupError):
-        budgets.ask(KEY, asked(), fails)
+        budgets.ask(KEY, query(), fails)
     assert not list(real_redis.scan_iter())
 
 
@@ -154,7 +152,7 @@ def test_a_script_that_ran_twice_has_spent_once(budgets, real_redis):
         return send(keys, args)
 
     budgets._answer = twice
-    answer = ask(budgets, asked(), 5)
+    answer = ask(budgets, query(), 5)
     assert (answer.value, answer.spent) == (5, 300_000)  # which the audit log tells
     assert budgets.left(KEY, "2026-11") == (700_000, 300_000)
     assert real_redis.hlen("{shop}:answers:theme") == 1
@@ -170,11 +168,11 @@ def test_what_is_spent_in_between_counts(budgets, real_redis, others, left):
     def meanwhile(keys, args):
         budgets._answer = send
         for key, cost in others.items():
-            ask(budgets, asked(MACOS, cost=cost), key=key)
+            ask(budgets, query(MACOS, cost=cost), key=key)
         return send(keys, args)
 
     budgets._answer = meanwhile
-    assert refused(budgets, asked()) == left
+    assert refused(budgets, query()) == left
     assert real_redis.hlen("{shop}:answers:theme") == len(others)
 
 
@@ -186,7 +184,7 @@ def test_threads_that_ask_at_once_spend_no_more_than_there_is(real_redis):
         own = Budgets(store, Analysts())
         start.wait()
         try:
-            outcomes.append(ask(own, asked(cost=100_000 - number), key=KEYS[number % 10]).spent)
+            outcomes.append(ask(own, query(cost=100_000 - number), key=KEYS[number % 10]).spent)
         except BudgetSpent:
             outcomes.append(0)
 
@@ -198,49 +196,3 @@ def test_threads_that_ask_at_once_spend_no_more_than_there_is(real_redis):
     assert len(outcomes) == 20
     assert 0.9 * MICRO < sum(outcomes) <= MICRO
     assert real_redis.hlen("{shop}:answers:theme") == sum(outcome > 0 for outcome in outcomes)
-
-
-PROCESS = """
-import sys
-from deniable.registry.tables import Analysts
-from deniable.wire.report import Stratum
-from deniable_aggregator.questions.budgets import PaidQuestion, Budgets, BudgetSpent
-from deniable_aggregator.store import Store, connect
-
-budgets = Budgets(Store(connect(sys.argv[1]), "shop"), Analysts())
-whole, spent = Stratum("theme", 1, "f00d", "2026-11-20", ""), 0
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(40):
-    try:
-        cost = 50_000 - int(sys.argv[2]) * (number % 2)
-        question = PaidQuestion(whole, "2026-11", ((("linux",),),), cost - number // 2)
-        spent += budgets.ask(sys.argv[2] * 4, question, lambda: 0).spent
-    except BudgetSpent:
-        pass
-print(spent)
-"""
-
-
-def test_processes_that_ask_at_once_spend_no_more_than_there_is(real_redis, store_url):
-    """Of processes that ask the same and other questions at once each answer is paid once, up to the budget."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, store_url, str(1000 + number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(3)
-    ]
-    for each in processes:
-        assert each.stdout.readline() == "ready\n"
-    for each in processes:
-        each.stdin.write("\n")
-        each.stdin.flush()
-    spent = [int(each.communicate(timeout=60)[0]) for each in processes]
-    noted = Budgets(Store(real_redis, "shop"), Analysts()).spent()["2026-11"]
-    assert sum(spent) == noted.pop("") == sum(noted.values())
-    assert 0.95 * MICRO < sum(spent) <= MICRO
-    costs = [int(field.partition(b"|")[0]) for field in real_redis.hkeys("{shop}:answers:theme")]
-    assert sum(costs) == sum(spent)

@@ -114,7 +114,7 @@ def test_no_answer_loses_more_than_it_costs(cost):
 
 def test_a_report_may_be_in_another_cell():
     """The choice is charged for one number that rises while another one falls: twice what it costs where all rise."""
-    assert central_noise._made("max", 0.5).map(1) == 4
+    assert central_noise._mechanism("max", 0.5).map(1) == 4
 
 
 def test_no_answer_is_free():

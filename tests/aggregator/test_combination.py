@@ -20,9 +20,9 @@ def estimate(name, domain_size, epsilon, n, shares, rng):
     if mechanism.layout.kind == "index":  # grr
         p, q = float(mechanism.p), float(mechanism.q)
         for value, people in enumerate(held):
-            told = np.full(domain_size, q)
-            told[value] = p
-            cells[0] += rng.multinomial(people, told / told.sum())
+            chances = np.full(domain_size, q)
+            chances[value] = p
+            cells[0] += rng.multinomial(people, chances / chances.sum())
     else:
         p, q = float(mechanism.p), float(mechanism.q)
         cells[0] = rng.binomial(held, p) + rng.binomial(n - held, q)
@@ -44,11 +44,11 @@ def test_intervals_cover_the_weighted_mean(case):
     hits, error = np.zeros(3), []
     for _ in range(runs):
         parts = [estimate(*each, SHARES[each[1]], rng) for each in CASES[case]]
-        found = combine(parts, [[0, 1, 2]] * 2)
-        truth = found.weights @ np.array([SHARES[each[1]][:3] for each in CASES[case]])
-        low, high = found.interval(0.95)
+        combined = combine(parts, [[0, 1, 2]] * 2)
+        truth = combined.weights @ np.array([SHARES[each[1]][:3] for each in CASES[case]])
+        low, high = combined.interval(0.95)
         hits += (low <= truth) & (truth <= high)
-        error.append((found.frequency - truth) / found.stderr)
+        error.append((combined.frequency - truth) / combined.stderr)
     # By chance alone fewer hits come once in a million; exact intervals of each part cover rather more.
     assert (hits >= binom.ppf(1e-6, runs, 0.95)).all()
     assert abs(np.mean(error, axis=0)).max() < 5 / np.sqrt(runs)
@@ -81,19 +81,19 @@ def test_weights_are_those_of_precision():
     """Of one mechanism they are as the numbers of reports; the combined error is that of all reports together."""
     rng = np.random.default_rng(1)
     parts = [estimate("grr", 3, 1.0, n, SHARES[3], rng) for n in (1000, 3000)]
-    found = combine(parts, [[0, 1, 2]] * 2)
-    assert found.weights == pytest.approx([0.25, 0.75])
+    combined = combine(parts, [[0, 1, 2]] * 2)
+    assert combined.weights == pytest.approx([0.25, 0.75])
     together = estimate("grr", 3, 1.0, 4000, SHARES[3], rng)
-    assert found.stderr == pytest.approx(together.stderr, rel=0.05)
+    assert combined.stderr == pytest.approx(together.stderr, rel=0.05)
 
 
 def test_places_are_those_of_each_estimate():
     """Values may stand at other places in another version."""
     rng = np.random.default_rng(5)
     parts = [estimate("oue", 3, 3.0, 40_000, shares, rng) for shares in ([0.7, 0.2, 0.1], [0.1, 0.7, 0.2])]
-    found = combine(parts, [[0, 1], [1, 2]])
-    assert found.frequency == pytest.approx([0.7, 0.2], abs=0.02)
-    assert found.p_value > 1e-4
+    combined = combine(parts, [[0, 1], [1, 2]])
+    assert combined.frequency == pytest.approx([0.7, 0.2], abs=0.02)
+    assert combined.p_value > 1e-4
 
 
 def test_versions_that_differ_are_told():

@@ -103,12 +103,12 @@ def test_commands_show_structure_only(letters, dead_letters, capsys):
     assert dead_letters("list") == 0
     assert dead_letters("show", first.id) == 0
     assert dead_letters("show", second.id) == 0
-    said = capsys.readouterr().out
-    assert "one version 1" in said
-    assert "8 reports, 1 x 5 index" in said
-    assert "cannot be read" in said
+    output = capsys.readouterr().out
+    assert "one version 1" in output
+    assert "8 reports, 1 x 5 index" in output
+    assert "cannot be read" in output
     for secret in (SECRET.hex(), "unreadable", repr(SECRET)[2:-1]):
-        assert secret not in said
+        assert secret not in output
     assert dead_letters("show", "1-1") == 1
 
 
@@ -142,6 +142,6 @@ def test_commands_ask_for_ids(dead_letters, words, capsys):
 def test_a_store_that_is_away_is_status_three(capsys):
     """Whoever watches the exit status can tell."""
     for words in (["dead-letters", "list"], ["status"]):
-        command, *rest = words
-        assert main([command, "--redis-url", "redis://127.0.0.1:1", "--app", "shop", *rest]) == 3
+        command, *options = words
+        assert main([command, "--redis-url", "redis://127.0.0.1:1", "--app", "shop", *options]) == 3
     assert "cannot be used" in capsys.readouterr().err

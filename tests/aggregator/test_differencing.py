@@ -21,32 +21,32 @@ RUNS = 20_000
 
 
 def guesses(epsilon=1, people=500, min_reports=100, runs=RUNS, seed=1):
-    found = differencing(epsilon=epsilon, people=people, min_reports=min_reports, runs=runs, rng=np.random.default_rng(seed))
-    return {each.published: each for each in found}
+    attack = differencing(epsilon=epsilon, people=people, min_reports=min_reports, runs=runs, rng=np.random.default_rng(seed))
+    return {each.published: each for each in attack}
 
 
-def likely(found, success):
+def likely(attack, success):
     """Tell whether so many right guesses are likely at this probability of each."""
-    law = binom(found.runs, success)
-    return law.cdf(found.right) > CHANCE and law.sf(found.right - 1) > CHANCE
+    law = binom(attack.runs, success)
+    return law.cdf(attack.right) > CHANCE and law.sf(attack.right - 1) > CHANCE
 
 
 def blurred(epsilon):
     """Compute how often one bit and the difference of two discrete Laplace variables point to the bit."""
-    each = np.exp(-epsilon * np.abs(np.arange(-200, 201)))
-    return (1 + float(np.square(each / each.sum()).sum())) / 2
+    chances = np.exp(-epsilon * np.abs(np.arange(-200, 201)))
+    return (1 + float(np.square(chances / chances.sum()).sum())) / 2
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2])
 def test_a_guess_is_right_as_often_as_the_law_says(epsilon):
     """Exact counts tell all, one report what epsilon allows, and two noisy counts less."""
-    found, bound = guesses(epsilon), exp(epsilon) / (1 + exp(epsilon))
-    assert (found["counts"].success, found["counts"].bound) == (1, 1)
-    assert likely(found["reports"], bound)
-    assert not likely(found["reports"], bound + 0.03)
-    assert likely(found["noisy counts"], blurred(epsilon))
+    attack, bound = guesses(epsilon), exp(epsilon) / (1 + exp(epsilon))
+    assert (attack["counts"].success, attack["counts"].bound) == (1, 1)
+    assert likely(attack["reports"], bound)
+    assert not likely(attack["reports"], bound + 0.03)
+    assert likely(attack["noisy counts"], blurred(epsilon))
     assert 0.5 < blurred(epsilon) < bound
-    assert all(each.bound == pytest.approx(bound) for name, each in found.items() if name != "counts")
+    assert all(each.bound == pytest.approx(bound) for name, each in attack.items() if name != "counts")
 
 
 def test_a_release_that_is_withheld_leaves_a_coin():
@@ -59,8 +59,8 @@ def test_a_release_that_is_withheld_leaves_a_coin():
 
 def test_a_trial_withholds_nothing():
     """Where one report may make a difference, the difference is one report."""
-    found = guesses(min_reports=1)
-    assert found["releases"].right == found["reports"].right
+    attack = guesses(min_reports=1)
+    assert attack["releases"].right == attack["reports"].right
 
 
 @pytest.mark.parametrize("wrong", [{"people": 1}, {"runs": 0}, {"min_reports": 0}, {"epsilon": 0}])
@@ -81,14 +81,14 @@ def run(capsys):
 def test_the_command(run):
     """The table has all four, a sentence says what they mean, and programs get the same numbers."""
     status, out, _ = run("--seed", "3", "--runs", "2000")
-    told = json.loads(run("--seed", "3", "--runs", "2000", "--json")[1])
+    document = json.loads(run("--seed", "3", "--runs", "2000", "--json")[1])
     assert status == 0
-    assert [each["published"] for each in told["results"]] == ["counts", "noisy counts", "reports", "releases"]
-    for each in told["results"]:
+    assert [result["published"] for result in document["results"]] == ["counts", "noisy counts", "reports", "releases"]
+    for result in document["results"]:
         assert re.search(
-            rf"{each['success']:.1%} +{each['interval'][0]:.1%} to {each['interval'][1]:.1%} +{each['bound']:.1%}", out
+            rf"{result['success']:.1%} +{result['interval'][0]:.1%} to {result['interval'][1]:.1%} +{result['bound']:.1%}", out
         )
-    assert f"a guess is right in {told['results'][3]['success']:.1%}; a coin is right in 50%." in out
+    assert f"a guess is right in {document['results'][3]['success']:.1%}; a coin is right in 50%." in out
     assert "Seed: 3" in out
     assert run("--runs", "2000", "--json")[1] != run("--runs", "2000", "--json")[1]
     assert "leaves one randomised report" in run("--runs", "2000", "--min-reports", "1")[1]
@@ -97,7 +97,7 @@ def test_the_command(run):
 
 def test_the_documented_table(run):
     """The table of the documentation is what the command prints there."""
-    command, told = re.search(
+    command, table = re.search(
         r"deniable attack differencing (.*)\n```\n\n```text\n([^`]*)```", DOCUMENT.read_text("utf-8")
     ).groups()
-    assert run(*command.split())[1] == told
+    assert run(*command.split())[1] == table

@@ -44,16 +44,16 @@ def laplace(seed=1):
 
 def test_the_probability_of_two_values_used_for_nine_is_found():
     """A truth told as if there were two values, among nine, has epsilon ln(8e), and nearly all of it is shown."""
-    found = distinguish(response(1, 9, others=1), (0, 1), calls=20_000)
-    assert 2.8 < found.epsilon < log(8 * exp(1))
-    assert found.event == f"the output is {found.likely}"
+    difference = distinguish(response(1, 9, others=1), (0, 1), calls=20_000)
+    assert 2.8 < difference.epsilon < log(8 * exp(1))
+    assert difference.event == f"the output is {difference.likely}"
 
 
 def test_all_of_epsilon_for_each_bit_is_found():
     """Two bits together tell twice what one does. Naive Bayes finds them among 32."""
-    found = distinguish(unary(1, 32), (0, 1), calls=20_000)
-    assert 1.7 < found.epsilon < 2
-    assert re.fullmatch(r"the naive Bayes score of bit [67] and bit [67] is at least \S+", found.event)
+    difference = distinguish(unary(1, 32), (0, 1), calls=20_000)
+    assert 1.7 < difference.epsilon < 2
+    assert re.fullmatch(r"the naive Bayes score of bit [67] and bit [67] is at least \S+", difference.event)
 
 
 def test_a_tenth_more_than_claimed_is_found():
@@ -83,18 +83,18 @@ def test_of_our_mechanisms_nearly_all_is_shown(name, size, epsilon, least):
 )
 def test_lengths_and_exceptions_are_outputs(leak, event):
     """What a report is tells as much as what is in it."""
-    found = distinguish(leak, (0, 1), calls=1000)
-    assert found.epsilon > 3
-    assert (found.hits, found.false_hits) == (found.calls, 0)
-    assert re.fullmatch(event, found.event)
+    difference = distinguish(leak, (0, 1), calls=1000)
+    assert difference.epsilon > 3
+    assert (difference.hits, difference.false_hits) == (difference.calls, 0)
+    assert re.fullmatch(event, difference.event)
 
 
 def test_a_length_among_many_outputs_is_found():
     """A length that depends on the input is found among outputs that never come twice."""
     rng = np.random.default_rng(1)
-    found = distinguish(lambda value: rng.bytes(16 + int(rng.random() < 0.2 + 0.6 * value)), (0, 1), calls=4000)
-    assert 1 < found.epsilon < log(4)
-    assert "its kind and length" in found.event
+    difference = distinguish(lambda value: rng.bytes(16 + int(rng.random() < 0.2 + 0.6 * value)), (0, 1), calls=4000)
+    assert 1 < difference.epsilon < log(4)
+    assert "its kind and length" in difference.event
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_numbers_are_compared_by_size():
 def test_the_pair_that_differs_most_is_found():
     """Of several inputs all pairs are compared, in both directions."""
     chances, rng = (0.5, 0.45, 0.1), np.random.default_rng(1)
-    found = distinguish(lambda value: rng.random() < chances[value], (0, 1, 2), calls=4000)
-    assert (found.likely, found.unlikely, found.event) == (0, 2, "the output is True")
-    assert 1.2 < found.epsilon < log(5)
+    difference = distinguish(lambda value: rng.random() < chances[value], (0, 1, 2), calls=4000)
+    assert (difference.likely, difference.unlikely, difference.event) == (0, 2, "the output is True")
+    assert 1.2 < difference.epsilon < log(5)
 
 
 def test_without_a_difference_nothing_is_shown():
@@ -187,10 +187,10 @@ def test_a_bound_without_its_second_half_would_be_above_the_truth(monkeypatch):
 def test_parts_of_whole_numbers_are_bits():
     """A whole number has a size and bits; a negative one those of its complement."""
     outcomes = [observe(lambda number=number: number)[0] for number in (5, -1, 1 << 70)]
-    found = parts(outcomes)
-    assert found[:, 0].tolist() == [5, -1, float(1 << 70)]
-    assert found[0, 1:5].tolist() == [1, 0, 1, 0]
-    assert found[1, 1:].all()
+    difference = parts(outcomes)
+    assert difference[:, 0].tolist() == [5, -1, float(1 << 70)]
+    assert difference[0, 1:5].tolist() == [1, 0, 1, 0]
+    assert difference[1, 1:].all()
     assert [outcomes[0].name(place) for place in (0, 1)] == ["its size", "bit 0"]
 
 
@@ -211,9 +211,9 @@ def test_what_makes_no_sense(wrong, words):
 
 def test_progress_is_told():
     """After each thousand calls somebody hears of it."""
-    told = []
-    distinguish(lambda _: 0, (0, 1), calls=2 * CALLS_AT_ONCE, advance=lambda: told.append(1))
-    assert len(told) == 4
+    progress = []
+    distinguish(lambda _: 0, (0, 1), calls=2 * CALLS_AT_ONCE, advance=lambda: progress.append(1))
+    assert len(progress) == 4
 
 
 @pytest.fixture
@@ -246,8 +246,8 @@ def test_the_command_says_what_it_found(run):
     assert "It came in 1,000 of 1,000 calls with 'dark', and in 0 with 'light'." in out
     assert "Next: mend" in out
     status, out, _ = run(LEAKY, *options, "--json")
-    told = json.loads(out)
-    assert (status, told["exceeded"], told["likely"], told["claimed"]) == (1, True, "'dark'", 1.0)
+    document = json.loads(out)
+    assert (status, document["exceeded"], document["likely"], document["claimed"]) == (1, True, "'dark'", 1.0)
 
 
 def test_the_command_never_says_proved(run):
@@ -280,10 +280,10 @@ def test_the_command_refuses_in_words(run, arguments, about):
 def test_the_documented_example(run):
     """The randomizer of the documentation leaks, and the command says so in the words that stand there."""
     text = DOCUMENT.read_text("utf-8")
-    module, command, told = re.search(
+    module, command, table = re.search(
         r"```python\n([^`]*)```\n\n```sh\ndeniable audit (.*)\n```\n\n```text\n([^`]*)```", text
     ).groups()
     status, out, _ = run(module, *command.replace("app:", "audited:").split())
     assert status == 1
     digits = re.compile(r"[\d.,]*\d")
-    assert digits.sub("0", out) == digits.sub("0", told).replace("app:", "audited:")
+    assert digits.sub("0", out) == digits.sub("0", table).replace("app:", "audited:")

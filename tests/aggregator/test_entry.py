@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
@@ -36,6 +36,7 @@ def entries(draw):
 
 
 @given(entries())
+@settings(max_examples=50)
 def test_an_entry_is_read_as_it_was_written(entry):
     """Nothing is lost or changed by writing and reading, and no line holds a line end."""
     assert intact_entry(entry.line) == entry
@@ -44,6 +45,7 @@ def test_an_entry_is_read_as_it_was_written(entry):
 
 
 @given(entries(), entries())
+@settings(max_examples=50)
 def test_different_entries_are_hashed_from_different_bytes(one, other):
     """Two entries that differ in anything have neither the same bytes nor the same hash."""
     assume(one != other)
@@ -52,6 +54,7 @@ def test_different_entries_are_hashed_from_different_bytes(one, other):
 
 
 @given(entries(), st.data())
+@settings(max_examples=50)
 def test_entries_that_differ_in_one_member_are_hashed_from_different_bytes(entry, data):
     """Whatever one member is changed to, the bytes that are hashed change."""
     member = data.draw(st.sampled_from(["number", "time", "event", "actor", "details", "nonce", "previous"]))

@@ -55,19 +55,19 @@ def test_candidates_are_decoded(collected, capsys):
     status, out, _ = run(capsys, "map", *where, "--candidates", collected / "candidates.txt", "--out", collected / "map.csv")
     assert status == 0
     assert "34 candidates; next: deniable rappor decode --map" in out
-    found = []
+    rows = []
     for candidates in (["--candidates", collected / "candidates.txt"], ["--map", collected / "map.csv"]):
         status, out, _ = run(capsys, "decode", *where, "--counts", collected / "counts.csv", *candidates, "--json")
         assert status == 0
-        found.append(json.loads(out))
-    assert found[0] == found[1]
-    assert {row["candidate"] for row in found[0]["estimates"]} == set(SHARES)
-    for row in found[0]["estimates"]:
+        rows.append(json.loads(out))
+    assert rows[0] == rows[1]
+    assert {row["candidate"] for row in rows[0]["estimates"]} == set(SHARES)
+    for row in rows[0]["estimates"]:
         assert abs(row["frequency"] - SHARES[row["candidate"]]) < 5 * row["stderr"]
         assert row["interval"][0] < row["frequency"] < row["interval"][1]
-    assert found[0]["n"] == 256_000
-    assert found[0]["epsilon"] == pytest.approx(2.0433, abs=1e-4)
-    assert abs(found[0]["unallocated"]["frequency"]) < 5 * found[0]["unallocated"]["stderr"]
+    assert rows[0]["n"] == 256_000
+    assert rows[0]["epsilon"] == pytest.approx(2.0433, abs=1e-4)
+    assert abs(rows[0]["unallocated"]["frequency"]) < 5 * rows[0]["unallocated"]["stderr"]
 
 
 def test_the_table_says_what_it_means(collected, capsys):
@@ -101,8 +101,8 @@ def test_candidates_alike_are_null(tmp_path, capsys):
     where = ["--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv", "--candidates", tmp_path / "names.txt"]
     status, out, _ = run(capsys, "decode", *where, "--json", "--all")
     assert status == 0
-    found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert any(row["frequency"] is None and row["interval"] == [None, None] for row in found["estimates"])
+    document = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert any(row["frequency"] is None and row["interval"] == [None, None] for row in document["estimates"])
 
 
 def test_reports_are_summed(collected, capsys):
@@ -129,9 +129,9 @@ def test_basic_and_boolean_are_debiased(bits, tmp_path, capsys):
     kind = ["--boolean"] if bits == 1 else ["--basic", tmp_path / "names.txt"]
     where = ["--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv"]
     _, out, _ = run(capsys, "decode", *where, *kind, "--all", "--json")
-    found = sorted(json.loads(out)["estimates"], key=lambda row: row["candidate"])
-    assert [row["frequency"] for row in found] == pytest.approx(shares, abs=1e-4)
-    assert [row["detected"] for row in found] == (shares > 0).tolist()
+    rows = sorted(json.loads(out)["estimates"], key=lambda row: row["candidate"])
+    assert [row["frequency"] for row in rows] == pytest.approx(shares, abs=1e-4)
+    assert [row["detected"] for row in rows] == (shares > 0).tolist()
     estimate = decode.bits(params, Tally(Layout(4, bits, "bits"), counts, np.full(4, n)))
     s = other + shares * (one - other)
     assert estimate.stderr == pytest.approx(np.sqrt(s * (1 - s) / (4 * n)) / (one - other), rel=1e-3)
@@ -199,12 +199,12 @@ def test_variables_that_go_together(pairs, capsys):
     ]
     status, out, _ = run(capsys, "associate", "--reports", pairs / "pairs.csv", *variables, "--json")
     assert status == 0
-    found = json.loads(out)
-    assert found["n"] == 4000
-    assert found["converged"]
-    assert found["independence"]["p_value"] < 1e-6
+    document = json.loads(out)
+    assert document["n"] == 4000
+    assert document["converged"]
+    assert document["independence"]["p_value"] < 1e-6
     truth = {("fox", "true"): 0.1, ("fox", "false"): 0.3, ("owl", "true"): 0.4, ("(other)", "false"): 0.2}
-    for row in found["estimates"]:
+    for row in document["estimates"]:
         assert abs(row["frequency"] - truth.get(tuple(row["values"]), 0)) < 5 * row["stderr"] + 0.03
     _, out, _ = run(capsys, "associate", "--reports", pairs / "pairs.csv", *variables)
     assert out.splitlines()[0].endswith("owl, true")

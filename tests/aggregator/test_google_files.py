@@ -161,9 +161,9 @@ def test_reports_are_summed_by_definition(folder, reports):
 def test_many_reports_are_counted_in_pieces(file, monkeypatch):
     """More reports than are counted at a time add up to the same."""
     path = file("reports.csv", FILES["reports.csv"])
-    whole = files.sum_reports(path, SMALL)
+    sums = files.sum_reports(path, SMALL)
     monkeypatch.setattr(files, "_CHUNK", 7)
-    assert all(np.array_equal(a, b) for a, b in zip(files.sum_reports(path, SMALL), whole, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(files.sum_reports(path, SMALL), sums, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 
 import pytest
+from machines import wait
+from workers import running
 
 from deniable.cli import main
 from deniable_aggregator.counting.counter import WorkerSettings
@@ -131,8 +132,8 @@ def test_who_gives_no_sign_of_life_is_silent(store, monkeypatch):
     for _ in range(4):
         now[0] += 20
         health.beat(store.partitions[0], "lives")
-        found = signs.silent(["lives", "died", "left"], 60)
-    assert found == ["died", "left"]
+        silent = signs.silent(["lives", "died", "left"], 60)
+    assert silent == ["died", "left"]
     now[0] += 1
     health.beat(store.partitions[0], "died")  # it was stopped, and goes on
     assert signs.silent(["lives", "died"], 60) == []
@@ -140,17 +141,10 @@ def test_who_gives_no_sign_of_life_is_silent(store, monkeypatch):
 
 def test_a_worker_shows_and_leaves(store):
     """A running worker is seen, and is not once it has stopped."""
-    stop = threading.Event()
     worker = Worker([store], WorkerSettings(block_ms=50))
-    thread = threading.Thread(target=worker.run, args=(stop,))
-    thread.start()
-    deadline = time.monotonic() + 120
-    while not health.read(store).workers and time.monotonic() < deadline:
-        time.sleep(0.01)
-    seen = health.read(store).workers
-    stop.set()
-    thread.join(10)
-    assert (seen, health.read(store).workers, worker.cut_off) == (1, 0, False)
+    with running(worker):
+        wait(lambda: health.read(store).workers == 1)
+    assert (health.read(store).workers, worker.cut_off) == (0, False)
 
 
 def test_status_tells(store, store_url, capsys):

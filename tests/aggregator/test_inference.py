@@ -42,26 +42,29 @@ def enough(share, runs=RUNS, level=0.95):
 
 
 @pytest.mark.parametrize("case", DIFFERENCES, ids=lambda case: f"{case[0]} {case[3]} {case[4]}")
-@pytest.mark.parametrize("runs", [RUNS // 2, pytest.param(40_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("runs", [RUNS // 2, pytest.param(20_000, marks=pytest.mark.campaign)])
 def test_differences_of_two_groups_are_covered(case, runs):
     """With few reports and rare values too; and no test of 128 values names one by chance more often than it says."""
     name, size, epsilon, shares, ns = case
-    mechanism, kept = make(name, size, epsilon)
+    mechanism, permanent = make(name, size, epsilon)
     rng = np.random.default_rng(41)
     p, q = float(mechanism.p), float(mechanism.q)
-    sides = [estimate(mechanism, n, rng.binomial(n, q + f * (p - q), runs), kept=kept) for f, n in zip(shares, ns, strict=True)]
-    found, truth = difference(*sides), shares[1] - shares[0]
+    sides = [
+        estimate(mechanism, n, rng.binomial(n, q + f * (p - q), runs), permanent=permanent)
+        for f, n in zip(shares, ns, strict=True)
+    ]
+    change, truth = difference(*sides), shares[1] - shares[0]
     for level in (0.5, 0.95, 1 - 0.05 / 128):
-        assert enough(share_covered(found.interval(level), truth), runs, level), level
+        assert enough(share_covered(change.interval(level), truth), runs, level), level
     if truth == 0:
         for alpha in (0.05, 0.05 / 128):
-            assert (found.p_value <= alpha).sum() <= binom.isf(RARE, runs, alpha)
+            assert (change.p_value <= alpha).sum() <= binom.isf(RARE, runs, alpha)
 
 
 def test_differences_are_not_wider_than_need_be():
     mechanism, _ = make("binary", 2, 1)
     rng = np.random.default_rng(42)
-    sides = [estimate(mechanism, 2000, rng.binomial(2000, 0.4, 20_000), kept=False) for _ in range(2)]
+    sides = [estimate(mechanism, 2000, rng.binomial(2000, 0.4, 20_000), permanent=False) for _ in range(2)]
     assert share_covered(difference(*sides).interval(), 0.0) < 0.958
 
 
@@ -70,41 +73,41 @@ def test_differences_are_not_wider_than_need_be():
 def test_changes_are_covered_whoever_answers_again(case, turnover):
     """Of two periods: the same devices, some of them, or others; with fresh noise and with kept responses."""
     name, size, epsilon, share, n = case
-    mechanism, kept = make(name, size, epsilon)
+    mechanism, permanent = make(name, size, epsilon)
     shares = (share, share + 0.05)
-    reports = replay(mechanism, shares, n, turnover, np.random.default_rng(43), kept=kept, runs=RUNS)
-    found = difference(*(estimate(mechanism, n, each, kept=kept) for each in reports))
-    assert enough(share_covered(found.interval(), 0.05))
+    reports = replay(mechanism, shares, n, turnover, np.random.default_rng(43), permanent=permanent, runs=RUNS)
+    change = difference(*(estimate(mechanism, n, each, permanent=permanent) for each in reports))
+    assert enough(share_covered(change.interval(), 0.05))
 
 
 def test_test_and_interval_agree():
     """A value differs at a level exactly if its interval of that level excludes 0."""
     mechanism, _ = make("grr", 8, 2)
     rng = np.random.default_rng(44)
-    sides = [estimate(mechanism, n, rng.binomial(n, 0.1, 500), kept=False) for n in (200, 1500)]
-    sides[1] = estimate(mechanism, 1500, rng.binomial(1500, np.linspace(0.05, 0.4, 500)), kept=False)
-    found = difference(*sides)
+    sides = [estimate(mechanism, n, rng.binomial(n, 0.1, 500), permanent=False) for n in (200, 1500)]
+    sides[1] = estimate(mechanism, 1500, rng.binomial(1500, np.linspace(0.05, 0.4, 500)), permanent=False)
+    change = difference(*sides)
     for alpha in (0.5, 0.05, 0.001, 1e-6):
-        low, high = found.interval(1 - alpha)
-        assert np.mean((found.p_value < alpha) == ((low > 0) | (high < 0))) > 0.99
-    assert found.p_value.min() == SMALLEST
-    assert found.p_value.max() == 1
+        low, high = change.interval(1 - alpha)
+        assert np.mean((change.p_value < alpha) == ((low > 0) | (high < 0))) > 0.99
+    assert change.p_value.min() == SMALLEST
+    assert change.p_value.max() == 1
 
 
 def test_sides_without_reports_do_not_differ():
     mechanism, _ = make("binary", 2, 1)
-    some = estimate(mechanism, 100, np.array([50, 60]), kept=False)
+    side = estimate(mechanism, 100, np.array([50, 60]), permanent=False)
     none = Side(np.full(2, np.nan), lambda _: (np.full(2, np.nan), np.full(2, np.nan)))
-    found = Difference(none, Side.of(some))
-    assert np.isnan(found.estimates).all()
-    assert np.isnan(found.p_value).all()
+    change = Difference(none, Side.of(side))
+    assert np.isnan(change.estimates).all()
+    assert np.isnan(change.p_value).all()
 
 
 def courses(case, shares, n, turnover, runs, seed):
-    mechanism, kept = make(*case)
-    reports = list(replay(mechanism, shares, n, turnover, np.random.default_rng(seed), kept=kept, runs=runs))
-    found = [estimate(mechanism, n, each, kept=kept) for each in reports]
-    return slope(Course.of_shares(range(len(shares)), found, [0.0] * len(found)))
+    mechanism, permanent = make(*case)
+    reports = list(replay(mechanism, shares, n, turnover, np.random.default_rng(seed), permanent=permanent, runs=runs))
+    estimates = [estimate(mechanism, n, each, permanent=permanent) for each in reports]
+    return slope(Course.of_shares(range(len(shares)), estimates, [0.0] * len(estimates)))
 
 
 @pytest.mark.parametrize("turnover", [0.0, 0.1, 1.0], ids=["the same", "a tenth is new", "all are new"])
@@ -112,9 +115,9 @@ def courses(case, shares, n, turnover, runs, seed):
 @pytest.mark.parametrize("rise", [0.0, 0.01])
 def test_slopes_are_covered_whoever_answers_again(case, turnover, rise):
     shares = 0.1 + rise * np.arange(12)
-    found = courses(case, shares, 500, turnover, RUNS, 45)
-    assert enough(share_covered(found.interval(), rise))
-    assert share_covered(found.interval(), rise + 0.05) < 0.95  # it is of use
+    slopes = courses(case, shares, 500, turnover, RUNS, 45)
+    assert enough(share_covered(slopes.interval(), rise))
+    assert share_covered(slopes.interval(), rise + 0.05) < 0.95  # it is of use
 
 
 @pytest.mark.campaign
@@ -123,16 +126,16 @@ def test_slopes_are_covered_whoever_answers_again(case, turnover, rise):
 @pytest.mark.parametrize("case", COURSES, ids=lambda case: case[0])
 @pytest.mark.parametrize(("share", "rise", "n"), [(0.3, 0.0, 2000), (0.01, 0.0, 2000), (0.02, 0.002, 100), (0.1, 0.01, 500)])
 def test_slopes_are_covered_at_length(case, periods, turnover, share, rise, n):
-    found = courses(case, share + rise * np.arange(periods), n, turnover, RUNS, 46)
-    assert enough(share_covered(found.interval(), rise))
+    slopes = courses(case, share + rise * np.arange(periods), n, turnover, RUNS, 46)
+    assert enough(share_covered(slopes.interval(), rise))
 
 
 def test_a_slope_of_independent_errors_would_miss():
     """A panel of which a tenth is replaced in each period drifts: errors as if its periods were independent are too small."""
-    mechanism, kept = make("l_grr", 2, 1)
-    reports = replay(mechanism, [0.3] * 52, 2000, 0.1, np.random.default_rng(47), kept=kept, runs=2000)
-    found = [estimate(mechanism, 2000, each, kept=kept) for each in reports]
-    course = Course.of_shares(range(52), found, [0.0] * 52)
+    mechanism, permanent = make("l_grr", 2, 1)
+    reports = replay(mechanism, [0.3] * 52, 2000, 0.1, np.random.default_rng(47), permanent=permanent, runs=2000)
+    estimates = [estimate(mechanism, 2000, each, permanent=permanent) for each in reports]
+    course = Course.of_shares(range(52), estimates, [0.0] * 52)
     independent = Course(course.times, course.reports, course.repeats, course.estimates, course.stderr, 0 * course.shared)
     assert enough(share_covered(slope(course).interval(), 0.0), 2000)
     assert share_covered(slope(independent).interval(), 0.0) < 0.85
@@ -141,8 +144,8 @@ def test_a_slope_of_independent_errors_would_miss():
 def test_a_slope_allows_for_periods_left_out_and_for_their_reports():
     """A period with more reports counts more, and a gap is a gap."""
     exact = np.array([[1.0], [2.0], [5.0]])
-    found = slope(Course([0, 1, 4], [10, 1000, 100], [0, 0, 1], exact, np.full((3, 1), 0.1), np.zeros((3, 1))))
-    assert found.estimate == pytest.approx([1.0])
+    trend = slope(Course([0, 1, 4], [10, 1000, 100], [0, 0, 1], exact, np.full((3, 1), 0.1), np.zeros((3, 1))))
+    assert trend.estimate == pytest.approx([1.0])
     bent = np.array([[9.0], [2.0], [5.0]])
     assert slope(Course([0, 1, 4], [1, 1e6, 1e6], [0, 0, 0], bent, exact, 0 * exact)).estimate == pytest.approx([1.0], rel=1e-3)
     assert slope(Course([0, 1], [1, 1], [0, 0], exact[:2], exact[:2], exact[:2])) is None
@@ -157,12 +160,12 @@ def test_differences_of_means_are_covered(n):
         answers = rng.beta(8 * place, 8 * (1 - place), (runs, n)) + rng.normal(0, 0.5, (runs, n))
         means, noise = answers.mean(axis=1), 0.5 / n**0.5
         spread = place * (1 - place) / 9
-        made = [Mean(n, each, (noise**2 + spread / n) ** 0.5, noise, spread, float(n)) for each in means]
+        numbers = [Mean(n, each, (noise**2 + spread / n) ** 0.5, noise, spread, float(n)) for each in means]
 
-        def interval(level, made=made):
-            return tuple(np.array(ends) for ends in zip(*(each.interval(level) for each in made), strict=True))
+        def interval(level, numbers=numbers):
+            return tuple(np.array(ends) for ends in zip(*(each.interval(level) for each in numbers), strict=True))
 
         sides.append(Side(means, interval))
-    found = Difference(*sides)
-    assert enough(share_covered(found.interval(), 0.4), runs)
-    assert share_covered(found.interval(), 0.4) < 0.999
+    change = Difference(*sides)
+    assert enough(share_covered(change.interval(), 0.4), runs)
+    assert share_covered(change.interval(), 0.4) < 0.999

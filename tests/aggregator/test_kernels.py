@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import product
 
 import numpy as np
@@ -208,66 +206,6 @@ def test_the_backend_in_use_counts():
     counts = np.zeros(4, np.int64)
     kernels.histogram(np.array([1, 3], np.uint8), 1, counts)
     assert counts.tolist() == [0, 1, 0, 1]
-
-
-def run(code):
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
-
-
-COUNT = """
-import sys
-import numpy as np
-from deniable_aggregator.tally import kernels
-cells = np.zeros(4, np.int64)
-"""
-
-
-def test_numba_is_imported_only_to_count():
-    """A process that never counts does not pay for importing numba."""
-    assert run(COUNT + "print('numba' in sys.modules)") == "False"
-
-
-def test_without_numba_numpy_counts():
-    """Where numba is missing, numpy gives the same counts."""
-    code = COUNT + "sys.modules['numba'] = None; kernels.histogram(np.array([3, 3], np.uint8), 1, cells)\n"
-    assert run(code + "print(kernels.backend(), cells[3])") == "numpy 2"
-
-
-def test_without_a_directory_for_machine_code_numba_counts():
-    """Where machine code cannot be kept, numba compiles and counts all the same."""
-    pytest.importorskip("numba")
-    code = (
-        COUNT
-        + "from numba.core import caching\n"
-        + "caching.CacheImpl._locator_classes = []\n"
-        + "kernels.histogram(np.array([3, 3], np.uint8), 1, cells)\n"
-    )
-    assert run(code + "print(kernels.backend(), cells[3])") == "numba 2"
-
-
-GUARDED = """
-import ctypes, mmap
-import numpy as np
-from deniable.wire.layout import Layout
-from deniable_aggregator.tally import kernels
-memory = mmap.mmap(-1, 2 * mmap.PAGESIZE)
-message = np.frombuffer(memory, np.uint8)
-assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(message.ctypes.data + mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
-for rows, width in [(1, 1), (1, 9), (1, 2100), (2, 1), (2, 9), (64, 128), (300, 65), (70_000, 3)]:
-    layout = Layout(rows, width, "bits")
-    for number in (1, 2, 3, 17, mmap.PAGESIZE // layout.payload_size):
-        if number * layout.payload_size <= mmap.PAGESIZE:
-            payloads = message[mmap.PAGESIZE - number * layout.payload_size : mmap.PAGESIZE]
-            cells, reports = np.zeros((rows, width), np.int64), np.zeros(rows, np.int64)
-            kernels.popcount(payloads, layout.row_size, layout.payload_size, width, cells, reports)
-            assert reports[0] == number
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
-def test_nothing_is_read_past_the_payloads():
-    """Payloads may end where memory does."""
-    assert not run(GUARDED)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 70_001])

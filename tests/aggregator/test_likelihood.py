@@ -36,8 +36,8 @@ def check_exact(mechanism, values):
     masses = [proof.distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in values]
     payloads = sorted(masses[0])
     exact = np.array([[float(mass[payload]) for mass in masses] for payload in payloads])
-    found = likelihood(mechanism, b"".join(payloads))
-    assert np.allclose(found, exact / exact.max(axis=1, keepdims=True), rtol=1e-5)
+    chances = likelihood(mechanism, b"".join(payloads))
+    assert np.allclose(chances, exact / exact.max(axis=1, keepdims=True), rtol=1e-5)
     fewer = likelihood(mechanism, b"".join(payloads), [1])
     assert np.array_equal(fewer, np.ones((len(payloads), 1)))
 
@@ -50,8 +50,8 @@ def test_bit_likelihood_is_a_product_over_the_bits():
     reports, cohorts = rng.integers(0, 1 << width, 50), rng.integers(0, 2, 50)
     rates = rng.uniform(p, q, (2, width))
     packed = np.stack([pack(row, width) for row in masks.tolist()])
-    found = bit_likelihood(cohorts, pack(reports.tolist(), width), packed, p=p, q=q, other=rates)
-    for report, cohort, row in zip(reports, cohorts, found, strict=True):
+    chances = bit_likelihood(cohorts, pack(reports.tolist(), width), packed, p=p, q=q, other=rates)
+    for report, cohort, row in zip(reports, cohorts, chances, strict=True):
         ones = np.array([[q if mask >> bit & 1 else p for bit in range(width)] for mask in masks[cohort]] + [rates[cohort]])
         exact = np.where([report >> bit & 1 for bit in range(width)], ones, 1 - ones).prod(axis=1)
         assert row == pytest.approx(exact / exact.max(), rel=1e-5)
@@ -69,8 +69,8 @@ def test_others_rates_are_what_the_known_strings_leave():
     counts = np.rint((known + 0.3 * unknown) * reports[:, None]).astype(np.int64)
     packed = np.packbits(masks, axis=2, bitorder="little")
     assert other_rates(counts, reports, packed, shares, p=p, q=q) == pytest.approx(unknown, abs=1e-7)
-    whole = other_rates(counts, reports, packed, np.array([0.5, 0.5, 0.0]), p=p, q=q)
-    assert whole == pytest.approx(np.clip(counts / reports[:, None], p, q))
+    rates = other_rates(counts, reports, packed, np.array([0.5, 0.5, 0.0]), p=p, q=q)
+    assert rates == pytest.approx(np.clip(counts / reports[:, None], p, q))
     few = other_rates(rng.integers(0, 5, (4, width)), np.full(4, 4), packed, shares, p=p, q=q)
     assert p <= few.min() <= few.max() <= q  # however far chance takes the counts
 
@@ -97,7 +97,7 @@ def test_a_report_that_no_device_could_send_is_refused():
 )
 def test_bit_likelihood_checks_what_it_is_given(change, rule):
     """Shapes, cohorts and probabilities that do not agree are refused."""
-    given = {
+    arguments = {
         "cohorts": np.array([0, 1]),
         "bits": np.zeros((2, 1), np.uint8),
         "masks": np.zeros((2, 3, 1), np.uint8),
@@ -105,7 +105,7 @@ def test_bit_likelihood_checks_what_it_is_given(change, rule):
         "q": 0.5,
     }
     with pytest.raises(ParameterError, match=rule):
-        bit_likelihood(**given | change)
+        bit_likelihood(**arguments | change)
 
 
 COLUMNS = [

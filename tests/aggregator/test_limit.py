@@ -61,7 +61,7 @@ def test_an_error_of_the_script_is_told(limiter, real_redis):
 
 def test_an_answer_that_came_too_late_is_not_taken_for_another(store_url, real_redis):
     """A call that was not answered in time is given up, and what it would have been answered is never read."""
-    with connect(store_url, timeout=0.3) as hasty:
+    with connect(store_url, timeout=2.0) as hasty:
         limiter = Limiter(hasty)
         for _ in range(4):
             limiter.take([FEW])  # from here on an excess is the answer
@@ -75,15 +75,15 @@ def test_an_answer_that_came_too_late_is_not_taken_for_another(store_url, real_r
 
 def test_threads_count_together(limiter, real_redis):
     """Calls of many threads at once each have a connection of their own, and none is lost."""
-    found = []
+    outcomes = []
 
     def count():
-        found.extend(limiter.take([MANY]) for _ in range(50))
+        outcomes.extend(limiter.take([MANY]) for _ in range(50))
 
     threads = [Thread(target=count) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [None] * 400
+    assert outcomes == [None] * 400
     assert real_redis.get(MANY.key) == b"400"

@@ -27,37 +27,37 @@ def estimated(name, epsilon, ones=700, n=2000, size=2, **options):
 
 
 @pytest.mark.parametrize(("name", "epsilon"), MIRRORED)
-@pytest.mark.parametrize("options", [{}, {"repeats": 2.0}, {"kept": True}], ids=["once", "again", "kept"])
+@pytest.mark.parametrize("options", [{}, {"repeats": 2.0}, {"permanent": True}], ids=["once", "again", "permanent"])
 def test_yes_and_no_are_one_hypothesis(name, epsilon, options):
     """The interval of one is that of the other, turned round: if one holds, so does the other."""
-    found = estimated(name, epsilon, **options)
-    assert found.hypotheses == 1
-    assert found.frequency.sum() == pytest.approx(1)
-    low, high = found.interval(0.9)
+    estimate = estimated(name, epsilon, **options)
+    assert estimate.hypotheses == 1
+    assert estimate.frequency.sum() == pytest.approx(1)
+    low, high = estimate.interval(0.9)
     assert low == pytest.approx(1 - high[::-1])
-    assert np.array(found.interval(0.9, simultaneous=True)) == pytest.approx(np.array([low, high]))
-    assert some_values(found, [1, 0]).hypotheses == 1
-    assert some_values(found, [1]).hypotheses == 1
+    assert np.array(estimate.interval(0.9, simultaneous=True)) == pytest.approx(np.array([low, high]))
+    assert some_values(estimate, [1, 0]).hypotheses == 1
+    assert some_values(estimate, [1]).hypotheses == 1
 
 
 @pytest.mark.parametrize(("name", "epsilon"), APART)
 def test_values_that_are_estimated_apart_are_two(name, epsilon):
-    found = estimated(name, epsilon)
-    assert found.hypotheses == 2
-    assert found.interval(simultaneous=True)[0] == pytest.approx(found.interval(0.975)[0])
+    estimate = estimated(name, epsilon)
+    assert estimate.hypotheses == 2
+    assert estimate.interval(simultaneous=True)[0] == pytest.approx(estimate.interval(0.975)[0])
 
 
 def test_two_of_three_values_are_two():
-    found = estimated("grr", 1, size=3)
-    assert found.hypotheses == 3
-    assert some_values(found, [0, 1]).hypotheses == 2
+    estimate = estimated("grr", 1, size=3)
+    assert estimate.hypotheses == 3
+    assert some_values(estimate, [0, 1]).hypotheses == 2
 
 
 @pytest.mark.parametrize("kind", [Difference, lambda *sides: AlwaysValid(*sides, 0.05)], ids=["once", "at all looks"])
 def test_a_difference_of_yes_is_that_of_no(kind):
-    found = kind(*(Side.of(estimated("binary", 2, ones)) for ones in (700, 900)))
-    assert found.p_value[0] == pytest.approx(found.p_value[1])
-    assert np.array(found.interval(simultaneous=True)) == pytest.approx(np.array(found.interval()))
+    difference = kind(*(Side.of(estimated("binary", 2, ones)) for ones in (700, 900)))
+    assert difference.p_value[0] == pytest.approx(difference.p_value[1])
+    assert np.array(difference.interval(simultaneous=True)) == pytest.approx(np.array(difference.interval()))
 
 
 def test_a_test_of_yes_is_not_corrected_for_no():
@@ -69,5 +69,5 @@ def test_a_test_of_yes_is_not_corrected_for_no():
 
 
 def test_a_slope_of_yes_is_that_of_no():
-    found = slope(Course.of_shares(range(3), [estimated("binary", 2, ones) for ones in (700, 800, 900)], [0.0] * 3))
-    assert np.array(found.interval(simultaneous=True)) == pytest.approx(np.array(found.interval()))
+    trend = slope(Course.of_shares(range(3), [estimated("binary", 2, ones) for ones in (700, 800, 900)], [0.0] * 3))
+    assert np.array(trend.interval(simultaneous=True)) == pytest.approx(np.array(trend.interval()))

@@ -40,27 +40,27 @@ def reading(estimate="mean", n=300):
 def test_the_sum_is_of_the_answers_that_came():
     """Its interval is that of their mean, which is narrower than that of the population's."""
     one = reading()
-    told = one._number(0.95)
-    total, interval = told.sum
-    assert total == pytest.approx(one.n * told.mean)
-    assert interval == pytest.approx([one.n * end for end in told.respondents])
-    assert interval[1] - interval[0] < one.n * (told.interval[1] - told.interval[0])
+    answer = one._number(0.95)
+    total, interval = answer.sum
+    assert total == pytest.approx(one.n * answer.mean)
+    assert interval == pytest.approx([one.n * end for end in answer.respondents])
+    assert interval[1] - interval[0] < one.n * (answer.interval[1] - answer.interval[0])
 
 
 def test_strict_bands_allow_for_all_reports_that_one_answer_may_have_made(monkeypatch):
     """In two periods of two reports, where three devices answer alike, up to eleven others."""
-    asked = set()
+    reports = set()
 
     def band(*_, repeats):
-        asked.add(repeats)
+        reports.add(repeats)
         return 0.0, 1.0
 
     monkeypatch.setattr(number, "strict_quantile", band)
     one = reading("distribution")
     quantiles = [number.QuantileEstimate(0.5, 400.0, (390.0, 410.0), resolved=True)]
-    told = one.with_strict_bands(number.replace(reading()._number(0.95), quantiles=quantiles), 0.95)
-    assert asked == {11}
-    assert [each.interval for each in told.quantiles] == [(0.0, 1000.0)]
+    answer = one.with_strict_bands(number.replace(reading()._number(0.95), quantiles=quantiles), 0.95)
+    assert reports == {11}
+    assert [each.interval for each in answer.quantiles] == [(0.0, 1000.0)]
 
 
 def test_positions_of_an_ordinal_are_counted_from_one():

@@ -33,8 +33,8 @@ def sets(name, shares, epsilon="2"):
 
 def people(rng, n, shares, together=0.0):
     """Draw sets, (n, options) of 0 and 1; a part of the people choose all options that are more frequent than some share."""
-    each = rng.random((n, len(shares)))
-    return (np.where(rng.random((n, 1)) < together, each[:, :1], each) < shares).astype(int)
+    draws = rng.random((n, len(shares)))
+    return (np.where(rng.random((n, 1)) < together, draws[:, :1], draws) < shares).astype(int)
 
 
 def fewest(runs, coverage):
@@ -45,7 +45,7 @@ def fewest(runs, coverage):
 def test_shares_are_unbiased_and_their_errors_exact(name):
     """Over every outcome of a report: the mean share of an option is the true one, and so is the variance."""
     mechanism = sets(name, FEW[:2], "1")
-    shares, said = np.array([0.3, 0.8]), []
+    shares, chances = np.array([0.3, 0.8]), []
     for option in range(2):
         p = sum(
             np.prod(np.where(held, shares, 1 - shares))
@@ -59,14 +59,14 @@ def test_shares_are_unbiased_and_their_errors_exact(name):
             for place in [group.index(option)]
             for true in [sum(held[each] << k for k, each in enumerate(group))]
         )
-        said.append(p)
+        chances.append(p)
     n = 100_000
     counts = np.zeros((mechanism.layout.rows, mechanism.layout.width), np.int64)
-    found = options.option_shares(mechanism, Tally(mechanism.layout, counts, counts.sum(axis=1)))
-    assert np.isnan(found.frequency).all()
-    expected = options.OptionShares(n, np.round(np.array(said) * n).astype(int), np.full(2, n), found.channel)
+    estimate = options.option_shares(mechanism, Tally(mechanism.layout, counts, counts.sum(axis=1)))
+    assert np.isnan(estimate.frequency).all()
+    expected = options.OptionShares(n, np.round(np.array(chances) * n).astype(int), np.full(2, n), estimate.channel)
     assert expected.frequency == pytest.approx(shares, abs=1e-4)
-    variance = np.array(said) * (1 - np.array(said)) / n / found.channel.gain**2
+    variance = np.array(chances) * (1 - np.array(chances)) / n / estimate.channel.gain**2
     assert np.square(expected.stderr) == pytest.approx(variance, rel=1e-3)
 
 
@@ -80,10 +80,10 @@ def test_intervals_cover(name, shares, n, together):
     for _ in range(runs):
         chosen = people(rng, n, shares, together)
         counted = tallies.of_sets(mechanism, chosen, rng)
-        found = options.option_shares(mechanism, counted)
-        low, high = found.interval()
+        estimate = options.option_shares(mechanism, counted)
+        low, high = estimate.interval()
         covered += ~((low > shares) | (high < shares))
-        low, high = found.interval(target="respondents")
+        low, high = estimate.interval(target="respondents")
         true = chosen.mean(axis=0)
         of_those += ~((low > true + 1e-12) | (high < true - 1e-12))
         mean, stderr = options.chosen(mechanism, counted)
@@ -132,25 +132,29 @@ def test_pairs_that_depend_are_seen():
     alike = people(rng, 30_000, np.array([0.3, 0.3, 0.3]))
     alike[:, 1] = alike[:, 0]
     counted = tallies.of_sets(mechanism, alike, rng)
-    found = pairs(mechanism, counted)  # (0, 1), (0, 2), (1, 2)
-    assert found.p_value[0] < 1e-6
-    assert found.p_value[1:].min() > SURE
-    assert (np.abs(found.both - (0.3, 0.09, 0.09)) < 4.5 * found.stderr).all()
+    result = pairs(mechanism, counted)  # (0, 1), (0, 2), (1, 2)
+    assert result.p_value[0] < 1e-6
+    assert result.p_value[1:].min() > SURE
+    assert (np.abs(result.both - (0.3, 0.09, 0.09)) < 4.5 * result.stderr).all()
 
 
 # Any false pair of 190 was found in 91 of 100 tallies at worst, by the normal law and shares from the pair's reports alone.
+@pytest.mark.parametrize("runs", [20, pytest.param(40, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("shares", [[0.5] * 20, [0.02] * 20, [0.97] + [0.1] * 19], ids=["half", "rare", "one of .97"])
 @pytest.mark.parametrize(("epsilon", "reports"), [("1", 10), ("3", 3), ("3", 32)])
-def test_few_reports_make_no_pair(shares, epsilon, reports):
+def test_few_reports_make_no_pair(shares, epsilon, reports, runs):
     """Of independent choices, in few tallies any of 190 pairs is found at 5% of all, however few reports are about each."""
-    rng, mechanism, runs = np.random.default_rng(14), sets("sampled_pair", shares, epsilon), 40
-    found = [pairs(mechanism, tallies.of_sets(mechanism, people(rng, 190 * reports, np.array(shares)), rng)) for _ in range(runs)]
-    assert sum(np.nanmin(each.p_value) < 0.05 / 190 for each in found) <= binom.ppf(1 - SURE, runs, 0.06)
+    rng, mechanism = np.random.default_rng(14), sets("sampled_pair", shares, epsilon)
+    results = [
+        pairs(mechanism, tallies.of_sets(mechanism, people(rng, 190 * reports, np.array(shares)), rng)) for _ in range(runs)
+    ]
+    assert sum(np.nanmin(each.p_value) < 0.05 / 190 for each in results) <= binom.ppf(1 - SURE, runs, 0.06)
 
 
-def test_one_pair_alone():
+@pytest.mark.parametrize("runs", [200, pytest.param(400, marks=pytest.mark.campaign)])
+def test_one_pair_alone(runs):
     """With two options the shares come from the same reports as the test, and it holds its level."""
-    rng, runs, shares = np.random.default_rng(15), 400, np.array([0.5, 0.1])
+    rng, shares = np.random.default_rng(15), np.array([0.5, 0.1])
     mechanism = sets("sampled_pair", shares, "3")
     tests = [pairs(mechanism, tallies.of_sets(mechanism, people(rng, 60, shares), rng)).p_value[0] for _ in range(runs)]
     assert np.mean(np.array(tests) < 0.05) <= binom.ppf(1 - SURE, runs, 0.05) / runs
@@ -175,9 +179,9 @@ def test_no_reports_and_one():
     nothing = tally.empty(mechanism.layout)
     assert np.isnan(options.chosen(mechanism, nothing)).all()
     one = tally.count(mechanism.layout, mechanism.layout.pack(2, 1))
-    found = options.option_shares(mechanism, one)
-    assert np.isnan(found.frequency).tolist() == [True, True, False, True]
-    low, high = found.interval()
+    estimate = options.option_shares(mechanism, one)
+    assert np.isnan(estimate.frequency).tolist() == [True, True, False, True]
+    low, high = estimate.interval()
     assert low[2] <= 0
     assert high[2] >= 1
     assert np.isnan(options.chosen(mechanism, one)).all()

@@ -37,16 +37,16 @@ def test_it_is_exact_for_direct_answers():
     mechanism = mechanisms.make("grr", domain_size=4, epsilon="1")
     counts = np.array([340, 260, 210, 190])
     estimate = decode.estimate(mechanism, from_cells(mechanism.layout, counts))
-    found, f = order(mechanism, estimate), estimate.frequency
-    assert found.mean == pytest.approx(f @ [1, 2, 3, 4])
-    assert found.below == pytest.approx(np.cumsum(f))
+    result, f = order(mechanism, estimate), estimate.frequency
+    assert result.mean == pytest.approx(f @ [1, 2, 3, 4])
+    assert result.below == pytest.approx(np.cumsum(f))
     # Each report adds (its position - a) / (p - q) to the mean, and for a cumulative share 1 or 0 likewise.
     scale = float(mechanism.p - mechanism.q)
     seen = counts / 1000
     variance = seen @ np.arange(1, 5) ** 2 - (seen @ np.arange(1, 5)) ** 2
-    assert found.stderr == pytest.approx((variance / 1000) ** 0.5 / scale)
+    assert result.stderr == pytest.approx((variance / 1000) ** 0.5 / scale)
     until = np.cumsum(seen)
-    assert found.below_stderr == pytest.approx(np.sqrt(until * (1 - until) / 1000) / scale, abs=1e-9)
+    assert result.below_stderr == pytest.approx(np.sqrt(until * (1 - until) / 1000) / scale, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["grr", "oue", "hadamard"])
@@ -57,21 +57,21 @@ def test_errors_are_as_stated(name, shares):
     f = shares / shares.sum()
     mean, below = f @ np.arange(1, 12), np.cumsum(f)
     median = int(np.argmax(below >= 0.5 - 1e-9))
-    errors, stated, covered, medians, each = [], [], 0, 0, np.zeros(11)
+    errors, stated, covered, medians, inside = [], [], 0, 0, np.zeros(11)
     for _ in range(runs):
-        found = order(mechanism, decode.estimate(mechanism, simulated(mechanism, rng.multinomial(1000, f), rng)))
-        low, high = found.interval()
+        result = order(mechanism, decode.estimate(mechanism, simulated(mechanism, rng.multinomial(1000, f), rng)))
+        low, high = result.interval()
         covered += low <= mean <= high
-        errors.append(found.mean - mean)
-        stated.append(found.stderr**2)
-        middle, first, last = found.median()
+        errors.append(result.mean - mean)
+        stated.append(result.stderr**2)
+        middle, first, last = result.median()
         assert first <= middle <= last
         medians += first <= median <= last
-        each += np.abs(found.below - below) <= 1.96 * found.below_stderr + 1e-9
+        inside += np.abs(result.below - below) <= 1.96 * result.below_stderr + 1e-9
     assert abs(np.mean(errors)) < 4.5 * np.std(errors) / runs**0.5
     assert 0.81 < np.std(errors) / np.mean(stated) ** 0.5 < 1.2
     assert covered >= binom.ppf(SURE, runs, 0.94)
-    assert each.min() >= binom.ppf(SURE / 11, runs, 0.94)
+    assert inside.min() >= binom.ppf(SURE / 11, runs, 0.94)
     assert medians >= binom.ppf(SURE, runs, 0.95)
 
 
@@ -94,10 +94,10 @@ def test_the_same_people_in_ten_periods(name, options):
         else:
             counted = tally.merge(*(simulated(mechanism, held, rng) for _ in range(10)))
         estimate = decode.estimate(mechanism, counted, repeats=9.0, permanent=bool(options))
-        found = order(mechanism, estimate, repeats=9.0, permanent=bool(options))
-        low, high = found.interval()
+        result = order(mechanism, estimate, repeats=9.0, permanent=bool(options))
+        low, high = result.interval()
         covered += low <= 3 <= high
-        assert found.stderr > order(mechanism, estimate).stderr
+        assert result.stderr > order(mechanism, estimate).stderr
     assert covered >= binom.ppf(SURE, runs, 0.94)
 
 
@@ -105,9 +105,9 @@ def test_no_reports_and_one():
     """Without reports there is nothing; one report says next to nothing of the median."""
     mechanism = mechanisms.make("grr", domain_size=5, epsilon="1")
     assert order(mechanism, decode.estimate(mechanism, tally.empty(mechanism.layout))) is None
-    found = order(mechanism, decode.estimate(mechanism, tally.count(mechanism.layout, mechanism.layout.pack(0, 2))))
-    assert found.mean == pytest.approx(3)
-    assert found.median()[1:] == (0, 4)
+    result = order(mechanism, decode.estimate(mechanism, tally.count(mechanism.layout, mechanism.layout.pack(0, 2))))
+    assert result.mean == pytest.approx(3)
+    assert result.median()[1:] == (0, 4)
 
 
 def test_a_regression_is_refused():
@@ -128,7 +128,7 @@ def test_coverage_at_length(name, n):
         f = shares / shares.sum()
         covered = 0
         for _ in range(runs):
-            found = order(mechanism, decode.estimate(mechanism, simulated(mechanism, rng.multinomial(n, f), rng)))
-            low, high = found.interval()
+            result = order(mechanism, decode.estimate(mechanism, simulated(mechanism, rng.multinomial(n, f), rng)))
+            low, high = result.interval()
             covered += low <= f @ np.arange(1, 12) <= high
         assert covered / runs >= (0.935 if n > 1000 else 0.88)

@@ -54,7 +54,7 @@ def steps(mechanism):
     return p1, q1, min(q - q1 * step + step, 1.0), max(q - q1 * step, 0.0)
 
 
-def replay(mechanism, share, reports, rng, *, kept, drawn=True, replays=REPLAYS):
+def replay(mechanism, share, reports, rng, *, permanent, random=True, replays=REPLAYS):
     """Draw the support of one value by the exact law: devices that report in a period also do so in all larger ones.
 
     Where the holders are not drawn, so many of all answers are theirs in each replay; returns the support and that share.
@@ -64,23 +64,23 @@ def replay(mechanism, share, reports, rng, *, kept, drawn=True, replays=REPLAYS)
     sizes = np.diff(ordered, prepend=0)
     times = np.arange(len(ordered), 0, -1)  # reports of each device of a group
     support, held = np.zeros(replays, np.int64), 0
-    for people, each in zip(sizes, times, strict=True):
-        holders = rng.binomial(people, share, replays) if drawn else np.full(replays, round(people * share))
-        held += holders * each
-        if kept:
+    for people, visits in zip(sizes, times, strict=True):
+        holders = rng.binomial(people, share, replays) if random else np.full(replays, round(people * share))
+        held += holders * visits
+        if permanent:
             p1, q1, p2, q2 = steps(mechanism)
             responses = rng.binomial(holders, p1) + rng.binomial(people - holders, q1)
-            support += rng.binomial(each * responses, p2) + rng.binomial(each * (people - responses), q2)
+            support += rng.binomial(visits * responses, p2) + rng.binomial(visits * (people - responses), q2)
         else:
-            support += rng.binomial(each * holders, p) + rng.binomial(each * (people - holders), q)
+            support += rng.binomial(visits * holders, p) + rng.binomial(visits * (people - holders), q)
     return support, float(np.mean(held / sum(reports)))
 
 
-def pooled(mechanism, support, reports, *, kept):
+def pooled(mechanism, support, reports, *, permanent):
     """Return the estimate as it is if each report is of another device, and that of a panel."""
     plain = Supported(mechanism, sum(reports), support)
-    apart = replace(plain, shares=np.clip(plain.frequency, 0, 1))  # each value is a replay of its own
-    return apart, Panel(apart.n, apart, repeats(reports), mechanism if kept else None)
+    single = replace(plain, shares=np.clip(plain.frequency, 0, 1))  # each value is a replay of its own
+    return single, Panel(single.n, single, repeats(reports), mechanism if permanent else None)
 
 
 def coverage(estimate, truth, target="population", level=0.95, times=None):
@@ -97,32 +97,32 @@ def enough(hits, of=REPLAYS, level=0.95):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[2]} {case[3]}")
 def test_intervals_cover_where_devices_report_again(case, reports):
     """Of the population and of the answers; as if each report were of another device they do not."""
-    name, size, epsilon, share, n, kept = case
+    name, size, epsilon, share, n, permanent = case
     rng = np.random.default_rng(21)  # replayed chance of a test, not of a device
     mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
     reports = [n * each for each in reports]
     missed = []
-    for drawn, target in ((True, "population"), (False, "respondents")):
-        support, told = replay(mechanism, share, reports, rng, kept=kept, drawn=drawn)
-        apart, panel = pooled(mechanism, support, reports, kept=kept)
-        truth = share if drawn else told
+    for random, target in ((True, "population"), (False, "respondents")):
+        support, reporters = replay(mechanism, share, reports, rng, permanent=permanent, random=random)
+        single, panel = pooled(mechanism, support, reports, permanent=permanent)
+        truth = share if random else reporters
         assert enough(coverage(panel, truth, target)), (target, coverage(panel, truth, target))
         assert coverage(panel, truth, target) < 0.985
-        stderr = panel.stderr if drawn else panel.respondents_stderr
+        stderr = panel.stderr if random else panel.respondents_stderr
         assert np.std(panel.frequency - truth) == pytest.approx(np.sqrt(np.mean(stderr**2)), rel=0.09)
-        missed.append(not enough(coverage(apart, truth, target)))
-    assert missed == [True, kept]
+        missed.append(not enough(coverage(single, truth, target)))
+    assert missed == [True, permanent]
 
 
 @pytest.mark.parametrize("case", [("l_osue", 64, 2, 0.02, 100), ("dbitflip", 6, 4, 0.02, 100), ("oue", 64, 5, 0.01, 100)])
 def test_few_people_are_few(case):
     """Of a hundred people of whom one or two hold a value, intervals for 64 values at once miss no more than they say."""
     name, size, epsilon, share, n = case
-    kept = name != "oue"
+    permanent = name != "oue"
     mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
     rng, replays = np.random.default_rng(22), 40_000
-    support, _ = replay(mechanism, share, [n] * 30, rng, kept=kept, replays=replays)
-    _, panel = pooled(mechanism, support, [n] * 30, kept=kept)
+    support, _ = replay(mechanism, share, [n] * 30, rng, permanent=permanent, replays=replays)
+    _, panel = pooled(mechanism, support, [n] * 30, permanent=permanent)
     assert coverage(panel, share, level=1 - 0.05 / 64) > 1 - 3 * 0.05 / 64  # as a normal interval of the people: 4 and more
     assert enough(coverage(panel, share), replays)
 
@@ -132,9 +132,9 @@ def test_new_people_are_covered_too(case):
     """Where each period brings other devices, intervals are wider than need be."""
     name, size, epsilon, share, n = case
     mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
-    kept = case in KEPT
-    support, _ = replay(mechanism, share, [12 * n], np.random.default_rng(23), kept=kept)
-    _, panel = pooled(mechanism, support, [n] * 12, kept=kept)
+    permanent = case in KEPT
+    support, _ = replay(mechanism, share, [12 * n], np.random.default_rng(23), permanent=permanent)
+    _, panel = pooled(mechanism, support, [n] * 12, permanent=permanent)
     assert enough(coverage(panel, share))
 
 
@@ -143,19 +143,19 @@ def test_absent_values_are_not_detected(case):
     """A kept response that supports a value nobody holds does so in each report; the test allows for it."""
     name, size, epsilon, _, n = case
     mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
-    support, _ = replay(mechanism, 0.0, [n] * 30, np.random.default_rng(24), kept=True)
-    apart, panel = pooled(mechanism, support, [n] * 30, kept=True)
+    support, _ = replay(mechanism, 0.0, [n] * 30, np.random.default_rng(24), permanent=True)
+    single, panel = pooled(mechanism, support, [n] * 30, permanent=True)
     assert (panel.p_value <= 0.05).sum() <= binom.isf(RARE, REPLAYS, 0.05)
-    assert (apart.p_value <= 0.05).mean() > 0.1
-    assert panel.detection_frequency() > apart.detection_frequency()
+    assert (single.p_value <= 0.05).mean() > 0.1
+    assert panel.detection_frequency() > single.detection_frequency()
 
 
 def test_a_permanent_response_of_few_is_not_a_value():
     """A bit that one of a thousand people keeps as 1 by chance is in ninety reports, and no sign that anybody holds the value."""
     mechanism = mechanisms.make("l_osue", domain_size=64, epsilon=2, permanent=8)
     replays, chance = 40_000, 0.05 / 64
-    support, _ = replay(mechanism, 0.0, [1000] * 90, np.random.default_rng(32), kept=True, replays=replays)
-    _, panel = pooled(mechanism, support, [1000] * 90, kept=True)
+    support, _ = replay(mechanism, 0.0, [1000] * 90, np.random.default_rng(32), permanent=True, replays=replays)
+    _, panel = pooled(mechanism, support, [1000] * 90, permanent=True)
     assert (panel.p_value <= chance).mean() < 2 * chance  # of a binomial: more than three times
 
 
@@ -167,8 +167,8 @@ def test_one_period_is_as_it_was(name):
     counted = tally.count(mechanism.layout, payloads)
     plain = decode.estimate(mechanism, counted)
     assert repeats([400]) == 0
-    for kept in (False, True):
-        same = decode.estimate(mechanism, counted, repeats=repeats([400]), permanent=kept)
+    for permanent in (False, True):
+        same = decode.estimate(mechanism, counted, repeats=repeats([400]), permanent=permanent)
         for part in ("frequency", "stderr", "respondents_stderr", "absent_stderr", "p_value", "count"):
             assert getattr(same, part) == pytest.approx(getattr(plain, part), rel=1e-12)
         for target, simultaneous in product(("population", "respondents"), (True, False)):
@@ -221,23 +221,23 @@ def spread(people, keep, rng):
     )
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_factors_are_found_to_go_together_as_rarely_as_said(kept):
+@pytest.mark.parametrize("permanent", [False, True])
+def test_factors_are_found_to_go_together_as_rarely_as_said(permanent):
     """The test that factors are independent holds over twenty periods of one panel; as if each report were another's it fails."""
-    mechanism = mechanisms.make("l_grr" if kept else "grr", domain_size=4, epsilon=2)
+    mechanism = mechanisms.make("l_grr" if permanent else "grr", domain_size=4, epsilon=2)
     table, rng, runs, times = np.outer([0.6, 0.4], [0.7, 0.3]).ravel(), np.random.default_rng(29), 400, 20
     seen = {0.0: 0, times - 1.0: 0}
     for _ in range(runs):
         held = rng.multinomial(1500, table)
-        if kept:
+        if permanent:
             p1, _, p2, _ = steps(mechanism)
             cells = spread(times * spread(held, p1, rng), p2, rng)
         else:
             cells = spread(times * held, float(mechanism.p), rng)
         counted = Tally(mechanism.layout, cells[None], np.array([cells.sum()]))
         for more in seen:
-            found = from_product(mechanism, counted, (2, 2), repeats=more, permanent=kept)
-            seen[more] += found.independence().p_value <= 0.05
+            product = from_product(mechanism, counted, (2, 2), repeats=more, permanent=permanent)
+            seen[more] += product.independence().p_value <= 0.05
     assert binom.ppf(RARE, runs, 0.05) <= seen[times - 1.0] <= binom.isf(RARE, runs, 0.05)
     assert seen[0.0] > 0.3 * runs
 
@@ -249,32 +249,32 @@ def test_versions_of_the_same_people(case):
     Each version has permanent responses of its own, of the same row.
     """
     name, size, epsilon, share, n = case
-    kept, rng, times = name != "binary", np.random.default_rng(30), 10
+    permanent, rng, times = name != "binary", np.random.default_rng(30), 10
     mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
     periods = [{f"{version}{period}": n for period in range(times)} for version in "ab"]
     between = overlap(*periods)
     assert between == pytest.approx(1 / n)
     holders, parts = rng.binomial(n, share, REPLAYS), []
-    if kept:  # of those who hold another value, some have a row that confuses the two
+    if permanent:  # of those who hold another value, some have a row that confuses the two
         g = mechanism.family.range_size
         confused = rng.binomial(n - holders, 1 / g)
         p1, _, p2, q2 = steps(mechanism)
         other = (1 - p1) / (g - 1)
     for _ in range(2):
-        if kept:
+        if permanent:
             responses = rng.binomial(holders + confused, p1) + rng.binomial(n - holders - confused, other)
             support = rng.binomial(times * responses, p2) + rng.binomial(times * (n - responses), q2)
         else:
             p, q = float(mechanism.p), float(mechanism.q)
             support = rng.binomial(times * holders, p) + rng.binomial(times * (n - holders), q)
-        parts.append(pooled(mechanism, support, [n] * times, kept=kept)[1])
+        parts.append(pooled(mechanism, support, [n] * times, permanent=permanent)[1])
     everything = [range(REPLAYS)] * 2
-    together, apart = (combine(parts, everything, each) for each in (np.full((2, 2), between), None))
+    together, single = (combine(parts, everything, each) for each in (np.full((2, 2), between), None))
     assert together.weights == pytest.approx([0.5, 0.5], rel=0.02)
-    assert coverage(apart, share) < 0.93
+    assert coverage(single, share) < 0.93
     assert enough(coverage(together, share))
     assert coverage(together, share) < 0.985
-    assert np.mean(together.stderr) == pytest.approx(np.std(together.frequency), rel=0.09 if not kept else 0.25)
+    assert np.mean(together.stderr) == pytest.approx(np.std(together.frequency), rel=0.09 if not permanent else 0.25)
     assert together.p_value > RARE
 
 
@@ -326,11 +326,11 @@ def test_kept_noise_is_no_lack_of_fit():
     mechanism = mechanisms.make("rappor", domain_size=1 << 64, epsilon=8, permanent=12, cohorts=8)
     rng, values = np.random.default_rng(26), [1, 2, 3, 4]
     shares = np.array([0.6, 0.3, 0.1, 0.0])
-    drawn = [bloom_panel(mechanism, shares, 2000, 30, rng, values) for _ in range(6)]
+    panels = [bloom_panel(mechanism, shares, 2000, 30, rng, values) for _ in range(6)]
     degrees = 8 * 32 - 4
-    assert np.mean([each.fit.dispersion for _, each in drawn]) == pytest.approx(1, abs=6 * np.sqrt(2 / degrees / len(drawn)))
-    assert decode.estimate(mechanism, drawn[0][0], values).fit.dispersion > 5
-    counted, panel = drawn[0]
+    assert np.mean([each.fit.dispersion for _, each in panels]) == pytest.approx(1, abs=6 * np.sqrt(2 / degrees / len(panels)))
+    assert decode.estimate(mechanism, panels[0][0], values).fit.dispersion > 5
+    counted, panel = panels[0]
     assert panel.count == pytest.approx(counted.n * panel.frequency)
     assert (panel.respondents_stderr < panel.stderr)[:3].all()
 
@@ -341,18 +341,18 @@ def test_regression_of_kept_filters():
     mechanism = mechanisms.make("rappor", domain_size=1 << 64, epsilon=8, permanent=12, cohorts=16)
     rng, values, runs = np.random.default_rng(27), list(range(1, 13)), 50
     shares = np.array([0.4, 0.3, 0.15, 0.1, 0.05, *[0] * 7])
-    hits, scores, alarms, apart, narrower = np.zeros(12), [], 0, [], []
+    hits, scores, alarms, single, narrower = np.zeros(12), [], 0, [], []
     for _ in range(runs):
         counted, estimate = bloom_panel(mechanism, shares, 5000, 30, rng, values)
         low, high = estimate.interval(0.95)
         hits += (low <= shares) & (shares <= high)
         scores.append((estimate.frequency - shares) / estimate.stderr)
-        apart.append((estimate.frequency - shares) / decode.estimate(mechanism, counted, values).stderr)
+        single.append((estimate.frequency - shares) / decode.estimate(mechanism, counted, values).stderr)
         alarms += estimate.detected()[5:].any()
         narrower.append(estimate.stderr / bloom_panel(mechanism, shares, 5000, 1, rng, values)[1].stderr)
     assert (hits >= binom.ppf(RARE / 12, runs, 0.95)).all()
     assert np.sqrt(np.mean(np.square(scores))) == pytest.approx(1, abs=0.1)
-    assert np.sqrt(np.mean(np.square(apart), axis=0))[:3].min() > 1.5  # as if each report were of another device
+    assert np.sqrt(np.mean(np.square(single), axis=0))[:3].min() > 1.5  # as if each report were of another device
     assert alarms <= binom.isf(RARE, runs, 0.05)
     assert np.mean(narrower) < 0.95
 
@@ -361,20 +361,20 @@ def test_regression_of_kept_filters():
 @pytest.mark.parametrize("name", [*dict.fromkeys(case[0] for case in CASES)])
 def test_coverage_over_a_grid(name):
     """Over epsilon, share, people and periods, pointwise and for 64 values at once."""
-    kept, rng = name in {case[0] for case in KEPT}, np.random.default_rng(28)
+    permanent, rng = name in {case[0] for case in KEPT}, np.random.default_rng(28)
     failed = []
     for epsilon, share, n, reports in product(
         (0.5, 1, 2, 4), (0.0, 0.01, 0.1, 0.5, 0.9), (200, 2000, 50_000), ([1] * 2, [1] * 12, [1] * 90, [1, 5, 2, 10])
     ):
         mechanism = mechanisms.make(name, domain_size=2 if name == "binary" else 8, epsilon=epsilon)
         counts = [n * each for each in reports]
-        for drawn, target in ((True, "population"), (False, "respondents")):
-            support, told = replay(mechanism, share, counts, rng, kept=kept, drawn=drawn, replays=1000)
-            truth = share if drawn else told
+        for random, target in ((True, "population"), (False, "respondents")):
+            support, reporters = replay(mechanism, share, counts, rng, permanent=permanent, random=random, replays=1000)
+            truth = share if random else reporters
             support, times = np.unique(support, return_counts=True)  # an interval follows from the support alone
-            covered = coverage(pooled(mechanism, support, counts, kept=kept)[1], truth, target, times=times)
+            covered = coverage(pooled(mechanism, support, counts, permanent=permanent)[1], truth, target, times=times)
             # A share of the answers has normal intervals, which are rougher where few reports support a value.
-            least = 0.95 if drawn else 0.94
+            least = 0.95 if random else 0.94
             if not enough(covered, 1000, least):
                 failed.append((epsilon, share, n, reports, target, covered))
     assert not failed
@@ -401,8 +401,8 @@ def test_devices_that_keep_responses(name, size, options):
         payloads = []
         for value in rng.choice(size, people, p=shares):
             row = int(rng.integers(mechanism.layout.rows))
-            kept = mechanism.respond_permanently(row, int(value), OS)
-            payloads += [mechanism.respond_instantly(row, kept, OS) for _ in range(times)]
+            response = mechanism.respond_permanently(row, int(value), OS)
+            payloads += [mechanism.respond_instantly(row, response, OS) for _ in range(times)]
         counted = tally.count(mechanism.layout, b"".join(payloads))
         estimate = decode.estimate(mechanism, counted, repeats=repeats([people] * times), permanent=True)
         scores.append((estimate.frequency - shares) / estimate.stderr)

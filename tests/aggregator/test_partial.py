@@ -42,15 +42,17 @@ def test_counts_are_those_of_the_definition(k, buckets, epsilon):
     counted = tally.merge(*halves)
     estimate = decode.estimate(mechanism, counted)
     assert isinstance(estimate, Partial)
-    support, told = np.zeros(k, np.int64), np.zeros(k, np.int64)
+    support, tellers = np.zeros(k, np.int64), np.zeros(k, np.int64)
     for payload in payloads:
         support[list(mechanism.supported(payload))] += 1
-        told[[value for value in range(k) if mechanism.response_key(mechanism.layout.unpack(payload)[0], value) < buckets]] += 1
+        tellers[
+            [value for value in range(k) if mechanism.response_key(mechanism.layout.unpack(payload)[0], value) < buckets]
+        ] += 1
     assert np.array_equal(estimate.support, support)
-    assert np.array_equal(estimate.covering, told)
-    some = decode.estimate(mechanism, counted, [5, 0])
+    assert np.array_equal(estimate.covering, tellers)
+    chosen = decode.estimate(mechanism, counted, [5, 0])
     for name in ("frequency", "stderr", "respondents_stderr", "absent_stderr", "p_value", "count"):
-        assert np.array_equal(getattr(some, name), getattr(estimate, name)[[5, 0]])
+        assert np.array_equal(getattr(chosen, name), getattr(estimate, name)[[5, 0]])
 
 
 @pytest.mark.parametrize(("k", "buckets"), [(3, 1), (3, 2), (4, 2)])
@@ -65,16 +67,16 @@ def test_exact_mean_and_variance(k, buckets):
         for true in population:
             shares = {}
             for payload, mass in distribution(lambda tape, v=true: mechanism.randomize(v, source=tape)).items():
-                told = mechanism.response_key(mechanism.layout.unpack(payload)[0], value) < buckets
-                outcome = (value in mechanism.supported(payload), told)
+                tellers = mechanism.response_key(mechanism.layout.unpack(payload)[0], value) < buckets
+                outcome = (value in mechanism.supported(payload), tellers)
                 shares[outcome] = shares.get(outcome, 0) + mass
             outcomes.append(shares.items())
         mean = square = Fraction(0)
-        for drawn in product(*outcomes):
-            chance, support, told = Fraction(1), 0, 0
-            for (supports, tells), mass in drawn:
-                chance, support, told = chance * mass, support + supports, told + tells
-            estimate = (support - other * told) / (n * share * (one - other))
+        for combination in product(*outcomes):
+            chance, support, tellers = Fraction(1), 0, 0
+            for (supports, tells), mass in combination:
+                chance, support, tellers = chance * mass, support + supports, tellers + tells
+            estimate = (support - other * tellers) / (n * share * (one - other))
             mean += chance * estimate
             square += chance * estimate**2
         f = Fraction(population.count(value), n)
@@ -112,7 +114,7 @@ def test_errors_and_intervals_hold(k, buckets, epsilon):
         squares.append((estimate.frequency - real) ** 2)
         stated.append(estimate.stderr)
         intervals = (estimate.interval(), truth), (estimate.interval(target="respondents"), real)
-        covered.append([((low <= wanted) & (wanted <= high)) for (low, high), wanted in intervals])
+        covered.append([((low <= true) & (true <= high)) for (low, high), true in intervals])
     spread = np.std(errors, axis=0)
     assert np.abs(np.mean(errors, axis=0) / spread).max() * np.sqrt(repeats) < 5
     assert np.mean(squares, axis=0) == pytest.approx([mechanism.variance(f, n) for f in truth], rel=6 * np.sqrt(2 / repeats))
@@ -132,10 +134,10 @@ def test_intervals_hold_however_few_reports_tell_of_a_value(n):
     for _ in range(400):
         counted, real = draw(mechanism, truth, n, rng)
         estimate = decode.estimate(mechanism, counted)
-        for target, wanted in (("population", truth), ("respondents", real)):
+        for target, true in (("population", truth), ("respondents", real)):
             low, high = estimate.interval(target=target)
             assert ((low <= estimate.frequency) & (estimate.frequency <= high)).all()
-            covered.append((low <= wanted) & (wanted <= high))
+            covered.append((low <= true) & (true <= high))
     assert np.mean(covered, axis=0).min() > 0.95
 
 
@@ -194,5 +196,5 @@ def test_detection_frequency():
     share = np.median([decode.estimate(mechanism, draw(mechanism, absent, n, rng)[0]).detection_frequency() for _ in range(9)])
     truth = absent * (1 - share)
     truth[3] = share
-    found = sum(decode.estimate(mechanism, draw(mechanism, truth, n, rng)[0]).detected()[3] for _ in range(400))
-    assert 140 < found < 260
+    hits = sum(decode.estimate(mechanism, draw(mechanism, truth, n, rng)[0]).detected()[3] for _ in range(400))
+    assert 140 < hits < 260

@@ -21,7 +21,8 @@ from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.store import GROUP, Partition, Store, Upload, Weights, connect, schema
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries, primary
-from deniable_aggregator.store.uploads import batch, health, partition
+from deniable_aggregator.store.uploads import batch, health
+from deniable_aggregator.store.uploads import partition as partitions
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 from deniable_aggregator.store.values.collections import Table
@@ -36,18 +37,18 @@ SIZE = Stratum("ui.size", 1, "e" * 16, "2026-11-21", "")
 @pytest.fixture(params=["server", CLUSTER])
 def client(request, start_store):
     """Empty a single server, or a cluster of three primaries, and connect to it."""
-    made = connect(start_store(request.param))
-    made.flushall()
-    yield made
-    made.close()
+    connection = connect(start_store(request.param))
+    connection.flushall()
+    yield connection
+    connection.close()
 
 
 @pytest.fixture
 def shop(client):
     """Open an app of three partitions."""
-    made = Store(client, "shop")
-    assert made.divide(3) == 3
-    return made
+    store = Store(client, "shop")
+    assert store.divide(3) == 3
+    return store
 
 
 def send(store, key, *groups, cap=1000, limits=()):
@@ -61,11 +62,11 @@ def count(store, **options):
     return worker
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 7, 16, partition.MOST])
+@pytest.mark.parametrize("number", [1, 2, 3, 7, 16, partitions.MOST])
 def test_names_spread_over_the_slots(number):
     """Each partition lies in its own equal part of a cluster's slots, whatever the app is called."""
     for app in ("shop", "a.b", "x"):
-        names = partition.names(app, number)
+        names = partitions.names(app, number)
         assert len(set(names)) == number
         slots = [key_slot(schema.REPORTS.of(name).encode()) for name in names]
         assert number == 1 or [slot * number >> 14 for slot in slots] == list(range(number))
@@ -73,7 +74,7 @@ def test_names_spread_over_the_slots(number):
 
 def test_an_undivided_app_has_plain_keys():
     """The only partition of an app has its name, so nothing looks divided that is not."""
-    assert partition.names("shop", 1) == ["shop"]
+    assert partitions.names("shop", 1) == ["shop"]
     assert schema.REPORTS.names("{shop}:reports", "shop")
     assert schema.REPORTS.names("{shop#1f}:reports", "shop")
     assert not schema.REPORTS.names("{shop.1}:reports", "shop")
@@ -84,12 +85,12 @@ def test_an_undivided_app_has_plain_keys():
 @pytest.mark.other_store
 def test_a_cluster_shares_an_app(start_store):
     """Of three partitions each primary of three has one."""
-    made = connect(start_store("cluster"))
-    made.flushall()
-    store = Store(made, "shop")
+    connection = connect(start_store("cluster"))
+    connection.flushall()
+    store = Store(connection, "shop")
     store.divide(3)
-    assert {primary(made, each.stream) for each in store.partitions} == set(primaries(made))
-    made.close()
+    assert {primary(connection, each.stream) for each in store.partitions} == set(primaries(connection))
+    connection.close()
 
 
 def test_the_number_is_fixed_by_whoever_is_first(client):
@@ -177,34 +178,34 @@ def test_an_upload_that_is_sent_again_comes_to_the_same_partition(shop):
 
 def test_sums_are_those_of_one_partition(shop):
     """Whatever is asked of counted reports, in pieces or not, the answer is the one that an undivided app gives."""
-    whole = Store(shop._client, "blog")
+    single = Store(shop._client, "blog")
     for key in range(50):
         groups = [Group(THEME, INDEX, bytes([key % 3])), Group(SIZE, BITS, bytes([key % 8]))]
-        for store in (shop, whole):
+        for store in (shop, single):
             send(store, key, *groups)
     count(shop)
-    count(whole)
+    count(single)
     for of, layout in ((THEME, INDEX), (SIZE, BITS)):
-        assert shop.read(layout, [of]) == whole.read(layout, [of])
-        sums = [[each.tally() for each in store.sums(layout, [of, of._replace(period="x")])] for store in (shop, whole)]
+        assert shop.read(layout, [of]) == single.read(layout, [of])
+        sums = [[each.tally() for each in store.sums(layout, [of, of._replace(period="x")])] for store in (shop, single)]
         assert sums[0] == sums[1]
-        assert shop.strata(of.metric).keys() == whole.strata(of.metric).keys() == {of}
-    assert shop.read_weights(BITS, [SIZE]).tolist() == whole.read_weights(BITS, [SIZE]).tolist()
+        assert shop.strata(of.metric).keys() == single.strata(of.metric).keys() == {of}
+    assert shop.read_weights(BITS, [SIZE]).tolist() == single.read_weights(BITS, [SIZE]).tolist()
     assert shop.read(INDEX, []) == tally.empty(INDEX)
 
 
 def test_a_commit_in_pieces_in_any_partition_is_waited_for(shop, monkeypatch):
     """What is read meanwhile would be a part of it."""
-    for each in shop.partitions:
+    for partition in shop.partitions:
         assert shop.settled("ui.theme") is not None
         with monkeypatch.context() as patch:
             patch.setattr("deniable_aggregator.store.sums.deltas.AT_ONCE", 0)
-            patch.setattr(each.staging, "apply", lambda: None)
-            assert each.commit("w", [], {THEME: np.array([1, 2, 3])}, 0) == []
+            patch.setattr(partition.staging, "apply", lambda: None)
+            assert partition.commit("w", [], {THEME: np.array([1, 2, 3])}, 0) == []
         assert shop.settled("ui.theme") is shop.settled() is None
         assert shop.settled("ui.size") == 0
         assert not shop.seal(THEME[:3], "2026-11-22")
-        each.staging.apply()
+        partition.staging.apply()
     assert shop.settled("ui.theme") == shop.settled()
     assert shop.settled() >= 3
     assert shop.read(INDEX, [THEME]).counts.tolist() == [[3, 6, 9]]
@@ -227,12 +228,12 @@ def test_health_is_that_of_the_slowest(shop):
     worker = Worker([shop])
     for counter in worker.look():
         counter.join(threading.Event())
-    for each in shop.partitions:
-        health.beat(each, worker.name)
+    for partition in shop.partitions:
+        health.beat(partition, worker.name)
     assert health.read(shop) == health.Health(0, 0, 0.0, 0, 1)
     for key in range(9):
         send(shop, key)
-    slow = next(each for each in shop.partitions if each.backlog())
+    slow = next(partition for partition in shop.partitions if partition.backlog())
     shop._client.set(slow.caught, time.time() - 100)
     state = health.read(shop)
     assert (state.backlog, state.workers, state.known) == (9, 1, True)
@@ -271,35 +272,35 @@ def test_the_backlog_is_shared(shop):
 def test_dead_letters_of_all_partitions_are_shown(shop):
     """An id says which partition it is of, and leads to that one alone, also where two have the same."""
     bodies = {}
-    for place, each in enumerate(shop.partitions):
-        each.join()
+    for place, partition in enumerate(shop.partitions):
+        partition.join()
         body = batch.encode([Group(THEME, INDEX, bytes([place]))])
-        shop._client.xadd(each.stream, {"d": body}, id="1-1")
-        shop._client.xreadgroup(GROUP, "w", {each.stream: ">"})
-        assert each.bury("w", b"1-1", "no")
+        shop._client.xadd(partition.stream, {"d": body}, id="1-1")
+        shop._client.xreadgroup(GROUP, "w", {partition.stream: ">"})
+        assert partition.bury("w", b"1-1", "no")
         bodies[place] = body
     letters = DeadLetters(shop)
-    found = {letter.id: letter.body for letter in letters}
-    assert sorted(found) == sorted(f"{place}/{letter.id.partition('/')[2]}" for place, letter in enumerate(letters))
-    assert list(found.values()) == list(bodies.values())
+    inventory = {letter.id: letter.body for letter in letters}
+    assert sorted(inventory) == sorted(f"{place}/{letter.id.partition('/')[2]}" for place, letter in enumerate(letters))
+    assert list(inventory.values()) == list(bodies.values())
     assert len(letters) == 3
-    for id_, body in found.items():
+    for id_, body in inventory.items():
         assert letters.get(id_).body == body
         assert letters.get(id_.partition("/")[2]) is None
         assert letters.get(f"7/{id_.partition('/')[2]}") is None
-    first, second, third = found
+    first, second, third = inventory
     assert letters.rewrite({second: b"new", third: b""}) == 2
     assert letters.get(second).body == b"new"
     assert letters.requeue(first, 10) == "requeued"
     assert letters.requeue("9/1-1", 10) == "missing"
-    assert [each.backlog() for each in shop.partitions] == [1, 0, 0]
+    assert [partition.backlog() for partition in shop.partitions] == [1, 0, 0]
     assert letters.purge([first, second]) == 1
     assert len(letters) == 0
 
 
 def test_dead_letters_are_no_more_than_of_one_partition(shop, monkeypatch):
     """Each partition keeps its part of as many as an undivided app keeps; a block of the stream may be too many."""
-    monkeypatch.setattr(partition, "_DEAD_LETTERS", 300)
+    monkeypatch.setattr(partitions, "_DEAD_LETTERS", 300)
     first, *_ = shop.partitions
     first.join()
     for _ in range(250):
@@ -311,16 +312,16 @@ def test_dead_letters_are_no_more_than_of_one_partition(shop, monkeypatch):
 
 def test_erasure_reaches_every_partition(shop):
     """Data, and what comes later; the other metric stays."""
-    for each in shop.partitions:
+    for partition in shop.partitions:
         added = {THEME: np.array([1, 2, 3]), SIZE: np.array([1, 0, 0]), Weights(SIZE): np.array([1])}
-        assert each.commit("w", [], added, 0) == []
+        assert partition.commit("w", [], added, 0) == []
     shop.metrics.add(["ui.theme", "ui.size"])
     for key in range(30):
         send(shop, key)
     removal = Removal(shop, "ui.theme")
-    found = removal.find()
-    assert (found.versions, found.periods) == ((1,), 1)
-    assert found.keys == 3 + 3  # a sum and its field in the index, of each partition
+    inventory = removal.find()
+    assert (inventory.versions, inventory.periods) == ((1,), 1)
+    assert inventory.keys == 3 + 3  # a sum and its field in the index, of each partition
     removal.mark(1)
     removal.sweep()
     count(shop)
@@ -338,11 +339,11 @@ def test_an_erasure_that_is_begun_again_reaches_every_partition(shop, monkeypatc
     removal, left = Removal(shop, "ui.theme"), list(range(steps))
     put = Table.put
 
-    def dying(table, told):
+    def dying(table, arguments):
         if not left:
             raise redis.ConnectionError
         left.pop()
-        put(table, told)
+        put(table, arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(Table, "put", dying)
@@ -371,8 +372,8 @@ def test_a_full_store_that_nobody_has_used_refuses(client):
     assert send(store, 1).outcome == "appended"
 
 
-@pytest.mark.parametrize(("words", "status", "said"), [("3", 0, "shop: 3 partitions"), ("16", 1, "3 partitions for good")])
-def test_the_command_divides_once(shop, start_store, capsys, words, status, said):
+@pytest.mark.parametrize(("words", "status", "message"), [("3", 0, "shop: 3 partitions"), ("16", 1, "3 partitions for good")])
+def test_the_command_divides_once(shop, start_store, capsys, words, status, message):
     """Asked for the same number again it agrees, and another one it refuses."""
     assert (
         main(
@@ -389,7 +390,7 @@ def test_the_command_divides_once(shop, start_store, capsys, words, status, said
         == status
     )
     out, err = capsys.readouterr()
-    assert said in (err if status else out)
+    assert message in (err if status else out)
 
 
 @pytest.mark.parametrize("words", [["--into", "0"], ["--into", "65"], ["--into", "3", "--app", "blog"]])

@@ -74,28 +74,30 @@ def tally_of(mechanism, rng, n=400) -> Tally:
     return Tally(mechanism.layout, counts, rng.integers(n, 2 * n, shape[0]))
 
 
-def without(mechanism, whole: Tally, row: int) -> Tally:
-    counts, reports = whole.counts.copy(), whole.reports.copy()
+def without(mechanism, complete: Tally, row: int) -> Tally:
+    counts, reports = complete.counts.copy(), complete.reports.copy()
     counts[row], reports[row] = 0, 0
     return Tally(mechanism.layout, counts, reports)
 
 
-def shares(mechanism, whole: Tally) -> np.ndarray:
+def shares(mechanism, complete: Tally) -> np.ndarray:
     """Return what each estimate is made of, free of the number of all reports."""
     if mechanism.name.startswith("sampled"):
-        found = option_shares(mechanism, whole)
-        return np.array([found.support, found.covering]).T
-    found = decode.estimate(mechanism, whole)
-    return np.array([found.support, found.reports]).T
+        estimate = option_shares(mechanism, complete)
+        return np.array([estimate.support, estimate.covering]).T
+    estimate = decode.estimate(mechanism, complete)
+    return np.array([estimate.support, estimate.reports]).T
 
 
 @pytest.mark.parametrize("name", ["sampled_option", "sampled_pair", "dbitflip"])
 def test_an_estimate_changes_with_its_parts_and_with_nothing_else(name):
     """The rows that move what is known of a value are one or more whole parts, and each part is needed by some value."""
     mechanism = mechanisms.make(name, epsilon="1", **PARTED[name])
-    whole = tally_of(mechanism, np.random.default_rng(1))
-    before = shares(mechanism, whole)
-    moved = [np.any(shares(mechanism, without(mechanism, whole, row)) != before, axis=1) for row in range(mechanism.layout.rows)]
+    complete = tally_of(mechanism, np.random.default_rng(1))
+    before = shares(mechanism, complete)
+    moved = [
+        np.any(shares(mechanism, without(mechanism, complete, row)) != before, axis=1) for row in range(mechanism.layout.rows)
+    ]
     used = set()
     for value in range(len(before)):
         rows = {row for row in range(mechanism.layout.rows) if moved[row][value]}
@@ -111,9 +113,9 @@ def test_rows_that_are_pooled_are_one_part(name):
     mechanism = mechanisms.make(name, epsilon="1", **POOLED[name])
     assert not mechanism.part
     assert mechanism.needed(100) == 100
-    whole = tally_of(mechanism, np.random.default_rng(1))
-    assert whole.by_parts(mechanism).tolist() == [whole.n]
-    assert set(decode.estimate(mechanism, whole).reports.tolist()) == {whole.n}
+    complete = tally_of(mechanism, np.random.default_rng(1))
+    assert complete.by_parts(mechanism).tolist() == [complete.n]
+    assert set(decode.estimate(mechanism, complete).reports.tolist()) == {complete.n}
 
 
 @pytest.mark.parametrize("name", list(PARTED))
@@ -129,11 +131,11 @@ def test_the_least_part_has_enough_of_what_is_needed(name):
 def test_a_pair_rests_on_its_row():
     """The share of people who chose both is that of its own reports."""
     mechanism = mechanisms.make("sampled_pair", epsilon="1", **PARTED["sampled_pair"])
-    whole = tally_of(mechanism, np.random.default_rng(1))
-    before = pairs(mechanism, whole).both[2]
+    complete = tally_of(mechanism, np.random.default_rng(1))
+    before = pairs(mechanism, complete).both[2]
     for row in range(mechanism.layout.rows):
         if row != 2:
-            assert pairs(mechanism, without(mechanism, whole, row)).both[2] == before
+            assert pairs(mechanism, without(mechanism, complete, row)).both[2] == before
 
 
 class Counted:
@@ -197,9 +199,9 @@ def test_each_step_has_enough_of_each_option(real_redis):
     shop.publish(CLOSED)
     steps += list(shop.released().values())
     assert sum(steps[-1]) == 25 * 90
-    apart = [np.subtract(after, before) for before, after in pairwise(steps) if after != before]
-    assert len(apart) >= 3
-    assert all((each >= 100).all() for each in apart)
+    sizes = [np.subtract(after, before) for before, after in pairwise(steps) if after != before]
+    assert len(sizes) >= 3
+    assert all((each >= 100).all() for each in sizes)
 
 
 def test_a_segment_with_few_reports_of_an_option_is_withheld(real_redis):

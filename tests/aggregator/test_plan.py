@@ -77,8 +77,8 @@ def declared(tmp_path):
     return path
 
 
-def listed(size=12, **told):
-    return Metric(id="", type="categorical", values=tuple(map(str, range(size))), **{"epsilon": "1"} | told)
+def listed(size=12, **changes):
+    return Metric(id="", type="categorical", values=tuple(map(str, range(size))), **{"epsilon": "1"} | changes)
 
 
 def how(name, size=12, epsilon=1.0):
@@ -101,9 +101,9 @@ def test_the_page_shows_commands():
 @pytest.mark.parametrize("name", PLAIN)
 def test_users_backwards_are_the_fewest(name):
     """So many users are within the wanted error, and one fewer is not."""
-    made = how(name)
-    users = made.users(0.02, 0.1)
-    assert made.error(users, 0.1) <= 0.02 < made.error(users - 1, 0.1)
+    outlook = how(name)
+    users = outlook.users(0.02, 0.1)
+    assert outlook.error(users, 0.1) <= 0.02 < outlook.error(users - 1, 0.1)
 
 
 @pytest.mark.parametrize("name", ["grr", "subset", "local_hash", "hadamard", "pgr"])
@@ -124,10 +124,10 @@ def test_where_no_epsilon_is_enough():
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_difference_is_what_an_arm_is_for(name):
     """The smallest difference that arms of so many reports see is the one for which each arm needs so many."""
-    made = how(name)
-    difference = made.difference(30_000, 0.1)
-    assert made.arm(difference, 0.1) <= 30_000 < made.arm(difference * 0.999, 0.1)
-    assert made.difference(3, 0.1) is None
+    outlook = how(name)
+    difference = outlook.difference(30_000, 0.1)
+    assert outlook.arm(difference, 0.1) <= 30_000 < outlook.arm(difference * 0.999, 0.1)
+    assert outlook.difference(3, 0.1) is None
 
 
 @pytest.mark.parametrize("name", ["grr", "l_grr", "hadamard", "pgr"])
@@ -152,11 +152,11 @@ def test_the_first_release_comes_when_the_publisher_makes_it(real_redis):
     metric, store = shop.metrics["x"], Store(real_redis, "shop")
     noon = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
     stratum = Stratum("x", 1, fingerprint(metric, mechanisms.of(metric).canonical), "2026-11-21", "")
-    made = []
+    releases = []
     for cells in ([100, 0], [99, 0], [1, 0]):
         assert store.partitions[0].commit("test", [], {stratum: np.array(cells, np.int64)}, int(noon)) == []
-        made.append(len(Publisher(store, shop).publish(noon)))
-    assert made == [0, 0, 1]
+        releases.append(len(Publisher(store, shop).publish(noon)))
+    assert releases == [0, 0, 1]
     assert first_release(metric, None, shop.publication, 2400.0) == timedelta(hours=2)
 
 
@@ -176,9 +176,9 @@ def test_when_a_release_waits_for_the_close():
 def test_every_metric_and_cell_of_a_registry(run, declared):
     """A registry's plan has each metric, each kind of its cells, and the budget of all."""
     status, out, _ = run(declared, "--users", "1e5", "--json")
-    told = json.loads(out)
+    document = json.loads(out)
     assert status == 0
-    assert [(each["metric"], each["cell"], each["reports"]) for each in told["plan"]] == [
+    assert [(each["metric"], each["cell"], each["reports"]) for each in document["plan"]] == [
         ("theme", "", 100_000),
         ("theme", "platform", 33_333),
         ("theme", "channel", 50_000),
@@ -186,19 +186,20 @@ def test_every_metric_and_cell_of_a_registry(run, declared):
         ("cart", "", 10_000),
         ("start", "", 100_000),
     ]
-    assert told["plan"][5]["quantiles"] == {"p90": True, "p99": False}
-    assert told["budget"]["reserved"] == pytest.approx(sum(told["budget"]["metrics"].values()))
+    assert document["plan"][5]["quantiles"] == {"p90": True, "p99": False}
+    assert document["budget"]["reserved"] == pytest.approx(sum(document["budget"]["metrics"].values()))
     assert "A/B sees" in run(declared, "--users", "1e5")[1]
 
 
+@pytest.mark.slow("for each epsilon that is tried, the worst distribution of a number is searched for")
 def test_a_registry_backwards(run, declared):
     """Without users it tells how many each metric needs, a sample of whom report; with them the epsilon of each."""
     needed = json.loads(run(declared, "--within", "0.02", "--json")[1])["plan"]
     assert all(each["error"] <= 0.02 for each in needed if not each["cell"])
     assert needed[4]["users"] == 10 * needed[4]["reports"]
-    told = json.loads(run(declared, "--users", "1e5", "--within", "0.02", "--json")[1])
-    assert all(0.019 < each["error"] <= 0.02 for each in told["plan"] if not each["cell"])
-    assert {each["epsilon"] for each in told["plan"] if each["metric"] == "theme"} != {1.0}
+    document = json.loads(run(declared, "--users", "1e5", "--within", "0.02", "--json")[1])
+    assert all(0.019 < each["error"] <= 0.02 for each in document["plan"] if not each["cell"])
+    assert {each["epsilon"] for each in document["plan"] if each["metric"] == "theme"} != {1.0}
 
 
 def test_numbers_and_sets(run):
@@ -215,15 +216,15 @@ def test_numbers_and_sets(run):
 
 def test_what_the_test_of_all_values_sees(run, declared):
     """Of two values it is what a single one shows, of more values more; sets, numbers and searches have no such test."""
-    made = {}
+    rows = {}
     for size in (2, 16, 128):
         out = run("--values", size, "--epsilon", "1", "--mechanism", "grr", "--users", "1e6", "--json")[1]
-        (made[size],) = json.loads(out)["plan"]
-    assert made[2]["overall"] == pytest.approx(made[2]["difference"], rel=0.01)
-    assert made[16]["overall"] > 1.3 * made[16]["difference"]
-    assert made[128]["overall"] > 2 * made[128]["difference"]
-    told = json.loads(run(declared, "--users", "1e5", "--json")[1])["plan"]
-    assert [each["metric"] for each in told if each["overall"] is not None] == ["theme"] * 4
+        (rows[size],) = json.loads(out)["plan"]
+    assert rows[2]["overall"] == pytest.approx(rows[2]["difference"], rel=0.01)
+    assert rows[16]["overall"] > 1.3 * rows[16]["difference"]
+    assert rows[128]["overall"] > 2 * rows[128]["difference"]
+    document = json.loads(run(declared, "--users", "1e5", "--json")[1])["plan"]
+    assert [each["metric"] for each in document if each["overall"] is not None] == ["theme"] * 4
     out = run(declared, "--users", "1e5")[1]
     assert "overall" in out.splitlines()[0]
     assert "\noverall: " in out
@@ -231,13 +232,13 @@ def test_what_the_test_of_all_values_sees(run, declared):
 
 def test_arms_are_sized(run):
     """A rise from .10 to .12 needs so many reports an arm, and so many see it."""
-    given = ("--values", "128", "--epsilon", "1", "--mechanism", "subset")
-    (row,) = json.loads(run(*given, "--users", "1e5", "--difference", "0.02", "--json")[1])["plan"]
+    options = ("--values", "128", "--epsilon", "1", "--mechanism", "subset")
+    (row,) = json.loads(run(*options, "--users", "1e5", "--difference", "0.02", "--json")[1])["plan"]
     assert row["arm"] == 149_977  # (1.95996 + 0.84162)^2 (V(.10) + V(.12)) / .02^2
-    (again,) = json.loads(run(*given, "--users", 2 * row["arm"], "--json")[1])["plan"]
+    (again,) = json.loads(run(*options, "--users", 2 * row["arm"], "--json")[1])["plan"]
     assert again["difference"] == pytest.approx(0.02, rel=1e-4)
     assert again["arm"] is None
-    table = run(*given, "--users", "1e5", "--difference", "0.02")[1]
+    table = run(*options, "--users", "1e5", "--difference", "0.02")[1]
     assert "an arm" in table.splitlines()[0]
     assert "149,977" in table.splitlines()[1]
     once = next(line for line in table.splitlines() if line.startswith("an arm: "))
@@ -247,11 +248,13 @@ def test_arms_are_sized(run):
 
 def test_arms_are_sized_without_users(run, declared):
     """How many reports an arm needs does not depend on how many people there are."""
-    (told,) = json.loads(run("--values", "8", "--epsilon", "1", "--mechanism", "grr", "--difference", "5%", "--json")[1])["plan"]
-    given = ("--values", "8", "--epsilon", "1", "--mechanism", "grr", "--difference", "0.05", "--users", "1e5")
-    (with_users,) = json.loads(run(*given, "--json")[1])["plan"]
-    assert told["arm"] == with_users["arm"]
-    assert told["users"] is None
+    (document,) = json.loads(run("--values", "8", "--epsilon", "1", "--mechanism", "grr", "--difference", "5%", "--json")[1])[
+        "plan"
+    ]
+    options = ("--values", "8", "--epsilon", "1", "--mechanism", "grr", "--difference", "0.05", "--users", "1e5")
+    (with_users,) = json.loads(run(*options, "--json")[1])["plan"]
+    assert document["arm"] == with_users["arm"]
+    assert document["users"] is None
     assert run(declared, "--difference", "0.05")[0] == 0
     rows = json.loads(run("--values", "200", "--epsilon", "1", "--difference", "0.05", "--json")[1])["plan"]
     assert [row["arm"] for row in rows] == sorted(row["arm"] for row in rows)
@@ -274,8 +277,8 @@ def test_what_is_no_number_is_refused_in_words(run, capsys, arguments, about):
 
 
 def test_a_percentage_is_a_number(run):
-    given = ("--values", "8", "--epsilon", "1", "--json")
-    assert run(*given, "--within", "3%") == run(*given, "--within", "0.03")
+    options = ("--values", "8", "--epsilon", "1", "--json")
+    assert run(*options, "--within", "3%") == run(*options, "--within", "0.03")
 
 
 @pytest.mark.parametrize(

@@ -95,11 +95,11 @@ def replay(mechanism, shape, candidates, n, runs, rng):
 def test_a_common_value_confuses_no_others(name, options, shape):
     """At 5% few of 20 replays detect what nobody holds, or have a simultaneous interval that fails; what is listed is cleared."""
     mechanism = mechanisms.make(name, domain_size=1 << 64, epsilon=4, **options)
-    found = replay(mechanism, shape, 600, 1_000_000, 20, np.random.default_rng(21))
-    assert found.mistaken <= 5  # exceeded with a chance of 3e-4 by a test of just 5%
-    assert found.covered >= 15
+    outcome = replay(mechanism, shape, 600, 1_000_000, 20, np.random.default_rng(21))
+    assert outcome.mistaken <= 5  # exceeded with a chance of 3e-4 by a test of just 5%
+    assert outcome.covered >= 15
     if not shape.startswith("unlisted"):
-        assert 0.7 < found.ratio < 1.1
+        assert 0.7 < outcome.ratio < 1.1
 
 
 @pytest.mark.campaign
@@ -114,12 +114,12 @@ def test_a_common_value_confuses_no_others_of_very_many_reports(name, options, s
     Errors of just the stated rates fail any of the twelve cases with a chance of 8e-5.
     """
     mechanism = mechanisms.make(name, domain_size=1 << 64, epsilon=4, **options)
-    found = replay(mechanism, shape, 2000, 10_000_000, 20, np.random.default_rng(22))
-    assert found.mistaken <= 7  # each of these two is exceeded with a chance of 3e-6
-    assert found.covered >= 13
-    assert found.far <= 75  # of 40,000: exceeded with a chance of 3e-7
+    outcome = replay(mechanism, shape, 2000, 10_000_000, 20, np.random.default_rng(22))
+    assert outcome.mistaken <= 7  # each of these two is exceeded with a chance of 3e-6
+    assert outcome.covered >= 13
+    assert outcome.far <= 75  # of 40,000: exceeded with a chance of 3e-7
     if not shape.startswith("unlisted"):
-        assert 0.7 < found.ratio < 1.1
+        assert 0.7 < outcome.ratio < 1.1
 
 
 def test_clearing_a_few_reports_of_each_row_leaves_no_bias():
@@ -193,8 +193,8 @@ def test_the_tails_of_an_absent_value(common):
     absent = Absent(cells)
     for score in (-4.5, -3, -2, 2, 3, 4.5):
         support = absent.support(score)
-        whole = int(np.floor(support))
-        rarer = chances[: whole + 1].sum() if score < 0 else chances[whole + 1 :].sum()
+        floor = int(np.floor(support))
+        rarer = chances[: floor + 1].sum() if score < 0 else chances[floor + 1 :].sum()
         assert rarer <= 1.1 * ndtr(-abs(score))
         if common < 400:  # else it moves in steps, and is on the safe side
             assert rarer >= 0.9 * ndtr(-abs(score))

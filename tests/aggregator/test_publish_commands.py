@@ -51,8 +51,8 @@ def test_publishing(counted, real_redis, store_url, registry_file, capsys):
 def test_a_trial_waits_for_nothing(store_url, registry_file, capsys):
     """In a trial everything is published as it is counted, so nothing is said to wait."""
     assert main(["publish", "--redis-url", store_url, "--registry", str(registry_file), "--app", "shop"]) == 0
-    assert "needed" not in (told := capsys.readouterr().out)
-    assert told.splitlines()[0] == "shop: a trial: all reports are published as soon as they are counted"
+    assert "needed" not in (output := capsys.readouterr().out)
+    assert output.splitlines()[0] == "shop: a trial: all reports are published as soon as they are counted"
 
 
 def test_what_it_needs(store_url, registry_file, capsys, monkeypatch):

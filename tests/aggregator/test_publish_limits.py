@@ -96,9 +96,9 @@ def test_what_waits_after_periods_that_were_joined(shop):
 
 def test_a_worker_whose_clock_is_slow_has_its_reports_copied(shop):
     """It commits at an hour that was copied already; the next copy has what it added."""
-    hourly, whole = Hourly(shop.store), shop.stratum("platform=linux")
+    hourly, hour = Hourly(shop.store), shop.stratum("platform=linux")
     shop.count(10)
     assert hourly._copy("theme", int(CLOSES))
     shop.count(5, now=CLOSES - 60)
     assert hourly._copy("theme", int(CLOSES) + 3600)
-    assert hourly.read(shop.declared.layout, [whole]).n == 15
+    assert hourly.read(shop.declared.layout, [hour]).n == 15

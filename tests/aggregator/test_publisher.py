@@ -181,12 +181,12 @@ def test_cells_are_published_at_the_close(shop):
     shop.publisher.publish(NOON)
     assert shop.published("export") == {}
     shop.publisher.publish(CLOSED)
-    found = {cell: n for (_, cell), n in shop.published("export").items()}
-    assert found[""] == 1047
-    assert "platform=windows" not in found
-    assert not {"platform=linux", "platform=macos"} <= set(found)  # beside all reports, both would tell of the 7
-    assert "version=1.1" not in found
-    assert all(n >= 100 for n in found.values())
+    cells = {cell: n for (_, cell), n in shop.published("export").items()}
+    assert cells[""] == 1047
+    assert "platform=windows" not in cells
+    assert not {"platform=linux", "platform=macos"} <= set(cells)  # beside all reports, both would tell of the 7
+    assert "version=1.1" not in cells
+    assert all(n >= 100 for n in cells.values())
 
 
 def test_reports_that_wait_are_waited_for(shop):
@@ -334,16 +334,16 @@ def test_what_comes_while_a_period_is_read_is_not_lost(shop, monkeypatch, at_onc
     """A batch that is counted between reading a period and publishing it counts in the next one, in one piece or in several."""
     monkeypatch.setattr(deltas, "AT_ONCE", at_once)
     shop.counted("theme", 200)
-    each = shop.store.sums
+    read = shop.store.sums
 
-    def reading(*given):
-        found = each(*given)
+    def reading(*arguments):
+        sums = read(*arguments)
         shop.counted("theme", 150)
-        return found
+        return sums
 
     monkeypatch.setattr(shop.store, "sums", reading)
     shop.publisher.publish(CLOSED)
-    monkeypatch.setattr(shop.store, "sums", each)
+    monkeypatch.setattr(shop.store, "sums", read)
     shop.publisher.publish(CLOSED + DAY)
     assert shop.published("theme") == {(TODAY, ""): 200, (TOMORROW, ""): 150}
 
@@ -384,11 +384,11 @@ def test_several_workers_publish_once(shop):
     """Of workers that publish the same at the same time one is heard, and each report is published once."""
     for n in (100, 300, 400):
         shop.counted("theme", n)
-        start, made = threading.Barrier(8), []
+        start, releases = threading.Barrier(8), []
 
-        def publish(publisher, start=start, made=made):
+        def publish(publisher, start=start, releases=releases):
             start.wait()
-            made.extend(publisher.publish(NOON))
+            releases.extend(publisher.publish(NOON))
 
         publishers = [Publisher(shop.store, shop.registry) for _ in range(8)]
         threads = [threading.Thread(target=publish, args=(each,)) for each in publishers]
@@ -396,7 +396,7 @@ def test_several_workers_publish_once(shop):
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(made) == (n > 100)
+        assert len(releases) == (n > 100)
     assert shop.published("theme") == {(TODAY, ""): 400}
 
 
@@ -404,10 +404,10 @@ def before_publishing(shop, monkeypatch, act):
     """Call `act` with the keys of each script that publishes, right before it runs."""
     call = Script.__call__
 
-    def late(self, keys, *rest):
+    def late(self, keys, *arguments):
         if shop.store.published.key in keys:
             act(keys)
-        return call(self, keys, *rest)
+        return call(self, keys, *arguments)
 
     monkeypatch.setattr(Script, "__call__", late)
 
@@ -416,16 +416,16 @@ def test_of_two_workers_that_read_the_same_one_publishes(shop, monkeypatch):
     """A worker that was quicker, after another has read and before it writes, is the one that publishes: nothing counts twice."""
     shop.counted("theme", 100)
     slow, quick = (Publisher(shop.store, shop.registry) for _ in range(2))
-    made = []
+    releases = []
 
     def meanwhile(_keys):
-        if not made:
-            made.append([])
-            made[0] += quick.publish(CLOSED)
+        if not releases:
+            releases.append([])
+            releases[0] += quick.publish(CLOSED)
 
     before_publishing(shop, monkeypatch, meanwhile)
     assert slow.publish(CLOSED) == []
-    assert [len(each) for each in made] == [1]
+    assert [len(each) for each in releases] == [1]
     assert shop.published("theme") == {(TODAY, ""): 100}
     assert release.summary(shop.store, shop.stratum("theme")[:3]).n == 100
 
@@ -552,24 +552,24 @@ def test_what_the_store_lost_shows_in_no_difference(shop, left):
         shop.counted("theme", 100)
         Publisher(shop.store, shop.registry).publish(NOON)
     assert shop.published("theme") == {(TODAY, ""): 200}
-    whole = shop.stratum("theme")
-    before = shop.store.releases.read(mechanisms.of(shop.registry.metrics["theme"]).layout, [whole])
-    for each in shop.store.partitions:
-        shop.store._client.delete(each.tallies.key(tallies.name(whole)))
+    stratum = shop.stratum("theme")
+    before = shop.store.releases.read(mechanisms.of(shop.registry.metrics["theme"]).layout, [stratum])
+    for partition in shop.store.partitions:
+        shop.store._client.delete(partition.tallies.key(tallies.name(stratum)))
     shop.count("theme", [0, left, 0])
-    told = {declared.metric.id: n for declared, n in shop.publisher.unpublished()}
-    assert told["theme"] == max(0, left - 200)
+    waiting = {declared.metric.id: n for declared, n in shop.publisher.unpublished()}
+    assert waiting["theme"] == max(0, left - 200)
     shop.publisher.publish(CLOSED)
-    assert shop.store.releases.read(before.layout, [whole]) == before
+    assert shop.store.releases.read(before.layout, [stratum]) == before
     (note,) = release.listed(shop.store, "theme").values()
     assert (note.n, note.closed) == (200, True)
-    assert [each.n for each in release.summaries(shop.store).values()] == [200]
+    assert [partition.n for partition in release.summaries(shop.store).values()] == [200]
 
 
 def test_copies_of_one_answer_are_not_joined(real_redis):
     """Where devices keep a noisy answer, reports of several periods are copies of it: each period is published by itself."""
-    kept = 'mechanism = "l_grr"\nepsilon_permanent = 2.0\ndescription = "Which theme"'
-    shop = Counted(real_redis, text=REGISTRY.replace('mechanism = "grr"\ndescription = "Which theme"', kept))
+    metric = 'mechanism = "l_grr"\nepsilon_permanent = 2.0\ndescription = "Which theme"'
+    shop = Counted(real_redis, text=REGISTRY.replace('mechanism = "grr"\ndescription = "Which theme"', metric))
     for period, n in zip(days(3), (60, 60, 150), strict=True):
         shop.counted("theme", n, period=period)
     shop.publisher.publish(CLOSED + 3 * DAY)
@@ -579,7 +579,7 @@ def test_copies_of_one_answer_are_not_joined(real_redis):
 
 
 @given(arrivals=st.lists(st.integers(0, 250), min_size=1, max_size=10))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_published_and_what_waits_is_all_there_is(real_redis, arrivals):
     """However many reports each period has: each is in one release or waits, and no release has fewer than min_reports."""
     empty(real_redis)
@@ -604,9 +604,9 @@ def test_values_that_are_listed_no_more_are_other(shop):
         shop.counted("export", n, segment=segment)
     shop.counted("theme", 100)
     shop.publisher.publish(CLOSED)
-    found = {cell: n for (_, cell), n in shop.published("export").items()}
-    assert (found[""], found["platform=linux"], found["platform=(other)"]) == (900, 300, 600)
-    assert found["platform=(other),version=2.0"] == 200
+    cells = {cell: n for (_, cell), n in shop.published("export").items()}
+    assert (cells[""], cells["platform=linux"], cells["platform=(other)"]) == (900, 300, 600)
+    assert cells["platform=(other),version=2.0"] == 200
     assert shop.published("theme") == {(TODAY, ""): 100}
 
 
@@ -698,10 +698,10 @@ def test_a_part_of_a_commit_is_never_published(shop, monkeypatch):
     read = shop.store.sums
 
     def overtaken(*arguments):
-        found = read(*arguments)
+        answer = read(*arguments)
         shop.counted("export", 5, segment="platform=linux,version=1.0")
         apply()
-        return found
+        return answer
 
     shop.counted("export", 400, segment="platform=linux,version=1.0")
     apply()
@@ -720,11 +720,11 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(shop, monkeypat
     monkeypatch.setattr(deltas, "AT_ONCE", 5)
     monkeypatch.setattr(shop.store.partitions[0].staging, "apply", lambda: None)
     big = Stratum("big", 1, "f" * 16, TODAY, "")
-    each = shop.store.sums
+    read = shop.store.sums
 
-    def reading(*given):
+    def reading(*arguments):
         assert shop.store.partitions[0].commit("busy", [], {big: np.ones(64, np.int64)}, int(NOON)) == []
-        return each(*given)
+        return read(*arguments)
 
     monkeypatch.setattr(shop.store, "sums", reading)
     shop.publisher.publish(CLOSED)
@@ -735,16 +735,16 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(shop, monkeypat
 def test_nothing_that_was_staged_is_left(shop, monkeypatch):
     """Neither where a release is made, nor where another worker was quicker, nor where what was staged is gone."""
     shop.counted("theme", 400)
-    late, made = Publisher(shop.store, shop.registry), []
+    late, releases = Publisher(shop.store, shop.registry), []
 
     def meanwhile(_keys):
-        if not made:
-            made.append(None)
+        if not releases:
+            releases.append(None)
             assert len(shop.publisher.publish(CLOSED)) == 1
 
     before_publishing(shop, monkeypatch, meanwhile)
     assert late.publish(CLOSED) == []
-    assert made
+    assert releases
     assert list(shop.store._client.scan_iter("*:staged:*")) == []
     assert shop.published("theme") == {(TODAY, ""): 400}
 

@@ -36,8 +36,8 @@ MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 def ask(**members):
     """Ask the one metric of the registry."""
     declared = registry.parse(REGISTRY)
-    (found,) = questions(declared, Query(("theme",), **members), [[Declared.of(declared.metrics["theme"])]], MIDNIGHT)
-    return found
+    (question,) = questions(declared, Query(("theme",), **members), [[Declared.of(declared.metrics["theme"])]], MIDNIGHT)
+    return question
 
 
 def test_periods_that_begin_in_a_range_are_in_it():
@@ -60,10 +60,14 @@ def test_weeks_before_a_range_do_not_overlap_it(days, before):
 
 def test_who_excludes_a_group_of_values_excludes_what_is_within():
     values = ("old", "1.0", "1.1", "2.0")
-    kept = ask(dimensions=("value", "edition"), filters=(Filter("is", "edition", values), Filter("is_not", "edition", ("old",))))
-    assert kept.groups == [("2.0",)]
-    kept = ask(dimensions=("value", "edition"), filters=(Filter("is", "edition", values), Filter("is_not", "edition", ("1.0",))))
-    assert kept.groups == [("old",), ("1.1",), ("2.0",)]
+    question = ask(
+        dimensions=("value", "edition"), filters=(Filter("is", "edition", values), Filter("is_not", "edition", ("old",)))
+    )
+    assert question.groups == [("2.0",)]
+    question = ask(
+        dimensions=("value", "edition"), filters=(Filter("is", "edition", values), Filter("is_not", "edition", ("1.0",)))
+    )
+    assert question.groups == [("old",), ("1.1",), ("2.0",)]
 
 
 def test_a_value_is_not_compared_with_one_that_contains_it():

@@ -139,20 +139,20 @@ def test_both_ways_invert_the_covariance(other, noise, number):
     shares, excess = rng.dirichlet(np.ones(number + 1))[:number], 0.01
     shares[1:2] *= -1
     filters = design.toarray().astype(float).reshape(16, 16, 20)[:, :, :number]
-    found = cells.covariance(0, 16, filters, shares, excess)
+    covariance = cells.covariance(0, 16, filters, shares, excess)
     mass = np.maximum(shares, 0)
-    rest = 0 if other is None else 1 - mass.sum()
+    remainder = 0 if other is None else 1 - mass.sum()
     spread = cells.alone * np.eye(16) + cells.together
     quiet, loud = bit_noise(*noise)
     for cohort, columns in enumerate(filters):
-        mean = columns @ mass + rest * (other or 0)
-        square = (columns * mass) @ columns.T + rest * (spread + (other or 0) ** 2)
+        mean = columns @ mass + remainder * (other or 0)
+        square = (columns * mass) @ columns.T + remainder * (spread + (other or 0) ** 2)
         own = np.diag(quiet + (loud - quiet) * mean + 1e-6)
         stated = (own + square - np.outer(mean, mean)) / reports[cohort] + excess * spread
-        assert np.allclose(found.dense()[cohort], stated, rtol=1e-9, atol=1e-12 * stated.max())
-        assert np.allclose(found.variances()[cohort], np.diag(stated), rtol=1e-9)
-    inverse = np.linalg.inv(found.dense())
-    for precision in (found.by_woodbury(), found.by_cholesky()):
+        assert np.allclose(covariance.dense()[cohort], stated, rtol=1e-9, atol=1e-12 * stated.max())
+        assert np.allclose(covariance.variances()[cohort], np.diag(stated), rtol=1e-9)
+    inverse = np.linalg.inv(covariance.dense())
+    for precision in (covariance.by_woodbury(), covariance.by_cholesky()):
         assert np.allclose(precision, inverse, rtol=1e-8, atol=1e-8 * inverse.max())
         assert np.allclose(precision, precision.transpose(0, 2, 1), rtol=1e-8, atol=1e-8 * inverse.max())
 
@@ -254,9 +254,9 @@ def test_more_candidates_than_cells():
     """Twenty times as many candidates as cells: large shares are found and estimated, and none is found that is not there."""
     design, counts, reports, shares = small(seed=8, candidates=5000)
     result = fit(design, counts, reports, *CHROME, density=density(16, 2))
-    found = np.flatnonzero(holm(result.p_value, 0.05))
-    assert set(found) >= {0, 1, 2}
-    assert set(found) <= set(range(5))
+    names = np.flatnonzero(holm(result.p_value, 0.05))
+    assert set(names) >= {0, 1, 2}
+    assert set(names) <= set(range(5))
     assert (np.abs(result.frequency[:5] - shares) < 4 * result.stderr[:5]).all()
 
 
@@ -289,11 +289,11 @@ def replay(runs, *, cohorts, bits, hashes, n, noise, strings=100, absent=20, mis
 )
 def test_errors_are_honest(noise, hashes, missing):
     """Errors in units of their standard errors have mean 0 and deviation 1, also where strings are not listed."""
-    present, absent, found = replay(12, cohorts=64, bits=16, hashes=hashes, n=10**6, noise=noise, missing=missing)
+    present, absent, detections = replay(12, cohorts=64, bits=16, hashes=hashes, n=10**6, noise=noise, missing=missing)
     assert 0.93 <= present.std() <= 1.08
     assert abs(present.mean()) < 0.12
     assert 0.9 <= absent.std() <= 1.1
-    assert found.any(axis=1).sum() <= 2
+    assert detections.any(axis=1).sum() <= 2
 
 
 @pytest.mark.campaign
@@ -301,17 +301,17 @@ def test_errors_are_honest_in_uneven_cohorts():
     """Lack of fit does not shrink with a cohort's reports: large cohorts are not trusted for it."""
     sizes = np.random.default_rng(10).gamma(0.5, size=64)
     options = {"cohorts": 64, "bits": 32, "hashes": 2, "n": 10**7, "noise": CHROME, "missing": range(4, 100, 10)}
-    present, absent, found = replay(8, sizes=sizes / sizes.sum(), **options)
+    present, absent, detections = replay(8, sizes=sizes / sizes.sum(), **options)
     assert 0.9 <= present.std() <= 1.1
     assert 0.85 <= absent.std() <= 1.15
-    assert found.any(axis=1).sum() <= 1
+    assert detections.any(axis=1).sum() <= 1
 
 
 @pytest.mark.campaign
 def test_false_strings_are_rare():
     """Of 40 runs with 100 absent strings, at most 5 find any of them at 5%."""
-    _, _, found = replay(40, cohorts=32, bits=16, hashes=2, n=10**5, noise=CHROME, strings=30, absent=100)
-    assert found.any(axis=1).sum() <= 5
+    _, _, detections = replay(40, cohorts=32, bits=16, hashes=2, n=10**5, noise=CHROME, strings=30, absent=100)
+    assert detections.any(axis=1).sum() <= 5
 
 
 @pytest.mark.campaign
@@ -322,15 +322,15 @@ def test_true_strings_are_found():
     n, bits, runs = 64 * 2000, 32, 20
     share = detection_frequency(n, bits, *CHROME, **options)
     shares = np.concatenate([np.full(5, share), np.full(400, (1 - 5 * share) / 400)])
-    found = 0
+    hits = 0
     for _ in range(runs):
         design = random_design(rng, 64, bits, 1, 500)
         reports = np.full(64, 2000)
         counts = simulate(rng, design, shares, reports, *CHROME)
         candidates = np.concatenate([np.arange(5), np.arange(405, 500)])
         result = fit(design[:, candidates], counts, reports, *CHROME, density=density(bits, 1))
-        found += int((result.p_value[:5] < 0.05 / 100).sum())
-    assert 0.35 <= found / (5 * runs) <= 0.65
+        hits += int((result.p_value[:5] < 0.05 / 100).sum())
+    assert 0.35 <= hits / (5 * runs) <= 0.65
 
 
 @pytest.mark.parametrize("runs", [12, pytest.param(100, marks=pytest.mark.campaign)])
@@ -409,12 +409,12 @@ def test_the_lasso_is_the_least(seed):
     y = design[:, :3] @ np.array([3.0, 2.0, 0.5]) + rng.normal(0, 0.3, 60)
     means, penalty = precision @ design / precision.sum(), 4.0
     y -= precision @ y / precision.sum()
-    found = _least(_penalised(csr_array(design), means, y, precision, penalty), np.zeros(12))
+    weights = _least(_penalised(csr_array(design), means, y, precision, penalty), np.zeros(12))
     centred, exact = design - means, np.zeros(12)
     for _ in range(2000):
         for j in range(12):
-            rest = y - centred @ exact + centred[:, j] * exact[j]
-            exact[j] = max(0.0, (precision * centred[:, j] @ rest - penalty) / (precision @ centred[:, j] ** 2))
-    assert found == pytest.approx(exact, abs=1e-4)
-    assert 0 < (found > 0).sum() < 12
-    assert ((found > 0) == (exact > 0)).all()
+            residual = y - centred @ exact + centred[:, j] * exact[j]
+            exact[j] = max(0.0, (precision * centred[:, j] @ residual - penalty) / (precision @ centred[:, j] ** 2))
+    assert weights == pytest.approx(exact, abs=1e-4)
+    assert 0 < (weights > 0).sum() < 12
+    assert ((weights > 0) == (exact > 0)).all()

@@ -96,8 +96,8 @@ class Shop:
         publisher.publish(ENDED)
         publisher.publish(CLOSED + 11)
         for metric in declared.metrics:
-            asked = PaidQuestion(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
-            Budgets(self.store, declared.analysts).ask("f" * 16, asked, lambda: 41)
+            question = PaidQuestion(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
+            Budgets(self.store, declared.analysts).ask("f" * 16, question, lambda: 41)
         Retention(self.store, declared, publisher).delete(CLOSED + 29 * DAY + 1)  # what is exact of the first period
         for metric in declared.metrics:  # as of a period that is published already, and not closed
             self.redis.set(self.store.snapshots.key(name(self.stratum(metric, version)._replace(segment=""))), b"\0" * 8)
@@ -140,9 +140,9 @@ class Shop:
 @pytest.fixture
 def shop(real_redis, store_url, monkeypatch):
     monkeypatch.delenv("DENIABLE_REGISTRY", raising=False)
-    made = Shop(real_redis, store_url)
-    made.fill()
-    yield made
+    app = Shop(real_redis, store_url)
+    app.fill()
+    yield app
     real_redis.config_set("rdbcompression", "yes")
 
 
@@ -174,8 +174,10 @@ def test_nothing_of_an_erased_metric_is_left(shop, capsys):
     assert "batches that wait: 1" in capsys.readouterr().out
     shop.work()
     assert shop.naming("ui.theme", tag) == ["audit"]
-    kept = {key: dumped for key, dumped in shop.all().items() if "ui.size" in key and "2026-11-23" not in key}
-    assert {key for key in sizes if kept[key] != sizes[key]} == {"{shop}:tallies:ui.size"}  # of what waited its part was counted
+    remains = {key: dumped for key, dumped in shop.all().items() if "ui.size" in key and "2026-11-23" not in key}
+    assert {key for key in sizes if remains[key] != sizes[key]} == {
+        "{shop}:tallies:ui.size"
+    }  # of what waited its part was counted
     assert shop.stratum("ui.size", period="2026-11-23") in shop.store.strata("ui.size")
     assert [field.partition(b"|")[0] for field in shop.store.alarms.names()] == [b"ui.size"]
     assert shop.store.metrics.all() == {"ui.size"}
@@ -224,14 +226,14 @@ def test_without_yes_nothing_is_changed(shop, capsys):
     """What would go is told, and the store is as it was."""
     before = shop.all()
     assert shop.erase("--metric", "ui.theme") == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     # Of two periods two releases each, one with its exact sums; fields of six indexes.
-    found = Removal(shop.store, "ui.theme").find()
-    assert f"versions 1; periods 2; keys and fields {found.keys}\n" in told
-    assert "dead letters with reports of it: 3" in told
-    assert "nothing was removed" in told
+    inventory = Removal(shop.store, "ui.theme").find()
+    assert f"versions 1; periods 2; keys and fields {inventory.keys}\n" in output
+    assert "dead letters with reports of it: 3" in output
+    assert "nothing was removed" in output
     assert shop.all() == before
-    assert Removal(shop.store, "ui.theme").find() == found
+    assert Removal(shop.store, "ui.theme").find() == inventory
 
 
 def test_how_many_keys_there_are_is_what_goes(shop):
@@ -243,13 +245,13 @@ def test_how_many_keys_there_are_is_what_goes(shop):
         shared = 7  # fields of the hashes of all metrics: expired, alarms, five of published
         return len(keys) + sum(shop.redis.hlen(f"{{shop}}:{word}:ui.theme") for word in fields) + shared
 
-    told = number()
-    assert told > 10
-    assert Removal(shop.store, "ui.theme").find().keys == told
+    count = number()
+    assert count > 10
+    assert Removal(shop.store, "ui.theme").find().keys == count
     shop.erase("--metric", "ui.theme", "--yes")
     assert number() == 7
     (entry,) = [each for each in map(json.loads, shop.redis.lrange("{shop}:audit", 0, -1)) if each["event"] == "metric.erased"]
-    assert entry["details"] == {"metric": "ui.theme", "keys": told + 3}
+    assert entry["details"] == {"metric": "ui.theme", "keys": count + 3}
     assert entry["actor"] == "command"
 
 
@@ -331,13 +333,13 @@ def test_digests_are_those_of_the_store(shop):
         Removal(shop.store, "a").mark(highest)
     Removal(shop.store, "b", 2).mark(7)
     erased = Erased(shop.store.erased.all())
-    found = {(metric, version) for metric in ("a", "b", "c") for version in range(1, 10) if erased.has(metric, version)}
+    erasures = {(metric, version) for metric in ("a", "b", "c") for version in range(1, 10) if erased.has(metric, version)}
     strata = [Stratum(metric, version, "f" * 16, TODAY, "") for metric in ("a", "b", "c") for version in range(1, 10)]
     shop.append(shop.batch(*strata))
     shop.work()
     counted = {(stratum.metric, stratum.version) for metric in ("a", "b", "c") for stratum in shop.store.strata(metric)}
-    assert found == {*(("a", version) for version in range(1, 8)), ("b", 2)}
-    assert counted == {stratum[:2] for stratum in strata} - found
+    assert erasures == {*(("a", version) for version in range(1, 8)), ("b", 2)}
+    assert counted == {stratum[:2] for stratum in strata} - erasures
     assert not Erased({})
     assert erased
 

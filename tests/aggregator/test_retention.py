@@ -100,8 +100,8 @@ class Shop:
 
     def keys(self, *words):
         """List the keys of some kinds, all that there are if none are named, of all partitions."""
-        found = sorted({key.decode().partition(":")[2] for key in self.redis.scan_iter("{shop*}:*")})
-        return [key for key in found if not words or key.partition(":")[0] in words]
+        keys = sorted({key.decode().partition(":")[2] for key in self.redis.scan_iter("{shop*}:*")})
+        return [key for key in keys if not words or key.partition(":")[0] in words]
 
 
 @pytest.fixture
@@ -309,18 +309,18 @@ def test_a_release_does_not_claim_periods_that_are_gone(shop):
     assert release.listed(shop.store, "theme") == release.summaries(shop.store) == {}
     shop.count(300, shop.stratum(period="2027-03-02"))
     shop.publisher.publish(CLOSED + 110 * DAY)
-    ((whole, note),) = release.listed(shop.store, "theme").items()
-    assert (note.first, whole.period) == ("2026-11-22", "2027-03-02")
-    assert not note.covers(whole.period, TODAY)
-    assert [told.n for told in release.summaries(shop.store).values()] == [300]
+    ((stratum, note),) = release.listed(shop.store, "theme").items()
+    assert (note.first, stratum.period) == ("2026-11-22", "2027-03-02")
+    assert not note.covers(stratum.period, TODAY)
+    assert [summary.n for summary in release.summaries(shop.store).values()] == [300]
 
 
 def test_releases_go_when_their_days_are_over(shop):
     """With the answers that were paid for of their reports; what is left is what was spent, and which periods are gone."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    asked = PaidQuestion(shop.stratum(), "2026-11", ((("linux",),),), 1000)
-    Budgets(shop.store, shop.registry.analysts).ask("f" * 16, asked, lambda: 41)
+    question = PaidQuestion(shop.stratum(), "2026-11", ((("linux",),),), 1000)
+    Budgets(shop.store, shop.registry.analysts).ask("f" * 16, question, lambda: 41)
     assert shop.keys("answers", "spent") == ["answers:theme", "spent"]
     assert shop.retention.delete(CLOSED + 20 * DAY) == 2
     assert shop.keys("release", "releases", "answers") != []
@@ -331,7 +331,7 @@ def test_releases_go_when_their_days_are_over(shop):
 
 def test_alarms_of_old_periods_go(shop):
     """With the numbers of reports that later periods are compared with; those of younger periods stay."""
-    found = {
+    alarms = {
         "test": "volume",
         "p_value": None,
         "segment": "",
@@ -340,13 +340,13 @@ def test_alarms_of_old_periods_go(shop):
         "values": [],
         "since": ENDED,
     }
-    kept = {
+    standing = {
         "tested": {f"{TODAY}|": [9000, ENDED], "2026-11-22|": [9000, ENDED]},
-        "alarms": [found | {"period": TODAY}, found | {"period": "2026-11-22"}],
+        "alarms": [alarms | {"period": TODAY}, alarms | {"period": "2026-11-22"}],
     }
-    shop.store.alarms.put({"theme|1|f": json.dumps(kept)})
+    shop.store.alarms.put({"theme|1|f": json.dumps(standing)})
     shop.retention.delete(CLOSED + 5 * DAY)
-    assert json.loads(shop.store.alarms.get("theme|1|f")) == kept
+    assert json.loads(shop.store.alarms.get("theme|1|f")) == standing
     shop.retention.delete(CLOSED + 5 * DAY + 1)
     assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-11-22"]
     assert list(json.loads(shop.store.alarms.get("theme|1|f"))["tested"]) == ["2026-11-22|"]
@@ -437,8 +437,8 @@ def test_it_makes_room_in_a_full_store(shop):
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
     alarm = watcher.Alarm("volume", None, TODAY, "", 400, "x", (), ENDED)
-    kept = {"tested": {}, "alarms": [asdict(each) for each in (alarm, replace(alarm, period="2026-12-12"))]}
-    shop.store.alarms.put({"theme|1|f": json.dumps(kept)})
+    document = {"tested": {}, "alarms": [asdict(each) for each in (alarm, replace(alarm, period="2026-12-12"))]}
+    shop.store.alarms.put({"theme|1|f": json.dumps(document)})
     shop.redis.config_set("maxmemory", 1)
     try:
         assert shop.retention.delete(CLOSED + 20 * DAY + 1) == 3
@@ -463,7 +463,7 @@ def test_a_store_that_was_away_is_looked_at_again_soon(shop, monkeypatch):
     with pytest.raises(redis.ConnectionError):
         chore.do()
     looked = []
-    monkeypatch.setattr(Retention, "_counted", lambda *given: looked.append(given) or counted(*given))
+    monkeypatch.setattr(Retention, "_counted", lambda *arguments: looked.append(arguments) or counted(*arguments))
     chore.do()
     assert looked == []
     clock[0] += 61

@@ -50,8 +50,8 @@ def test_a_planted_key_is_seen(source):
 
 def test_keys_are_written_in_one_module():
     """No other module has a text that makes a key of the store."""
-    found = {str(path.relative_to(ROOT)): written(path.read_text("utf-8")) for path in MODULES}
-    assert {path: made for path, made in found.items() if made} == {}
+    writers = {str(path.relative_to(ROOT)): written(path.read_text("utf-8")) for path in MODULES}
+    assert {path: keys for path, keys in writers.items() if keys} == {}
 
 
 def test_a_key_has_all_its_parts():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 
@@ -74,18 +73,6 @@ def test_a_script_for_one_call_leaves_no_connection(client):
     for _ in range(150):  # more than a pool has
         Script(client, "replace")(["hash"], ["field", "was", "shall be"])
     assert connections(client) <= before + 1
-
-
-def test_a_fork_asks_on_connections_of_its_own(client):
-    """A child never sends on what its parent has, and the parent goes on with it."""
-    stores = [Store(client, f"app-{number}") for number in range(2)]
-    assert append(stores[0]) == "appended"
-    child = os.fork()
-    if not child:
-        os._exit(append(stores[0]) != "duplicate" or append(stores[1]) != "appended")
-    assert append(stores[0]) == "duplicate"
-    assert os.waitpid(child, 0)[1] == 0
-    assert append(stores[1]) == "duplicate"
 
 
 def test_connections_go_with_their_client(store_url, real_redis):

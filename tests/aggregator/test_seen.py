@@ -6,6 +6,7 @@ import time
 
 import fakeredis
 import pytest
+from stores import EVERY, REAL
 
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server.room import Room
@@ -14,14 +15,7 @@ DAY = 86_400
 SECRET = "{shop}:seen:secret"
 
 
-@pytest.fixture(
-    params=[
-        "fake",
-        "server",
-        pytest.param("wheel", marks=pytest.mark.other_store),
-        pytest.param("cluster", marks=pytest.mark.other_store),
-    ]
-)
+@pytest.fixture(params=EVERY)
 def client(request, start_store):
     """Empty each server in turn."""
     client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))
@@ -143,6 +137,7 @@ def remembered(client):
     return sorted((today - int(name[2]) for name in names if len(name) == 4), reverse=True)
 
 
+@pytest.mark.parametrize("client", REAL, indirect=True)
 def test_the_oldest_day_goes_where_there_is_no_room(store, client, caplog):
     """One day a minute is forgotten, for all processes together, and today's uploads never."""
     for ago in (3, 1, 0):
@@ -158,6 +153,6 @@ def test_the_oldest_day_goes_where_there_is_no_room(store, client, caplog):
         assert 0 < client.ttl("{shop}:seen:dropped") <= 60
         client.delete("{shop}:seen:dropped")
     assert append(store, "of 0").outcome == "duplicate"
-    told = [record.getMessage() for record in caplog.records if record.name == "deniable.store"]
-    assert len(told) == 2
-    assert "is counted twice" in told[0]
+    messages = [record.getMessage() for record in caplog.records if record.name == "deniable.store"]
+    assert len(messages) == 2
+    assert "is counted twice" in messages[0]

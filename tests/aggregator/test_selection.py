@@ -44,13 +44,13 @@ def missed(interval, shares, listed):
 def test_intervals_of_a_list_hold_in_spite_of_the_selection():
     """Where mostly luck gets a value detected, pointwise intervals of those detected fail, and selected ones hold."""
     shares = zipf(128, 0.5)
-    pointwise, selected, found, true = [], [], 0.0, 0.0
+    pointwise, selected, total, true = [], [], 0.0, 0.0
     for estimate in replay("oue", 1, 20_000, shares, 300, seed=1):
         detected = estimate.detected()
         pointwise.append(missed(estimate.interval(), shares, detected))
         selected.append(missed(estimate.selected_interval(detected), shares, detected))
-        found, true = found + estimate.frequency[detected].sum(), true + shares[detected].sum()
-    assert found > 1.4 * true  # the winner's curse
+        total, true = total + estimate.frequency[detected].sum(), true + shares[detected].sum()
+    assert total > 1.4 * true  # the winner's curse
     _, hold, listed = np.sum(pointwise, axis=0)
     assert hold / listed < 0.8
     false, hold, listed = np.sum(selected, axis=0)
@@ -65,10 +65,10 @@ def test_selected_intervals_by_the_share_selected():
     everything, one = np.ones(20, np.bool_), np.arange(20) == 3
     assert np.array_equal(estimate.selected_interval(everything), estimate.interval())
     assert np.array_equal(estimate.selected_interval(~everything), estimate.interval())
-    for end, whole, alone in zip(
+    for end, chosen, alone in zip(
         estimate.selected_interval(one), estimate.interval(simultaneous=True), estimate.interval(), strict=True
     ):
-        assert np.allclose(end, np.where(one, whole, alone))
+        assert np.allclose(end, np.where(one, chosen, alone))
     (low, high), (lowest, highest) = estimate.selected_interval(one, target="respondents"), estimate.selected_interval(one)
     assert (high - low < highest - lowest).all()
 
@@ -106,8 +106,8 @@ def rests(mechanism, n, shares, others, runs, *, seed):
     for _ in range(runs):
         keys = rng.integers(0, OPEN, len(shares) + len(others), np.uint64, endpoint=False)
         counted = draw(mechanism, keys, rng.choice(len(keys), n, p=np.concatenate([shares, others])), rng)
-        rest, stderr = decode.estimate(mechanism, counted, keys[: len(shares)].tolist()).unallocated
-        errors.append((rest - others.sum()) / stderr)
+        remainder, stderr = decode.estimate(mechanism, counted, keys[: len(shares)].tolist()).unallocated
+        errors.append((remainder - others.sum()) / stderr)
     return np.array(errors)
 
 
@@ -189,11 +189,11 @@ def test_what_nothing_found_accounts_for(cls):
     for _ in range(60):
         values = rng.choice(1 << 24, 300, replace=False).tolist()
         shares = dict(zip(values, zipf(300, 0.6), strict=True))
-        found = discover(mechanism, simulate(mechanism, values, rng.multinomial(100_000, list(shares.values())), rng))
-        held = np.array([shares.get(value, 0.0) for value in found.values])
-        rest, stderr = found.unallocated
-        errors.append((rest - 1 + held.sum()) / stderr)
-        detected = found.detected()
-        false.append(missed(found.selected_interval(detected), held, detected)[0])
+        discovered = discover(mechanism, simulate(mechanism, values, rng.multinomial(100_000, list(shares.values())), rng))
+        held = np.array([shares.get(value, 0.0) for value in discovered.values])
+        remainder, stderr = discovered.unallocated
+        errors.append((remainder - 1 + held.sum()) / stderr)
+        detected = discovered.detected()
+        false.append(missed(discovered.selected_interval(detected), held, detected)[0])
     assert hold(np.array(errors))
     assert np.mean(false) < 0.05

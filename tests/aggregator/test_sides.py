@@ -68,8 +68,8 @@ def test_a_release_is_not_compared_with_itself():
 
 def test_the_smallest_p_value_is_one_of_many():
     rows = [SimpleNamespace(p_value=p) for p in (0.02, 0.5, 0.9)]
-    told = difference._overall(rows, 3, None, 0.95)
-    assert (told.p_value, told.differs) == (pytest.approx(0.06), False)
+    overall = difference._overall(rows, 3, None, 0.95)
+    assert (overall.p_value, overall.differs) == (pytest.approx(0.06), False)
 
 
 def test_a_selection_is_final_once_all_of_it_is():
@@ -94,13 +94,13 @@ def test_a_row_is_compared_within_its_version_over_the_periods_of_both():
 
 
 def test_a_trend_rests_on_the_closed_periods_of_the_last_version():
-    found = {
+    trends = {
         DAYS[0]: selected(DAYS[:1], EARLIER),
         DAYS[1]: selected(DAYS[1:2]),
         DAYS[2]: selected(DAYS[2:3], closed=False),
         DAYS[3]: selected(DAYS[3:]),
     }
-    of = SimpleNamespace(names=DAYS, find=lambda _, first, __: found[first])
+    of = SimpleNamespace(names=DAYS, find=lambda _, first, __: trends[first])
     assert [at for at, _ in table._course(of, ())] == [1, 3]
 
 

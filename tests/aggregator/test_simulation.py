@@ -24,14 +24,14 @@ DRAWS = 2000
 
 def law(mechanism, people):
     """Return the probability of each tally of a few people, by walking every draw of their devices."""
-    found = Counter({b"": 1.0})
+    chances = Counter({b"": 1.0})
     for value in people:
-        each, before = distribution(partial(mechanism.randomize, value)), found
-        found = Counter()
-        for (reports, chance), (payload, likely) in product(before.items(), each.items()):
-            found[reports + payload] += chance * float(likely)
+        output, before = distribution(partial(mechanism.randomize, value)), chances
+        chances = Counter()
+        for (reports, chance), (payload, likely) in product(before.items(), output.items()):
+            chances[reports + payload] += chance * float(likely)
     tallies = Counter()
-    for reports, chance in found.items():
+    for reports, chance in chances.items():
         tallies[tally.count(mechanism.layout, reports).cells.tobytes()] += chance
     return tallies
 
@@ -41,10 +41,12 @@ def fits(seen, chances):
     draws = sum(seen.values())
     assert set(seen) <= {each for each, chance in chances.items() if chance > 0}
     common = [each for each, chance in chances.items() if chance * draws >= 5]
-    rest = max(1 - sum(chances[each] for each in common), 1e-9)
+    remainder = max(1 - sum(chances[each] for each in common), 1e-9)
     statistic = sum((seen[each] - draws * chances[each]) ** 2 / (draws * chances[each]) for each in common)
-    statistic += (draws - sum(seen[each] for each in common) - draws * rest) ** 2 / (draws * rest) if rest > 1e-6 else 0
-    return chi2.sf(statistic, max(len(common) - (rest <= 1e-6), 1))
+    statistic += (
+        (draws - sum(seen[each] for each in common) - draws * remainder) ** 2 / (draws * remainder) if remainder > 1e-6 else 0
+    )
+    return chi2.sf(statistic, max(len(common) - (remainder <= 1e-6), 1))
 
 
 @pytest.mark.parametrize("name", mechanisms.names())
@@ -56,8 +58,8 @@ def test_the_law_is_that_of_devices(name):
         mechanism = mechanisms.make(name, domain_size=3, epsilon=1, rows=2, width=3)
     if name == "hcms":
         mechanism = mechanisms.make(name, domain_size=3, epsilon=1, rows=2, width=4)
-    drawn, rng, held = Simulation(mechanism), np.random.default_rng(11), np.array([1, 1, 0][:size])
-    seen = Counter(drawn.draw(held, rng).cells.tobytes() for _ in range(DRAWS))
+    simulation, rng, held = Simulation(mechanism), np.random.default_rng(11), np.array([1, 1, 0][:size])
+    seen = Counter(simulation.draw(held, rng).cells.tobytes() for _ in range(DRAWS))
     assert fits(seen, law(mechanism, [0, 1])) > CHANCE / len(mechanisms.names())
 
 
@@ -91,8 +93,8 @@ def test_a_billion_people_take_seconds():
 def test_the_law_of_a_window_is_that_of_devices():
     """A tally of two people who hold numbers has the exact joint law of two devices, with their rounding."""
     mechanism = mechanisms.make("window", domain_size=8, epsilon=1, blocks=2, length=2)
-    drawn, rng = Simulation(mechanism, [3, 7]), np.random.default_rng(11)
-    seen = Counter(drawn.draw(np.array([1, 1]), rng).cells.tobytes() for _ in range(DRAWS))
+    simulation, rng = Simulation(mechanism, [3, 7]), np.random.default_rng(11)
+    seen = Counter(simulation.draw(np.array([1, 1]), rng).cells.tobytes() for _ in range(DRAWS))
     assert fits(seen, law(mechanism, [3, 7])) > CHANCE
     assert fits(seen, law(mechanism, [2, 7])) < CHANCE
 
@@ -108,9 +110,9 @@ def test_the_law_of_sets_is_that_of_devices(name):
             likely = np.prod([chances[each] for each in chosen])
             for cells, chance in law(mechanism, [a + 2 * b for a, b in chosen]).items():
                 expected[cells] += likely * chance
-        seen = Counter(draw_sets(mechanism, people, shares, rng).cells.tobytes() for _ in range(3 * DRAWS))
+        seen = Counter(draw_sets(mechanism, people, shares, rng).cells.tobytes() for _ in range(2 * DRAWS))
         assert fits(seen, expected) > CHANCE
-    other = Counter(draw_sets(mechanism, 2, shares[::-1], rng).cells.tobytes() for _ in range(3 * DRAWS))
+    other = Counter(draw_sets(mechanism, 2, shares[::-1], rng).cells.tobytes() for _ in range(2 * DRAWS))
     assert fits(other, expected) < CHANCE
 
 

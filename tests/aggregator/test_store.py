@@ -7,6 +7,7 @@ import time
 import fakeredis
 import numpy as np
 import pytest
+from stores import EVERY, REAL
 
 from deniable import mechanisms
 from deniable.wire.layout import Layout
@@ -21,14 +22,7 @@ THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 OTHER = Stratum("ui.theme", 1, "f" * 16, "2026-11-22", "platform=linux")
 
 
-@pytest.fixture(
-    params=[
-        "fake",
-        "server",
-        pytest.param("wheel", marks=pytest.mark.other_store),
-        pytest.param("cluster", marks=pytest.mark.other_store),
-    ]
-)
+@pytest.fixture(params=EVERY)
 def store(request, start_store):
     """Open an app's store on each server in turn."""
     client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))
@@ -132,6 +126,7 @@ def test_large_deltas_are_added_whole(store, every):
         assert store.read(Layout(1, 5003, "index"), [THEME]).counts.tolist() == [total.tolist()]
 
 
+@pytest.mark.parametrize("store", REAL, indirect=True)
 def test_many_entries_are_committed_at_once(store):
     """More entries than Lua can unpack leave together, in any order, unless one of them is not owned."""
     pipeline = store._client.pipeline(transaction=False)
@@ -196,7 +191,7 @@ def test_leaving_with_entries_in_hand_is_refused(store):
 
 
 def consumers(store):
-    return {told["name"].decode() for told in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)}
+    return {consumer["name"].decode() for consumer in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)}
 
 
 def test_only_consumers_with_nothing_in_hand_are_forgotten(store):

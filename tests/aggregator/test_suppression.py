@@ -43,18 +43,18 @@ def indicator(cube: Cube, cells) -> np.ndarray:
 def rank(rows) -> int:
     """Row reduction in fractions: exact."""
     left = [[Fraction(int(x)) for x in row] for row in rows]
-    found = 0
+    pivots = 0
     for column in range(len(left[0]) if left else 0):
-        pivot = next((i for i in range(found, len(left)) if left[i][column]), None)
+        pivot = next((i for i in range(pivots, len(left)) if left[i][column]), None)
         if pivot is None:
             continue
-        left[found], left[pivot] = left[pivot], left[found]
-        for i in range(found + 1, len(left)):
-            factor = left[i][column] / left[found][column]
+        left[pivots], left[pivot] = left[pivot], left[pivots]
+        for i in range(pivots + 1, len(left)):
+            factor = left[i][column] / left[pivots][column]
             if factor:
-                left[i] = [a - factor * b for a, b in zip(left[i], left[found], strict=True)]
-        found += 1
-    return found
+                left[i] = [a - factor * b for a, b in zip(left[i], left[pivots], strict=True)]
+        pivots += 1
+    return pivots
 
 
 def fewest(rows: np.ndarray, reports: np.ndarray, least: int) -> int:
@@ -62,12 +62,12 @@ def fewest(rows: np.ndarray, reports: np.ndarray, least: int) -> int:
 
     Of the leaves of a set alone something can be computed if and only if the other columns have a lower rank.
     """
-    whole, best = rank(rows), least
+    full, best = rank(rows), least
     light = [i for i, n in enumerate(reports) if n < least]
     for size in range(1, len(light) + 1):
-        for told in combinations(light, size):
-            n = int(reports[list(told)].sum())
-            if n < best and rank(np.delete(rows, told, axis=1)) < whole:
+        for columns in combinations(light, size):
+            n = int(reports[list(columns)].sum())
+            if n < best and rank(np.delete(rows, columns, axis=1)) < full:
                 best = n
     return best
 
@@ -178,9 +178,9 @@ def test_solving_the_linear_system_gives_no_hidden_cell(cube):
     for words in cube.cells():
         cell = cube.breakdown.text(words)
         if len(rows) and cube.total(cell) < LEAST:
-            wanted = indicator(cube, [cell])[0]
-            weights = np.linalg.lstsq(rows.T, wanted, rcond=None)[0]
-            assert np.abs(rows.T @ weights - wanted).max() > 1e-6
+            target = indicator(cube, [cell])[0]
+            weights = np.linalg.lstsq(rows.T, target, rcond=None)[0]
+            assert np.abs(rows.T @ weights - target).max() > 1e-6
 
 
 @given(cubes())
@@ -196,9 +196,9 @@ def test_cells_along_one_order_are_exact_as_well(cube):
 @settings(max_examples=30, deadline=None)
 def test_the_choice_is_always_the_same(cube, random):
     """The order in which strata are given does not matter."""
-    given_ = list(zip(map(cube.breakdown.text, cube.leaves), cube.reports.tolist(), strict=True))
-    random.shuffle(given_)
-    assert publishable([Cube.of(cube.breakdown, dict(given_))], LEAST) == publishable([cube], LEAST)
+    leaves = list(zip(map(cube.breakdown.text, cube.leaves), cube.reports.tolist(), strict=True))
+    random.shuffle(leaves)
+    assert publishable([Cube.of(cube.breakdown, dict(leaves))], LEAST) == publishable([cube], LEAST)
 
 
 def table(*rows, least=LEAST):
@@ -311,6 +311,7 @@ def test_effort_is_bounded(monkeypatch):
     assert sum(allowed) == 5
 
 
+@pytest.mark.slow("goes on to the end of the steps that are allowed")
 def test_many_small_combinations_take_bounded_work(monkeypatch, caplog):
     """474 combinations of about three reports take no more steps than are allowed. Cells left open are withheld and counted."""
     steps = []
@@ -419,13 +420,13 @@ def test_no_part_tells_of_few(cube, parts, random):
     for text, n in zip(texts, cube.reports.tolist(), strict=True):
         for _ in range(parts * n):
             random.choice(divided)[text] += 1
-    each = [Cube.of(cube.breakdown, part) for part in divided]
-    published = publishable(each, LEAST)
-    for part in each:
+    part_cubes = [Cube.of(cube.breakdown, part) for part in divided]
+    published = publishable(part_cubes, LEAST)
+    for part in part_cubes:
         rows = indicator(part, sorted(published))
         assert fewest(rows, part.reports, LEAST) == LEAST
         assert all(part.total(cell) >= LEAST for cell in published)
-    assert published <= publishable([each[0]], LEAST)
+    assert published <= publishable([part_cubes[0]], LEAST)
 
 
 def test_too_many_parts_are_published_along_one_order():
@@ -434,11 +435,11 @@ def test_too_many_parts_are_published_along_one_order():
     assert options * len(words) > suppression.MAX_ALL_LEAVES
     breakdown, rng = Breakdown({"version": tuple(words)}), np.random.default_rng(1)
     numbers = {f"version={word}": rng.poisson(11 if place % 3 else 40, options) for place, word in enumerate(words)}
-    each = [Cube.of(breakdown, {leaf: int(n[option]) for leaf, n in numbers.items()}) for option in range(options)]
-    published = publishable(each, LEAST)
+    cubes = [Cube.of(breakdown, {leaf: int(n[option]) for leaf, n in numbers.items()}) for option in range(options)]
+    published = publishable(cubes, LEAST)
     assert len(published) > 60
     hidden = [leaf for leaf in numbers if leaf not in published]
     for option in range(options):
         assert all(numbers[leaf][option] >= LEAST for leaf in published if leaf)
-        rest = sum(numbers[leaf][option] for leaf in hidden)
-        assert rest == 0 or rest >= LEAST
+        total = sum(numbers[leaf][option] for leaf in hidden)
+        assert total == 0 or total >= LEAST

@@ -104,14 +104,14 @@ def test_a_set_has_no_more_than_all_people_give(exclusive):
 def _report(value, d, p, q, *, exclusive):
     if exclusive:
         return [(tuple(int(i == named) for i in range(d)), p if named == value else q) for named in range(d)]
-    made = []
+    payloads = []
     for bits in product((0, 1), repeat=d):
         chance = 1.0
         for i, bit in enumerate(bits):
             one = p if i == value else q
             chance *= one if bit else 1 - one
-        made.append((bits, chance))
-    return made
+        payloads.append((bits, chance))
+    return payloads
 
 
 def test_a_set_that_has_too_much_is_named():

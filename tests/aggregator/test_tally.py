@@ -43,8 +43,8 @@ def plain_count(layout, payloads):
 def reports(draw):
     layout = draw(st.sampled_from(LAYOUTS))
     most = layout.width - 1 if layout.kind == "index" else (1 << layout.width) - 1
-    each = st.builds(layout.pack, st.integers(0, layout.rows - 1), st.integers(0, most))
-    return layout, draw(st.lists(each, max_size=40))
+    payload = st.builds(layout.pack, st.integers(0, layout.rows - 1), st.integers(0, most))
+    return layout, draw(st.lists(payload, max_size=40))
 
 
 @given(reports())
@@ -95,8 +95,8 @@ def test_what_is_sifted_out_no_device_could_have_sent(layout, data):
     for payload in payloads:
         if all(payload[place] in allowed for place, allowed in tally.valid_bytes(layout)):
             assert payload in good
-    kept, bad, reason = tally.sift(layout, b"".join(payloads))
-    assert kept == b"".join(good)
+    accepted, bad, reason = tally.sift(layout, b"".join(payloads))
+    assert accepted == b"".join(good)
     assert bad == len(reasons)
     assert (reason.code if reason else None) == (reasons[0] if reasons else None)
 
@@ -108,10 +108,10 @@ def test_merging_is_order_free(given_reports, data):
     cut = data.draw(st.integers(0, len(payloads)))
     first = tally.count(layout, b"".join(payloads[:cut]))
     second = tally.count(layout, b"".join(payloads[cut:]))
-    whole = tally.count(layout, b"".join(data.draw(st.permutations(payloads))))
-    assert tally.merge(first, second) == whole
-    assert tally.merge(second, first) == whole
-    assert tally.merge(first, tally.empty(layout), second) == whole
+    total = tally.count(layout, b"".join(data.draw(st.permutations(payloads))))
+    assert tally.merge(first, second) == total
+    assert tally.merge(second, first) == total
+    assert tally.merge(first, tally.empty(layout), second) == total
 
 
 @given(reports())

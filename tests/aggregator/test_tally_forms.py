@@ -23,17 +23,17 @@ KEY = "{shop}:tally:" + "|".join(map(str, THEME))
 def store(request, start_store):
     client = connect(start_store(request.param))
     client.flushall()
-    made = Store(client, "shop")
-    made.partitions[0].join()
-    yield made
+    shop = Store(client, "shop")
+    shop.partitions[0].join()
+    yield shop
     client.close()
 
 
-def add(store, *some):
+def add(store, *batches):
     """Commit deltas, each given by cell; return the stored bytes."""
-    for each in some:
+    for entry in batches:
         delta = np.zeros(WIDTH, np.int64)
-        delta[list(each)] = list(each.values())
+        delta[list(entry)] = list(entry.values())
         assert store.partitions[0].commit("w", [], {THEME: delta}, 0) == []
     return store._client.get(KEY)
 
@@ -112,20 +112,20 @@ def test_a_list_becomes_cells_after_so_many_additions(store):
 
 def test_one_list_becomes_cells_in_a_commit(store):
     """The others do so in the next ones, so no script takes long for it. All sums are exact meanwhile."""
-    some = [THEME._replace(segment=f"s={number}") for number in range(4)]
+    strata = [THEME._replace(segment=f"s={number}") for number in range(4)]
     many, few = np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.int64)
     many[0 : 9 * 3633 : 9], many[-1] = 1, 1
     few[0:2000:10] = 1
-    for stratum in some:
+    for stratum in strata:
         for _ in range(9):
             store.partitions[0].commit("w", [], {stratum: many}, 0)
     forms = []
     for times in range(6):
-        found = store.sums(Layout(1, WIDTH, "index"), some)
-        assert all(each.tally().counts[0].tolist() == (9 * many + times * few).tolist() for each in found)
-        forms.append(sum(store._client.strlen(store.partitions[0].tallies.key(tallies.name(each))) % 8 == 0 for each in some))
-        assert deltas.fit(dict.fromkeys(some, few))
-        store.partitions[0].commit("w", [], dict.fromkeys(some, few), 0)
+        sums = store.sums(Layout(1, WIDTH, "index"), strata)
+        assert all(each.tally().counts[0].tolist() == (9 * many + times * few).tolist() for each in sums)
+        forms.append(sum(store._client.strlen(store.partitions[0].tallies.key(tallies.name(each))) % 8 == 0 for each in strata))
+        assert deltas.fit(dict.fromkeys(strata, few))
+        store.partitions[0].commit("w", [], dict.fromkeys(strata, few), 0)
     assert forms == [0, 1, 2, 3, 4, 4]
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
-from contextlib import closing
+from operator import attrgetter
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +13,6 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import running, variables
 from deniable_aggregator.process.variables import WORKER, strays
-from deniable_aggregator.store import connect
 
 ALL = {**SDK, **variables.VARIABLES}
 
@@ -74,26 +71,16 @@ def test_strays_are_warned_of(caplog):
     assert [each.getMessage() for each in caplog.records] == ["nothing reads DENIABLE_REDIS_ULR; is DENIABLE_REDIS_URL meant?"]
 
 
-def test_the_names_of_the_server_need_no_flask():
-    """A worker is installed without Flask, and knows what servers read all the same."""
-    code = (
-        "import sys\nsys.modules['flask'] = None\nfrom deniable_aggregator.process.variables import strays\n"
-        "assert strays({'DENIABLE_METRICS_KEY': 'x'}) == []\nassert len(strays({'DENIABLE_METRICS_KEYS': 'x'})) == 1"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("number", WORKER, ids=lambda each: each.name)
+@pytest.mark.parametrize("number", WORKER, ids=attrgetter("name"))
 def test_a_number_is_chosen_by_flag_or_variable(number):
     """A flag goes before the variable, and that before the default."""
-    told = {number.variable: "7"}
+    environment = {number.variable: "7"}
     assert number.choose(environment={}) == number.default
-    assert number.choose(environment=told) == 7
-    assert number.choose("9", told) == 9
+    assert number.choose(environment=environment) == 7
+    assert number.choose("9", environment) == 9
 
 
-@pytest.mark.parametrize("number", WORKER, ids=lambda each: each.name)
+@pytest.mark.parametrize("number", WORKER, ids=attrgetter("name"))
 @pytest.mark.parametrize("text", ["0", "-1", "many", "", "nan", "inf", "1e9"])
 def test_a_bad_number_names_where_it_was_told(number, text):
     """The message has the flag or the variable, the rule and the value."""
@@ -116,8 +103,8 @@ def test_a_whole_number_has_no_fraction():
 def test_apps_come_from_where_they_are_told(monkeypatch, registry_file):
     """Apps are those of --app, else of DENIABLE_APPS, else of the registries; without any the message names all three."""
 
-    def apps(app=None, **given):
-        arguments = SimpleNamespace(redis_url="redis://127.0.0.1:1", data=None, **given)
+    def apps(app=None, **settings):
+        arguments = SimpleNamespace(redis_url="redis://127.0.0.1:1", data=None, **settings)
         return [store.app for store in options.stores(options.environment(arguments), app)]
 
     for name in ("DENIABLE_APPS", "DENIABLE_REGISTRY"):
@@ -157,27 +144,6 @@ def test_a_store_is_named_once(monkeypatch, tmp_path):
         named(data=tmp_path / ".deniable")
 
 
-KILLED = """
-import os, sys
-from pathlib import Path
-from deniable_aggregator.process import running
-
-with running.keep(running.Running("http://killed", 1, {}), Path(sys.argv[1])):
-    os._exit(0)
-"""
-
-
-def test_what_a_killed_server_left_tells_of_nothing(tmp_path):
-    """A server is found while it runs and not after it was killed; the next one takes its place."""
-    subprocess.run([sys.executable, "-c", KILLED, tmp_path], timeout=60, check=True)
-    assert (tmp_path / "serving.json").exists()
-    assert running.find(tmp_path) is None
-    here = running.Running("http://here", 1, {"A": "b"})
-    with running.keep(here, tmp_path):
-        assert running.find(tmp_path) == here
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_tells_of_a_server_is_its_own(tmp_path):
     """A folder that cannot be made, or a file that cannot be read, is said; a server that came later keeps its file."""
     (tmp_path / "file").touch()
@@ -191,30 +157,3 @@ def test_what_tells_of_a_server_is_its_own(tmp_path):
         with running.keep(later, tmp_path / "two"):
             assert running.find(tmp_path / "two") == later
         assert running.find(tmp_path / "two") is None
-
-
-def test_a_worker_goes_by_its_variables(monkeypatch, registry_file, start_store):
-    """A worker without any flag counts the apps of the registry, and is stopped by a bad variable, by name."""
-    url = start_store("server")
-    with closing(connect(url)) as client:
-        client.flushall()  # other tests use it, too
-    environment = {
-        "DENIABLE_REDIS_URL": url,
-        "DENIABLE_REGISTRY": str(registry_file),
-        "DENIABLE_LOG_FORMAT": "json",
-        "DENIABLE_LOG_LEVEL": "info",
-        "DENIABLE_WORKER_BATCHS": "7",
-    }
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    command = [sys.executable, "-m", "deniable", "worker", "--burst"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    stray, counted = done.stderr.splitlines()
-    assert "is DENIABLE_WORKER_BATCH meant?" in stray
-    assert '"event": "counted 0 reports, put aside 0 batches"' in counted
-    monkeypatch.setenv("DENIABLE_WORKER_BATCH", "none")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "DENIABLE_WORKER_BATCH is a whole number" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -86,7 +86,7 @@ def test_numbers_are_shown_and_nothing_is_printed(capfd):
     """They are served in the format of Prometheus; neither a request nor one that breaks off leaves an address in the log."""
     server = Vitals(["shop"]).serve("127.0.0.1:0")
     try:
-        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{server.server_port}/metrics", timeout=10) as answer:
+        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{server.server_port}/metrics", timeout=60) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain")
             assert b'deniable_worker_reports_counted_total{app="shop"} 0.0' in answer.read()
         server.handle_error(None, ("203.0.113.7", 4711))  # as it is called when a connection breaks off
@@ -103,7 +103,7 @@ def test_a_worker_that_stands_still_is_not_well(monkeypatch):
 
     def health():
         try:
-            with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{server.server_port}/healthz", timeout=10) as answer:
+            with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{server.server_port}/healthz", timeout=60) as answer:
                 return answer.status, answer.read()
         except HTTPError as error:
             return error.code, error.read()
@@ -113,8 +113,8 @@ def test_a_worker_that_stands_still_is_not_well(monkeypatch):
         vitals.turned()
         assert health() == (200, b"ok\n")
         monkeypatch.setattr("deniable_aggregator.counting.prometheus.STILL_SECONDS", -1.0)
-        status, said = health()
-        assert (status, said[:27]) == (503, b"counting has stood still fo")
+        status, body = health()
+        assert (status, body[:27]) == (503, b"counting has stood still fo")
         vitals.ended()
         assert health() == (200, b"ok\n")
     finally:
@@ -138,17 +138,17 @@ def test_a_worker_turns(real_redis, monkeypatch, away):
     first = until(lambda: dict(turns))
     assert until(lambda: turns and max(turns.values()) > max(first.values()))
     stop.set()
-    worker.join(30)
+    worker.join(60)
     assert not worker.is_alive()
     assert vitals.still() == 0
     assert turns == {}
 
 
 def until(done):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        if told := done():
-            return told
+        if answer := done():
+            return answer
         time.sleep(0.02)
     raise TimeoutError
 

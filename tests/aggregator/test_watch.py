@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -74,8 +71,8 @@ def made_up(shop, metric, n):
 
 
 def standing(store, shop):
-    found = watcher.alarms(store, [Declared.of(metric).definition for metric in shop.metrics.values()])
-    return {metric: some for (metric, _, _), some in found.items()}
+    alarms = watcher.alarms(store, [Declared.of(metric).definition for metric in shop.metrics.values()])
+    return {metric: group for (metric, _, _), group in alarms.items()}
 
 
 def test_an_alarm_is_raised_kept_and_read(store, shop, caplog):
@@ -86,9 +83,9 @@ def test_an_alarm_is_raised_kept_and_read(store, shop, caplog):
     raised = Watch(store, shop).check(NOW)
     assert {each.test for each in raised} >= {"weight"}
     assert watcher.checked(store) == NOW
-    kept = standing(store, shop)
-    assert set(kept) == {"plugin"}
-    (weight,) = [each for each in kept["plugin"] if each.test == "weight"]
+    alarms = standing(store, shop)
+    assert set(alarms) == {"plugin"}
+    (weight,) = [each for each in alarms["plugin"] if each.test == "weight"]
     assert (weight.period, weight.segment, weight.n, weight.since) == ("2026-11-21", "", 3600, NOW - NOW % HOUR)
     assert weight.p_value is not None
     assert weight.p_value < checks.ALPHA
@@ -114,11 +111,11 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
     monkeypatch.setattr("deniable_aggregator.store.sums.deltas.AT_ONCE", 0)
     monkeypatch.setattr(store.partitions[0].staging, "apply", lambda: None)
 
-    def overtaken(self, asked, *arguments):
-        found = grown(self, asked, *arguments)
-        if asked.metric.id == "ui.theme" and store.settled() is not None:
+    def overtaken(self, declared, *arguments):
+        grew = grown(self, declared, *arguments)
+        if declared.metric.id == "ui.theme" and store.settled() is not None:
             send(store, shop, "ui.theme", honest(shop, "ui.theme", 10))
-        return found
+        return grew
 
     if between:
         monkeypatch.setattr(Watch, "_grown", overtaken)
@@ -203,12 +200,12 @@ def test_workers_take_turns(store, shop, monkeypatch):
     looks = []
     monkeypatch.setattr(Watch, "check", lambda self, now: (looks.append(now), self._store.put(schema.WATCHED, now)))
     first, second = Watch(store, shop), Watch(store, shop)
-    for each in (first, first, second, second):
-        each.run()
+    for worker in (first, first, second, second):
+        worker.run()
     assert len(looks) == 1
     monkeypatch.setattr(watcher, "EVERY_SECONDS", 0.0)
-    for each in (first, second):
-        each.run()
+    for worker in (first, second):
+        worker.run()
     assert len(looks) == 3
 
 
@@ -274,10 +271,10 @@ def test_sudden_volume_is_seldom_an_accident():
     rng = np.random.default_rng(6)
     days = np.arange(20_060)
     traffic = 5000 * np.where(days % 7 > 4, 0.5, 1.0) * np.exp(rng.normal(0, 0.2, len(days)))
-    told = sum(
+    surprises = sum(
         volume.sudden(traffic[day - 60 : day].tolist(), float(traffic[day]), 5000) is not None for day in range(60, 20_060)
     )
-    assert told == 0
+    assert surprises == 0
 
 
 def test_too_few_periods_tell_nothing_of_volume(store, shop):
@@ -302,27 +299,7 @@ def test_volume_and_shares_are_watched(store, shop):
     send(store, shop, "export.used", honest(shop, "export.used", 1000), "2026-11-10", "platform=linux")
     send(store, shop, "export.used", honest(shop, "export.used", 9000), "2026-11-10", "platform=macos")
     Watch(store, shop).check(NOW)
-    found = {(each.test, each.segment): each for each in standing(store, shop)["export.used"]}
-    assert set(found) == {("volume", ""), ("share", "platform=macos")}
-    assert all(each.p_value is None for each in found.values())
-    assert found["volume", ""].what.startswith("7.")
-
-
-@pytest.mark.parametrize("given", ["option", "environment", "none"])
-def test_a_worker_process_looks_where_it_has_the_registry(store, shop, store_url, registry_file, given):
-    """Given the registry by option or environment a worker raises alarms; without it, it only counts."""
-    mechanism, tag = question(shop, "plugin")
-    payloads = honest(shop, "plugin", 500) + made_up(shop, "plugin", 500)
-    group = Group(Stratum("plugin", 1, tag, "2026-11-21", ""), mechanism.layout, payloads)
-    store.append(Upload(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60))
-    command = [sys.executable, "-m", "deniable", "worker", "--burst", "--redis-url", store_url, "--app", "shop"]
-    environment = {name: value for name, value in os.environ.items() if name != "DENIABLE_REGISTRY"}
-    if given == "option":
-        command += ["--registry", str(registry_file)]
-    if given == "environment":
-        environment["DENIABLE_REGISTRY"] = str(registry_file)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "counted 1000 reports" in done.stderr
-    assert ("plugin" in standing(store, shop)) == (given != "none")
-    assert ("alarm weight" in done.stderr) == (given != "none")
+    alarms = {(each.test, each.segment): each for each in standing(store, shop)["export.used"]}
+    assert set(alarms) == {("volume", ""), ("share", "platform=macos")}
+    assert all(each.p_value is None for each in alarms.values())
+    assert alarms["volume", ""].what.startswith("7.")

@@ -47,15 +47,15 @@ def loss(one, other):
 def releases(breakdown, reports):
     """Group all sets of so many reports by what is published of them; each with the totals of all cells."""
     leaves = [breakdown.text(words) for words in product(*breakdown.values.values())]
-    found = {}
+    by_release = {}
     for counts in product(range(reports + 1), repeat=len(leaves)):
         if sum(counts) == reports:
             cube = Cube.of(breakdown, dict(zip(leaves, counts, strict=True)))
             totals = {cell: cube.total(cell) for cell in cells(breakdown)}
             published = suppression.publishable([cube], LEAST)
             key = frozenset((cell, totals[cell]) for cell in published)
-            found.setdefault(key, []).append((counts, totals))
-    return found
+            by_release.setdefault(key, []).append((counts, totals))
+    return by_release
 
 
 def losses(breakdown, reports, answers):
@@ -64,8 +64,8 @@ def losses(breakdown, reports, answers):
         withheld = [cell for cell in cells(breakdown) if cell not in dict(published)]
         for (one, first), (other, second) in permutations(sets, 2):
             moved = sum(abs(a - b) for a, b in zip(one, other, strict=True)) // 2
-            for asked in answers(withheld):
-                yield moved, asked, sum(loss(tuple(map(first.get, each)), tuple(map(second.get, each))) for each in asked)
+            for question in answers(withheld):
+                yield moved, question, sum(loss(tuple(map(first.get, each)), tuple(map(second.get, each))) for each in question)
 
 
 def single(withheld):
@@ -75,28 +75,31 @@ def single(withheld):
 
 def together(withheld):
     """Ask two questions."""
-    asked = [each for size in (1, 2) for each in combinations(withheld, size)]
-    return combinations(asked, 2)
+    questions = [each for size in (1, 2) for each in combinations(withheld, size)]
+    return combinations(questions, 2)
 
 
+@pytest.mark.slow("goes through all pairs of sets of one release")
 @pytest.mark.parametrize(("breakdown", "reports"), CASES)
 @pytest.mark.parametrize("answers", [single, together])
 def test_answers_tell_what_they_cost(breakdown, reports, answers):
     """Answers are at most e^(k epsilon) times as likely, where k reports are in other cells: in all, what was paid."""
     seen = set()
-    for moved, asked, told in losses(breakdown, reports, answers):
-        assert told <= moved * EPSILON * len(asked) + 1e-9
+    for moved, question, loss in losses(breakdown, reports, answers):
+        assert loss <= moved * EPSILON * len(question) + 1e-9
         seen.add(moved)
     assert len(seen) > 1
 
 
 def test_answers_about_disjoint_cells_add_up():
     """A report that is in one withheld cell or in another changes both numbers: it is not enough to pay for the dearer one."""
-    worst = max(told for moved, asked, told in losses(LINE, 8, together) if moved == 1 and all(len(each) == 1 for each in asked))
+    worst = max(
+        loss for moved, question, loss in losses(LINE, 8, together) if moved == 1 and all(len(each) == 1 for each in question)
+    )
     assert worst == pytest.approx(2 * EPSILON)
 
 
 def test_a_choice_pays_for_a_report_that_is_elsewhere():
     """A choice is nearly e^epsilon times as likely where one report is in another cell; half the noise would not do."""
-    worst = max(told for moved, asked, told in losses(LINE, 8, single) if moved == 1 and len(asked[0]) > 1)
+    worst = max(loss for moved, question, loss in losses(LINE, 8, single) if moved == 1 and len(question[0]) > 1)
     assert 0.5 * EPSILON < worst <= EPSILON

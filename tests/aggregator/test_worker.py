@@ -8,6 +8,8 @@ import time
 import numpy as np
 import pytest
 import redis
+from machines import wait
+from workers import running
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
@@ -17,7 +19,7 @@ from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Partition, Store, Upload
 from deniable_aggregator.store.server.servers import primaries
-from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads import batch, health
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 from deniable_aggregator.store.uploads.deliveries import Deliveries
@@ -42,15 +44,6 @@ def drain(store, **settings):
     worker = Worker([store], WorkerSettings(**settings))
     worker.run(threading.Event(), burst=True)
     return worker
-
-
-def stop_when_counted(worker, stop, thread):
-    """Stop a running worker once it has counted something, or after ten seconds."""
-    deadline = time.monotonic() + 120
-    while worker.counted < 1 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    stop.set()
-    thread.join(10)
 
 
 def test_batches_of_several_metrics_are_counted(store):
@@ -161,13 +154,10 @@ def test_two_workers_share_the_work(store):
 
 def test_stopping_ends_the_loop(store):
     """A worker told to stop leaves within its blocking read."""
-    stop = threading.Event()
     worker = Worker([store], WorkerSettings(block_ms=50))
-    thread = threading.Thread(target=worker.run, args=(stop,))
-    thread.start()
-    send(store, 1, Group(ONE, INDEX, b"\1"))
-    stop_when_counted(worker, stop, thread)
-    assert not thread.is_alive()
+    with running(worker):
+        send(store, 1, Group(ONE, INDEX, b"\1"))
+        wait(lambda: worker.counted)
     assert worker.counted == 1
 
 
@@ -193,11 +183,11 @@ def test_all_that_is_in_hand_is_counted_after_answers_were_lost(store, monkeypat
         lost.add(counter._deliveries)
     new = Deliveries.new
 
-    def read(self, *given):
+    def read(self, *arguments):
         if self in lost:
             lost.remove(self)
             raise redis.ConnectionError("the answer was lost")
-        return new(self, *given)
+        return new(self, *arguments)
 
     monkeypatch.setattr(Deliveries, "new", read)
     worker.run(threading.Event(), burst=True)
@@ -207,14 +197,12 @@ def test_all_that_is_in_hand_is_counted_after_answers_were_lost(store, monkeypat
 
 def test_a_store_emptied_under_the_worker_is_joined_again(store):
     """When the stream and its group vanish, the worker makes them anew and goes on."""
-    stop = threading.Event()
     worker = Worker([store], WorkerSettings(block_ms=50))
-    thread = threading.Thread(target=worker.run, args=(stop,))
-    thread.start()
-    time.sleep(0.1)
-    store._client.flushall()
-    send(store, 1, Group(ONE, INDEX, b"\1"))
-    stop_when_counted(worker, stop, thread)
+    with running(worker):
+        wait(lambda: health.read(store).workers)
+        store._client.flushall()
+        send(store, 1, Group(ONE, INDEX, b"\1"))
+        wait(lambda: worker.counted)
     assert worker.counted == 1
 
 
@@ -235,7 +223,7 @@ def test_a_full_store_keeps_the_worker_waiting(store):
     finally:
         for server in primaries(store._client):
             server.config_set("maxmemory", 0)
-    thread.join(20)
+    thread.join(60)
     assert (worker.counted, worker.buried) == (40, 0)
     assert store.read(INDEX, [ONE]).n == 40
 

@@ -3,56 +3,18 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, settings
-
-from deniable.registry import parse
+from sdk import nothing_told, quiet_environment, registry, registry_text, sending_threads, usual_umask  # noqa: F401
+from senders import sending, time_for_the_disk  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from datetime import date
     from pathlib import Path
-
-settings.register_profile("client", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("client")
-
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-
-[metrics."ui.theme"]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 1.0
-period = "month"
-per_period = 4
-segments = ["platform"]
-description = "Which theme people use"
-owner = "design@shop.example"
-
-[metrics."ui.dark"]
-type = "boolean"
-mechanism = "coin"
-period = "month"
-per_period = 4
-description = "Whether it is dark"
-owner = "design@shop.example"
-
-[metrics."old"]
-type = "boolean"
-epsilon = 1
-description = "A question of long ago"
-owner = "design@shop.example"
-expires = 2001-01-01
-"""
 
 
 class Feed:
@@ -60,16 +22,16 @@ class Feed:
 
     def __init__(self, chunks: Iterable[Callable[[int], bytes] | bytes]) -> None:
         self._chunks = iter(chunks)
-        self.asked: list[int] = []
-        self.given: list[bytes] = []
+        self.sizes: list[int] = []
+        self.outputs: list[bytes] = []
 
     def __call__(self, size: int) -> bytes:
-        self.asked.append(size)
+        self.sizes.append(size)
         chunk = next(self._chunks)
-        given = chunk(size) if callable(chunk) else chunk
-        assert len(given) == size, f"the feed has {len(given)} bytes where {size} were asked for"
-        self.given.append(given)
-        return given
+        chunk_bytes = chunk(size) if callable(chunk) else chunk
+        assert len(chunk_bytes) == size, f"the feed has {len(chunk_bytes)} bytes where {size} were asked for"
+        self.outputs.append(chunk_bytes)
+        return chunk_bytes
 
 
 @contextmanager
@@ -108,41 +70,6 @@ def chi_square():
     return check
 
 
-@pytest.fixture(autouse=True)
-def _quiet_environment(monkeypatch, state_directory):
-    """No setting of whoever runs the tests reaches them."""
-    for name in list(os.environ):
-        if name.startswith("DENIABLE_") or name == "DO_NOT_TRACK":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("DENIABLE_STATE_DIR", str(state_directory))
-
-
-@pytest.fixture(autouse=True)
-def _nothing_told(monkeypatch):
-    """Let every test be told what another one was told."""
-    monkeypatch.setattr("deniable.process.notice._warned", set())
-
-
-@pytest.fixture(scope="session")
-def registry_text():
-    """Give a small metrics.toml."""
-    return REGISTRY
-
-
-@pytest.fixture(scope="session")
-def registry():
-    """Give the same, parsed."""
-    return parse(REGISTRY)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _usual_umask():
-    """Let nobody but the owner write what tests put beside the SDK's files, whatever the umask of whoever runs them."""
-    before = os.umask(0o022)
-    yield
-    os.umask(before)
-
-
 @pytest.fixture
 def given_away(monkeypatch):
     """Make a file or link somebody else's: by root; by anybody else, who cannot, as far as the SDK sees."""
@@ -154,45 +81,6 @@ def given_away(monkeypatch):
             monkeypatch.setattr("deniable.device.files._me", lambda: 54321)
 
     return give
-
-
-@pytest.fixture
-def sending_threads():
-    """List the threads of the SDK that live now and did not when the test began."""
-
-    def living() -> set[threading.Thread]:
-        return {each for each in threading.enumerate() if each.name in ("deniable-sender", "deniable-courier")}
-
-    before = living()
-    return lambda: living() - before
-
-
-@pytest.fixture
-def in_child():
-    """Run a function in a forked child and return the bytes it returned."""
-    if not hasattr(os, "fork"):
-        pytest.skip("this system has no fork")
-
-    def run(function: Callable[[], bytes]) -> bytes:
-        receive, send = os.pipe()
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.close(receive)
-                with os.fdopen(send, "wb") as pipe:
-                    pipe.write(function())
-                status = 0
-            finally:
-                os._exit(status)
-        os.close(send)
-        with os.fdopen(receive, "rb") as pipe:
-            answer = pipe.read()
-        _, status = os.waitpid(child, 0)
-        assert status == 0, "the child failed"
-        return answer
-
-    return run
 
 
 @pytest.fixture(scope="session")

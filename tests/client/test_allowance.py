@@ -79,8 +79,8 @@ def test_what_is_reserved_of_a_lifetime():
     assert allowance().lifetime == 310 * MICRO
     assert allowance(Budget(per_window=None, lifetime=None)).lifetime is None
     assert allowance(Budget(per_window=100, lifetime=None)).lifetime is None
-    kept = allowance(epsilon_permanent="2", values=tuple("abcdefghijklmnopqrstuvwxyz"), mechanism="l_osue")
-    assert (kept.answers, kept.answers_ever) == (2, 20)
+    permanent = allowance(epsilon_permanent="2", values=tuple("abcdefghijklmnopqrstuvwxyz"), mechanism="l_osue")
+    assert (permanent.answers, permanent.answers_ever) == (2, 20)
     few = allowance(epsilon_permanent="2")
     assert (few.answers, few.answers_ever, few.lifetime) == (2, 3, few.cost * 3)
     assert (few.due, allowance(Budget(per_window=None, lifetime=None), epsilon_permanent="2").due) == (few.lifetime, few.window)

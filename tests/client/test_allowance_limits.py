@@ -17,7 +17,7 @@ def fixed(window):
     return Allowance("m", "m", MICRO, 1, 0, window, None)
 
 
-def kept(budget=None, **changes):
+def permanent(budget=None, **changes):
     """Allow what is reserved for a metric with many permanent responses."""
     values = tuple("abcdefghijklmnopqrstuvwxyz")
     known = {"epsilon": "1", "epsilon_permanent": "2", "mechanism": "l_osue"} | changes
@@ -39,14 +39,14 @@ def test_a_budget_that_is_proposed_is_enough():
 
 def test_of_a_lifetime_whole_answers_are_reserved():
     """What is left of a part beyond them could pay for nothing."""
-    found = kept(Budget(per_window=32, lifetime=50))
-    assert found.lifetime == 3 * found.cost
-    assert found.answers_ever == 3
+    allowance = permanent(Budget(per_window=32, lifetime=50))
+    assert allowance.lifetime == 3 * allowance.cost
+    assert allowance.answers_ever == 3
 
 
 def test_no_more_answers_are_reserved_than_a_window_has_periods():
-    found = kept(period="month", answers_per_window=9)
-    assert (found.answers, found.window) == (3, 3 * found.cost)
+    allowance = permanent(period="month", answers_per_window=9)
+    assert (allowance.answers, allowance.window) == (3, 3 * allowance.cost)
 
 
 def test_all_devices_are_one_group_where_no_rows_are_kept():
@@ -58,6 +58,6 @@ def test_all_devices_are_one_group_where_no_rows_are_kept():
 def test_the_stricter_of_two_budgets_holds():
     """A registry may ask for less than the app allows, and never gets more."""
     caps = Caps(budget=Budget(per_window=10, lifetime=20))
-    found = caps.tightened(Budget(per_window=12, lifetime=15))
-    assert (found.per_window, found.lifetime) == (10, 15)
+    allowance = caps.tightened(Budget(per_window=12, lifetime=15))
+    assert (allowance.per_window, allowance.lifetime) == (10, 15)
     assert caps.tightened(None) == caps.budget

@@ -20,8 +20,8 @@ def batch(count: int = 5) -> Batch:
     return Batch.of(tuple(Report((FIRST, SECOND)[i % 2], bytes([7 * i % 256, i % 256])) for i in range(count)))
 
 
-def contents(some: Batch) -> list[tuple[Stratum, bytes]]:
-    return sorted((report.stratum, report.payload) for report in some.reports)
+def contents(batch_: Batch) -> list[tuple[Stratum, bytes]]:
+    return sorted((report.stratum, report.payload) for report in batch_.reports)
 
 
 def test_keys_are_random():
@@ -36,7 +36,7 @@ def test_written_and_read():
     """What is read back has the same key, bytes, reports and, to the second, time."""
     before = batch()
     after = Batch.read(before.key, before.write())
-    assert (after.key, after.body, after.made) == (before.key, before.body, int(before.made))
+    assert (after.key, after.body, after.created) == (before.key, before.body, int(before.created))
     assert contents(after) == contents(before)
 
 
@@ -49,19 +49,19 @@ def test_what_is_written():
 
 def test_halves_hold_everything():
     """The halves of a batch have its reports, each once, and its time."""
-    whole = batch(7)
-    first, second = whole.halves()
+    before = batch(7)
+    first, second = before.halves()
     assert [len(half.reports) for half in (first, second)] == [3, 4]
-    assert sorted(contents(first) + contents(second)) == contents(whole)
-    assert first.made == second.made == whole.made
-    assert len({whole.key, first.key, second.key}) == 3
+    assert sorted(contents(first) + contents(second)) == contents(before)
+    assert first.created == second.created == before.created
+    assert len({before.key, first.key, second.key}) == 3
 
 
 def test_halves_are_the_same_each_time():
     """A batch split again after a restart gives the same bytes under the same keys, so that nothing counts twice."""
-    whole = batch(9)
-    again = Batch.read(whole.key, whole.write())
-    assert [(half.key, half.body) for half in whole.halves()] == [(half.key, half.body) for half in again.halves()]
+    before = batch(9)
+    again = Batch.read(before.key, before.write())
+    assert [(half.key, half.body) for half in before.halves()] == [(half.key, half.body) for half in again.halves()]
 
 
 def _changed(**parts) -> bytes:

@@ -19,7 +19,7 @@ from deniable.registry import Metric, Registry
 from deniable.registry.tables import Budget
 
 
-def asked(mechanism="auto", size=4, epsilon="1", **changes):
+def declare(mechanism="auto", size=4, epsilon="1", **changes):
     """Declare a metric."""
     values = tuple(f"v{i}" for i in range(size))
     return Metric("m", "categorical", values, epsilon, mechanism=mechanism, **changes)
@@ -31,48 +31,48 @@ def check(caps, metric):
 
 def test_defaults_refuse_the_outrageous():
     """Without a word from the app a report spends at most 4 nats, and so do all reports of a kept answer."""
-    check(Caps(), asked(epsilon="4"))
+    check(Caps(), declare(epsilon="4"))
     with pytest.raises(ConfigurationError, match=r"m: this app allows 4 nats for a report; the registry asks 4\.00"):
-        check(Caps(), asked(epsilon="4.001"))
-    check(Caps(), asked("l_grr", epsilon="1", epsilon_permanent="4"))
+        check(Caps(), declare(epsilon="4.001"))
+    check(Caps(), declare("l_grr", epsilon="1", epsilon_permanent="4"))
     with pytest.raises(ConfigurationError, match=r"m: this app allows 4 nats for a kept answer; the registry asks 4\.00"):
-        check(Caps(), asked("l_grr", epsilon="1", epsilon_permanent="4.001"))
+        check(Caps(), declare("l_grr", epsilon="1", epsilon_permanent="4.001"))
 
 
 def test_epsilon_exactly_at_a_cap_is_allowed():
     """A cap is compared with the integers exactly: neither rounding refuses what is at it, nor allows the next above."""
     for epsilon in ("0.1", "0.7", "1", "2.5", "7.999"):
         for name in ("grr", "oue", "subset", "local_hash", "hadamard"):
-            check(Caps(epsilon=float(epsilon)), asked(name, epsilon=epsilon))
-    check(Caps(epsilon=log(3)), asked("coin", size=2, epsilon="1.0986122886681098"))
+            check(Caps(epsilon=float(epsilon)), declare(name, epsilon=epsilon))
+    check(Caps(epsilon=log(3)), declare("coin", size=2, epsilon="1.0986122886681098"))
 
 
 def test_of_two_epsilons_the_stricter_holds():
     """The cap of one metric holds for it alone, and never loosens the general one."""
-    check(Caps(metrics={"other": 0.5}), asked())
+    check(Caps(metrics={"other": 0.5}), declare())
     with pytest.raises(ConfigurationError, match=r"allows 0\.5 nats"):
-        check(Caps(metrics={"m": 0.5}), asked())
+        check(Caps(metrics={"m": 0.5}), declare())
     with pytest.raises(ConfigurationError, match="allows 2 nats"):
-        check(Caps(epsilon=2, metrics={"m": 7}), asked(epsilon="3"))
+        check(Caps(epsilon=2, metrics={"m": 7}), declare(epsilon="3"))
 
 
 @pytest.mark.parametrize("allowed", [{"grr"}, frozenset({"grr"}), ["grr"]])
 def test_only_listed_mechanisms_are_allowed(allowed):
     """What counts is the mechanism that ``auto`` resolves to."""
     caps = Caps(mechanisms=allowed)
-    check(caps, asked("grr"))
-    check(caps, asked("auto", size=3))
+    check(caps, declare("grr"))
+    check(caps, declare("auto", size=3))
     with pytest.raises(ConfigurationError, match="this app allows the mechanisms grr; got oue"):
-        check(caps, asked("oue"))
+        check(caps, declare("oue"))
     with pytest.raises(ConfigurationError, match="the mechanisms none; got grr"):
-        check(Caps(mechanisms=()), asked("grr"))
+        check(Caps(mechanisms=()), declare("grr"))
 
 
 def test_a_domain_has_a_largest_size():
     """Listed answers are counted; texts are not."""
-    check(Caps(domain_size=4), asked())
+    check(Caps(domain_size=4), declare())
     with pytest.raises(ConfigurationError, match="this app allows 4 answers; got 5"):
-        check(Caps(domain_size=4), asked(size=5))
+        check(Caps(domain_size=4), declare(size=5))
     check(Caps(domain_size=4), Metric("m", "string", (), "1", candidates="c.txt"))
 
 
@@ -96,8 +96,8 @@ def test_a_device_keeps_one_of_few_rows():
     check(Caps(), text)
     exposure = Exposure.of(Registry("shop", {"m": text}))
     Caps().check_exposure(exposure)
-    kept = Metric("m", "string", (), "1", mechanism="rappor", candidates="c.txt", parameters=parameters, epsilon_permanent="2")
-    exposure = Exposure.of(Registry("shop", {"m": kept}))
+    metric = Metric("m", "string", (), "1", mechanism="rappor", candidates="c.txt", parameters=parameters, epsilon_permanent="2")
+    exposure = Exposure.of(Registry("shop", {"m": metric}))
     with pytest.raises(ConfigurationError, match=r"4096 groups of devices by their rows; got 5000 .* \(12\.3 bits\)"):
         Caps().check_exposure(exposure)
     Caps(rows=5000).check_exposure(exposure)
@@ -140,28 +140,28 @@ E = Fraction(weight(Fraction(1)), UNIT)
 def test_what_a_mechanism_says_of_itself_is_not_believed(liar):
     """The loss is worked out from ratio, p and q; epsilon is not looked at."""
     with pytest.raises(ConfigurationError, match=r"m: this app allows 1\.05 nats for a report"):
-        Caps(epsilon=1.05).check(Declared(asked("grr"), liar, ""))
+        Caps(epsilon=1.05).check(Declared(declare("grr"), liar, ""))
 
 
 def test_an_honest_mechanism_is_believed():
     """The same check lets an honest one pass, whatever it calls its epsilon."""
-    Caps(epsilon=1.05).check(Declared(asked("grr"), Lying(E / (E + 3), 1 / (E + 3), E, epsilon=99), ""))
+    Caps(epsilon=1.05).check(Declared(declare("grr"), Lying(E / (E + 3), 1 / (E + 3), E, epsilon=99), ""))
 
 
 @pytest.mark.parametrize("name", [*mechanisms.names(), "pem", "tree_hist", "window", "sampled_option", "sampled_pair"])
 def test_no_mechanism_contradicts_itself(name):
     """What p and q give away is within each real mechanism's ratio, so that none is refused at its own epsilon."""
-    found = 0
+    sizes = 0
     for size in (2, 3, 8, 100, 1 << 16, 1 << 64):
         try:
             mechanism = mechanisms.make(name, domain_size=size, epsilon="1.5" if name != "coin" else "1.0986122886681098")
         except ParameterError:
             continue
-        found += 1
-        Caps(epsilon=1.5, rows=1 << 40).check(Declared(asked(), mechanism, ""))
+        sizes += 1
+        Caps(epsilon=1.5, rows=1 << 40).check(Declared(declare(), mechanism, ""))
         with pytest.raises(ConfigurationError, match="nats for a report"):
-            Caps(epsilon=1).check(Declared(asked(), mechanism, ""))
-    assert found
+            Caps(epsilon=1).check(Declared(declare(), mechanism, ""))
+    assert sizes
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_caps_do_not_change():
     caps = Caps(metrics=own)
     own["m"] = 8
     with pytest.raises(ConfigurationError):
-        check(caps, asked())
+        check(caps, declare())
     with pytest.raises(FrozenInstanceError):
         caps.epsilon = 99
     assert caps == Caps(metrics={"m": 0.5})
@@ -212,4 +212,4 @@ def test_a_budget_only_tightens(other, result):
 
 def test_a_largest_cap_can_be_compared():
     """A cap beyond all use is still compared exactly, not as a float that overflows."""
-    check(Caps(epsilon=1e6), asked(epsilon="16"))
+    check(Caps(epsilon=1e6), declare(epsilon="16"))

@@ -37,8 +37,8 @@ def below(parser):
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from below(each)
+            for subparser in action.choices.values():
+                yield from below(subparser)
 
 
 def test_the_catalogue_has_every_command():
@@ -75,11 +75,11 @@ def test_the_actions_of_a_command_are_known_before_it_is_imported(name):
 def test_every_help_has_an_example_that_is_read(name):
     """Each command and each of its actions shows an example in its help, and the command reads all of them."""
     parser = built(name)
-    for each in below(parser):
-        assert each is parser or each.description, each.prog
-        assert "examples:\n  deniable " in each.format_help(), each.prog
+    for subparser in below(parser):
+        assert subparser is parser or subparser.description, subparser.prog
+        assert "examples:\n  deniable " in subparser.format_help(), subparser.prog
         extra = CATALOGUE[name].extra
-        assert each.format_help().endswith(f"\n\nbrought by: pip install 'deniable[{extra}]'\n") is bool(extra)
+        assert subparser.format_help().endswith(f"\n\nbrought by: pip install 'deniable[{extra}]'\n") is bool(extra)
     for example in CATALOGUE[name].examples:
         parser.parse_args(shlex.split(example)[2:])
 
@@ -98,8 +98,8 @@ def test_every_help_has_an_example_that_is_read(name):
 )
 def test_options_stand_before_an_action_or_after_it(line, expected):
     """What a command is told counts on both sides of its action."""
-    name, *rest = line.split()
-    parsed = vars(built(name).parse_args(rest))
+    name, *options = line.split()
+    parsed = vars(built(name).parse_args(options))
     assert {key: parsed[key] for key in expected} == expected
 
 
@@ -198,8 +198,8 @@ def test_remedies_name_extras_that_there_are():
     named = {
         extra
         for path in [*files, *(root / "docs").rglob("*.md"), root / "README.md"]
-        for found in re.findall(r"(?:deniable|'\.)\[([a-z,]+)\]", path.read_text("utf-8"))
-        for extra in found.split(",")
+        for extras in re.findall(r"(?:deniable|'\.)\[([a-z,]+)\]", path.read_text("utf-8"))
+        for extra in extras.split(",")
     }
     assert named
     assert named <= set(PROJECT["optional-dependencies"])

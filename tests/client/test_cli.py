@@ -97,9 +97,9 @@ def test_the_registry_of_this_folder_needs_no_name(run, file, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     status, out, err = run("registry", *command)
     assert status in (1, 2)
-    said = "metrics.toml: the registry is missing: name another file, or have `deniable init` write one"
-    assert said in (out + err).splitlines()[0]
-    assert (out + err).splitlines()[0].endswith(said)
+    message = "metrics.toml: the registry is missing: name another file, or have `deniable init` write one"
+    assert message in (out + err).splitlines()[0]
+    assert (out + err).splitlines()[0].endswith(message)
     file(f"revision = 1\n{SOUND}")
     run("registry", "keygen", "--out", "key.pem")
     assert run("registry", *command)[0] == 0
@@ -127,8 +127,8 @@ def test_the_signed_registry_of_this_folder_needs_no_name(run, file, tmp_path, m
 )
 def test_diff(run, file, text, status, words):
     """The status of a comparison is 1 where something breaks."""
-    found, out, _ = run("registry", "diff", file(), file(text, "new.toml"))
-    assert found == status
+    outcome, out, _ = run("registry", "diff", file(), file(text, "new.toml"))
+    assert outcome == status
     assert words in out
 
 
@@ -286,8 +286,8 @@ def test_wrong_usage(capsys, arguments):
 def test_without_a_command_there_is_help(capsys):
     """Nothing given is wrong usage, and the answer is the help."""
     assert cli.main([]) == 2
-    assert "usage: deniable" in (told := capsys.readouterr().out)
-    assert "serve" in told
+    assert "usage: deniable" in (output := capsys.readouterr().out)
+    assert "serve" in output
 
 
 def test_help_names_every_command(capsys):
@@ -315,7 +315,7 @@ class Point(EntryPoint):
 @pytest.fixture
 def points(monkeypatch):
     """Replace what is installed."""
-    made = [
+    entry_points = [
         Point(name, value, "deniable.commands")
         for name, value in (
             ("serve", "deniable_server.commands.serve:serve"),
@@ -326,7 +326,7 @@ def points(monkeypatch):
             ("other", "someone_else:command"),
         )
     ]
-    monkeypatch.setattr(cli, "entry_points", lambda group: made if group == "deniable.commands" else [])
+    monkeypatch.setattr(cli, "entry_points", lambda group: entry_points if group == "deniable.commands" else [])
     monkeypatch.setattr(Point, "missing", None)
     monkeypatch.setattr(Point, "command", None)
     monkeypatch.setattr(Point, "load", Point.load)
@@ -379,17 +379,3 @@ def test_only_the_chosen_command_is_loaded(points):
     assert caught.value.code == 0
     with pytest.raises(TypeError):
         cli.main(["serve"])
-
-
-def test_as_a_module():
-    """``python -m deniable`` is the command."""
-    import subprocess
-    import sys
-
-    done = subprocess.run(
-        [sys.executable, "-m", "deniable", "prove", "coin", "--epsilon", "2", "--domain-size", "2"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.endswith(": proved\n")

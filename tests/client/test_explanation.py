@@ -29,22 +29,30 @@ owner = "design@shop.example"
 def test_figures(registry):
     """The figures are those of the mechanism, and what is reserved is what the ledger allows."""
     mechanism = mechanisms.of(registry.metrics["ui.theme"])
-    told = Explanation.of(registry, "ui.theme", Budget())
-    assert (told.metric, told.description, told.mechanism) == ("ui.theme", "Which theme people use", mechanism.name)
-    assert (told.says, told.epsilon) == (mechanism.says, mechanism.epsilon)
-    assert (told.report_bytes, told.summary, told.report) == (mechanism.layout.payload_size, mechanism.summary, None)
-    assert (told.per_period, told.period, told.answers_per_window) == (4, "month", 0)
-    assert (told.reserved_window, told.reserved_lifetime) == (12, 120)  # 30 days touch three months
-    assert (told.row_bits, told.segment_bits) == (0, 1)
+    explanation = Explanation.of(registry, "ui.theme", Budget())
+    assert (explanation.metric, explanation.description, explanation.mechanism) == (
+        "ui.theme",
+        "Which theme people use",
+        mechanism.name,
+    )
+    assert (explanation.says, explanation.epsilon) == (mechanism.says, mechanism.epsilon)
+    assert (explanation.report_bytes, explanation.summary, explanation.report) == (
+        mechanism.layout.payload_size,
+        mechanism.summary,
+        None,
+    )
+    assert (explanation.per_period, explanation.period, explanation.answers_per_window) == (4, "month", 0)
+    assert (explanation.reserved_window, explanation.reserved_lifetime) == (12, 120)  # 30 days touch three months
+    assert (explanation.row_bits, explanation.segment_bits) == (0, 1)
     assert Explanation.of(registry, "ui.theme", Budget(per_window=None, lifetime=None)).reserved_lifetime is None
 
 
 @pytest.mark.parametrize(("id_", "value"), [("ui.theme", "dark"), ("ui.dark", False), ("ui.dark", True)])
 def test_an_example_is_a_report(registry, id_, value):
     """With an answer there is an example of a report, which is a payload of the layout."""
-    told = Explanation.of(registry, id_, Budget(), value)
-    assert told.report is not None
-    mechanisms.of(registry.metrics[id_]).layout.unpack(bytes.fromhex(told.report))
+    explanation = Explanation.of(registry, id_, Budget(), value)
+    assert explanation.report is not None
+    mechanisms.of(registry.metrics[id_]).layout.unpack(bytes.fromhex(explanation.report))
 
 
 def test_words(registry):
@@ -74,15 +82,19 @@ def test_no_answer_no_example(registry):
 
 def test_words_on_time():
     """A metric that keeps its answers tells what all reports of one answer give away; another that it adds up."""
-    told = Explanation.of(parse(KEPT), "ui.theme", Budget())
-    assert told.epsilon_permanent == pytest.approx(2)
-    assert (told.answers_per_window, told.reserved_window, told.reserved_lifetime) == (2, 4, 6)  # three answers, and never more
-    assert "all reports of one answer, however many, can shift the odds at most 7.39 times (epsilon 2)" in str(told)
-    assert "At most 1 report a day." in str(told)
+    explanation = Explanation.of(parse(KEPT), "ui.theme", Budget())
+    assert explanation.epsilon_permanent == pytest.approx(2)
+    assert (explanation.answers_per_window, explanation.reserved_window, explanation.reserved_lifetime) == (
+        2,
+        4,
+        6,
+    )  # three answers, and never more
+    assert "all reports of one answer, however many, can shift the odds at most 7.39 times (epsilon 2)" in str(explanation)
+    assert "At most 1 report a day." in str(explanation)
     few = "In any 30 days at most 2 different answers are reported, with at most epsilon 4 together, and ever at most epsilon 6."
-    assert few in str(told)
-    assert "together show which of 8 rows this device drew and keeps (3.0 bits)." in str(told)
-    assert "Of all answers only 10%, drawn at random, are reported at all." in str(told)
+    assert few in str(explanation)
+    assert "together show which of 8 rows this device drew and keeps (3.0 bits)." in str(explanation)
+    assert "Of all answers only 10%, drawn at random, are reported at all." in str(explanation)
     plain = Explanation.of(parse(KEPT.replace("epsilon_permanent = 2.0\n", "")), "ui.theme", Budget())
     assert (plain.epsilon_permanent, plain.answers_per_window, plain.reserved_window) == (None, 0, 31)
     assert "The reports of any 30 days, which can touch 31 days, together" in str(plain)
@@ -96,16 +108,17 @@ def explained(declared, value=None):
 def test_a_number_in_words():
     """What a report names of a number; where one is kept, what happens to it first."""
     number = 'type = "number"\nrange = [0, 1000]\nunit = "ms"\n'
-    told = explained(f'{number}estimate = "mean"', 412)
-    assert "Numbers beyond 0 to 1000 ms count as the nearer end. A report names one of 32 parts, in order" in told.says
-    assert len(told.report) == 2
-    kept = f"{number}epsilon_permanent = 2\n"
-    told = explained(f'{kept}estimate = "mean"', 412)
-    assert "rounded to one end of its range, at a point that this device drew once and tells nobody." in told.says
-    assert told.says.endswith("A report points to this end with probability 0.731, and to the other end with 0.269.")
-    assert told.report in ("00", "01")
+    explanation = explained(f'{number}estimate = "mean"', 412)
+    assert "Numbers beyond 0 to 1000 ms count as the nearer end. A report names one of 32 parts, in order" in explanation.says
+    assert len(explanation.report) == 2
+    permanent = f"{number}epsilon_permanent = 2\n"
+    explanation = explained(f'{permanent}estimate = "mean"', 412)
+    assert "rounded to one end of its range, at a point that this device drew once and tells nobody." in explanation.says
+    assert explanation.says.endswith("A report points to this end with probability 0.731, and to the other end with 0.269.")
+    assert explanation.report in ("00", "01")
     assert (
-        "counts as one of 16 equal parts of its range. A report points to" in explained(f'{kept}estimate = "distribution"').says
+        "counts as one of 16 equal parts of its range. A report points to"
+        in explained(f'{permanent}estimate = "distribution"').says
     )
     with pytest.raises(ParameterError, match="an answer to m is a number"):
         explained(f'{number}estimate = "mean"', "412")
@@ -114,18 +127,18 @@ def test_a_number_in_words():
 def test_a_set_in_words():
     """What a report names of a set, or of two of its options."""
     declared = 'type = "set"\nvalues = ["a", "b", "c"]\n'
-    told = explained(declared, ["a", "c"])
-    assert told.says.startswith("A report is about one of 3 options, drawn at random.")
+    explanation = explained(declared, ["a", "c"])
+    assert explanation.says.startswith("A report is about one of 3 options, drawn at random.")
     assert "one of 3 pairs" in explained(f"{declared}joint = true").says
     assert "01" in {explained(declared, ["a"]).report for _ in range(100)}
 
 
 def test_words_on_a_delay():
     """People are told that a report waits."""
-    told = Explanation.of(parse(KEPT.replace("sample = 0.1", 'delay = "12h"')), "ui.theme", Budget())
-    assert told.delay == "12h"
+    explanation = Explanation.of(parse(KEPT.replace("sample = 0.1", 'delay = "12h"')), "ui.theme", Budget())
+    assert explanation.delay == "12h"
     waits = (
         "A report waits on this device for a random time of up to 12h, drawn before your answer is looked at, before it is sent."
     )
-    assert waits in str(told).splitlines()
+    assert waits in str(explanation).splitlines()
     assert "waits" not in str(Explanation.of(parse(KEPT), "ui.theme", Budget()))

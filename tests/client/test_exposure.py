@@ -31,7 +31,7 @@ owner = "o"
 """
 
 
-@given(st.lists(st.integers(1, 60), max_size=4))
+@given(st.lists(st.integers(1, 20), max_size=4))
 def test_groups_are_the_joint_rows(rows):
     """There are as many groups as different combinations of rows that a device can have."""
     parts = lcm(*rows)
@@ -48,12 +48,12 @@ def test_groups_of_what_mechanisms_have():
 
 def test_exposure_of_a_registry():
     """Rows count where responses are kept, segments where any metric carries them."""
-    kept = "epsilon_permanent = 2"
-    text = HEAD + ROWS.format(1, 8, kept) + ROWS.format(2, 16, kept + '\nsegments = ["version", "platform"]')
+    permanent = "epsilon_permanent = 2"
+    text = HEAD + ROWS.format(1, 8, permanent) + ROWS.format(2, 16, permanent + '\nsegments = ["version", "platform"]')
     text += ROWS.format(3, 64, 'segments = ["platform"]')
-    found = Exposure.of(parse(text))
-    assert (found.rows, found.segments) == (16, 6)
-    assert (found.row_bits, found.segment_bits) == (4, pytest.approx(2.585, abs=1e-3))
+    exposure = Exposure.of(parse(text))
+    assert (exposure.rows, exposure.segments) == (16, 6)
+    assert (exposure.row_bits, exposure.segment_bits) == (4, pytest.approx(2.585, abs=1e-3))
     assert Exposure.of(parse(HEAD + ROWS.format(1, 8, ""))) == Exposure(1, 1)
 
 
@@ -64,12 +64,12 @@ def test_one_place_gives_all_rows(rows):
     def joint(tape) -> bytes:
         state = State(None)
         with state.transaction() as db:
-            drawn = bytes(row_of(db, each, tape) for each in rows)
-            assert drawn == bytes(row_of(db, each, tape) for each in rows)  # for good
-        return drawn
+            places = bytes(row_of(db, count, tape) for count in rows)
+            assert places == bytes(row_of(db, count, tape) for count in rows)  # for good
+        return places
 
-    found = distribution(joint)
-    assert len(found) == groups(rows)
-    for number, each in enumerate(rows):
-        for row in range(each):
-            assert sum(share for drawn, share in found.items() if drawn[number] == row) == Fraction(1, each)
+    shares = distribution(joint)
+    assert len(shares) == groups(rows)
+    for number, count in enumerate(rows):
+        for row in range(count):
+            assert sum(share for places, share in shares.items() if places[number] == row) == Fraction(1, count)

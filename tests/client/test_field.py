@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial
 from itertools import product
 
@@ -26,11 +24,11 @@ def plus(field, a, b):
 
 def inverse(field, a):
     """Invert an element: the group has order - 1 of them."""
-    found, power, exponent = 1, a, field.order - 2
+    result, power, exponent = 1, a, field.order - 2
     while exponent:
-        found = field.mul(found, power) if exponent & 1 else found
+        result = field.mul(result, power) if exponent & 1 else result
         power, exponent = field.mul(power, power), exponent >> 1
-    return found
+    return result
 
 
 def axioms(field, a, b, c):
@@ -103,9 +101,3 @@ def test_fields_of_one_order_are_one():
     assert Field(256) == Field(256) != Field(257)
     assert hash(Field(256)) == hash(Field(256))
     assert Field(256).powers is Field(256).powers
-
-
-def test_importing_makes_no_tables():
-    """The tables of a field are made when it is first used."""
-    code = "from deniable.exact import finite_field; assert not finite_field._tables.cache_info().currsize"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -34,8 +34,8 @@ def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys
     folder.mkdir()
     monkeypatch.chdir(folder)
     assert run(init) == 0
-    found = lint("metrics.toml")
-    assert (found.faults, found.warnings) == ((), ())
+    findings = lint("metrics.toml")
+    assert (findings.faults, findings.warnings) == ((), ())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "metrics.toml: two metrics of my-shop. Next:"
     assert [line.split("#")[0].strip() for line in lines[1:]] == [
@@ -94,9 +94,9 @@ def test_init_with_a_trial_and_segments(tmp_path, monkeypatch):
     run(init, "--app", "shop", "--file", "shop.toml")
     path = tmp_path / "shop.toml"
     path.write_text(re.sub(r"^# (?=\[|\w+ = )", "", path.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
-    found = lint(path)
-    assert not found.faults
-    assert ["trial" in warning.rule for warning in found.warnings] == [True]
+    findings = lint(path)
+    assert not findings.faults
+    assert ["trial" in warning.rule for warning in findings.warnings] == [True]
     loaded = load(path)
     assert (loaded.publication.trial, loaded.metrics["ui.theme"].segments) == (True, ("platform",))
 

@@ -13,7 +13,7 @@ from deniable.process import forks
 def guarded(monkeypatch):
     """Guard two locks, and give them with what would be called before a fork, and after it in parent and child."""
     handlers = {}
-    monkeypatch.setattr(forks.os, "register_at_fork", lambda **given: handlers.update(given))
+    monkeypatch.setattr(forks.os, "register_at_fork", lambda **hooks: handlers.update(hooks))
     monkeypatch.setattr(forks, "_PATIENCE", 0.05)
     locks = [threading.RLock(), threading.RLock()]
     begun = []
@@ -32,7 +32,7 @@ def free(lock) -> bool:
 
     thread = threading.Thread(target=take)
     thread.start()
-    thread.join(30)
+    thread.join(60)
     return taken[0]
 
 
@@ -63,17 +63,17 @@ def test_a_lock_that_is_never_free_does_not_stop_a_fork(guarded):
     def keep() -> None:
         with locks[0]:
             taken.set()
-            leave.wait(30)
+            leave.wait(60)
 
     thread = threading.Thread(target=keep)
     thread.start()
-    taken.wait(30)
+    taken.wait(60)
     before()
     assert [free(lock) for lock in locks] == [False, False]
     parent()
     assert [free(lock) for lock in locks] == [False, True]
     leave.set()
-    thread.join(30)
+    thread.join(60)
 
 
 def test_two_threads_fork(guarded):
@@ -84,17 +84,17 @@ def test_two_threads_fork(guarded):
     def fork() -> None:
         before()
         held.set()
-        leave.wait(30)
+        leave.wait(60)
         parent()
 
     thread = threading.Thread(target=fork)
     thread.start()
-    held.wait(30)
+    held.wait(60)
     before()
     parent()
     assert not free(locks[0])
     leave.set()
-    thread.join(30)
+    thread.join(60)
     assert free(locks[0])
 
 

@@ -45,11 +45,11 @@ class Script(Source):
 
     def __init__(self, seed: str) -> None:
         self.seed = seed
-        self.drawn = 0
+        self.draws = 0
 
     def bernoulli(self, num: int, den: int) -> bool:
-        draw = int(sha256(f"{self.seed} {self.drawn}".encode()).hexdigest(), 16) >> 203
-        self.drawn += 1
+        draw = int(sha256(f"{self.seed} {self.draws}".encode()).hexdigest(), 16) >> 203
+        self.draws += 1
         return draw * den < num << 53
 
     def below(self, n: int) -> int:
@@ -125,7 +125,7 @@ def test_instantaneous_responses():
     for k, p, q, bits, seed, report in VECTORS["instantaneous"]:
         source = Script(seed)
         assert google_rappor.instantaneous(bits, params(k, p=p, q=q, f="0"), source) == report
-        assert source.drawn == 2 * k
+        assert source.draws == 2 * k
 
 
 def test_whole_reports():

@@ -34,9 +34,9 @@ CASES = [
 
 
 def make(name: str, d: int, **options) -> Permanent:
-    made = mechanisms.make(name, domain_size=d, epsilon=1, **options)
-    assert isinstance(made, Permanent)
-    return made
+    mechanism = mechanisms.make(name, domain_size=d, epsilon=1, **options)
+    assert isinstance(mechanism, Permanent)
+    return mechanism
 
 
 class Device:
@@ -61,7 +61,7 @@ class Device:
         keys = [self.mechanism.response_key(self.row, value) for value in history]
         return tuple(list(dict.fromkeys(keys)).index(key) for key in keys)
 
-    def kept(self, value: int) -> dict[bytes, Fraction]:
+    def permanent(self, value: int) -> dict[bytes, Fraction]:
         """Return the distribution of the response that is kept for a value."""
         mechanism = self.mechanism
         if value not in self.first:
@@ -85,27 +85,27 @@ class Device:
             key = self.mechanism.response_key(self.row, value)
             seen[key].append(report)
             holders.setdefault(key, value)
-        whole = Fraction(1)
-        for key, some in seen.items():
-            whole *= self.part(holders[key], tuple(sorted(some)))
-        return whole
+        product_ = Fraction(1)
+        for key, own_reports in seen.items():
+            product_ *= self.part(holders[key], tuple(sorted(own_reports)))
+        return product_
 
     def part(self, value: int, reports: tuple[bytes, ...]) -> Fraction:
         """Return the probability of these reports, in any one order, from the response that is kept for a value."""
-        found = self.parts.get((value, reports))
-        if found is None:
-            found = Fraction(0)
-            for response, share in self.kept(value).items():
+        chance = self.parts.get((value, reports))
+        if chance is None:
+            chance = Fraction(0)
+            for response, share in self.permanent(value).items():
                 for report in reports:
                     share *= self.copies(response).get(report, Fraction(0))  # noqa: PLW2901
-                found += share
-            self.parts[value, reports] = found
-        return found
+                chance += share
+            self.parts[value, reports] = chance
+        return chance
 
     def all_reports(self) -> list[tuple[bytes, ...]]:
         """Return every sequence of reports that is possible for some history."""
         payloads = {
-            payload for value in range(self.mechanism.domain_size) for r in self.kept(value) for payload in self.copies(r)
+            payload for value in range(self.mechanism.domain_size) for r in self.permanent(value) for payload in self.copies(r)
         }
         return list(product(sorted(payloads), repeat=REPORTS))
 
@@ -129,7 +129,7 @@ def devices(mechanism: Permanent) -> list[Device]:
 def histories(device: Device) -> list[list[tuple[int, ...]]]:
     """Return all histories of some reports, those of one pattern together."""
     every = sorted(product(range(device.mechanism.domain_size), repeat=REPORTS), key=device.pattern)
-    return [list(some) for _, some in groupby(every, key=device.pattern)]
+    return [list(group) for _, group in groupby(every, key=device.pattern)]
 
 
 @pytest.mark.parametrize(("name", "d", "options"), CASES)
@@ -137,20 +137,20 @@ def test_what_kept_responses_bound(name, d, options):
     """Histories that use the same response at the same times: at most so many times epsilon_permanent as they use responses."""
     mechanism = make(name, d, **options)
     for device in devices(mechanism):
-        for some in histories(device):
-            responses = 1 + max(device.pattern(some[0]))
-            found = device.worst(some)
-            assert found is not None
-            assert found <= mechanism.permanent_ratio**responses
+        for group in histories(device):
+            responses = 1 + max(device.pattern(group[0]))
+            ratio = device.worst(group)
+            assert ratio is not None
+            assert ratio <= mechanism.permanent_ratio**responses
 
 
 def test_the_bound_is_reached():
     """Where a report is the response itself, each response tells all of epsilon_permanent: no smaller bound would do."""
     mechanism = make("l_grr", 3, permanent=1)
     (device,) = devices(mechanism)
-    found = {device.pattern(some[0]): device.worst(some) for some in histories(device)}
-    assert found == {pattern: mechanism.permanent_ratio ** (1 + max(pattern)) for pattern in found}
-    assert set(found) == {(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2)}
+    ratios = {device.pattern(group[0]): device.worst(group) for group in histories(device)}
+    assert ratios == {pattern: mechanism.permanent_ratio ** (1 + max(pattern)) for pattern in ratios}
+    assert set(ratios) == {(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_return_to_an_earlier_answer_shows(name, d, options):
 def test_a_change_from_cell_to_cell_shows(name, d, options):
     """A change within a cell, or among the values outside the buckets, is none; against one that leaves it there is no bound."""
     mechanism = make(name, d, **options)
-    shown = 0
+    changes = 0
     for device in devices(mechanism):
         cells = defaultdict(list)
         for value in range(d):
@@ -178,8 +178,8 @@ def test_a_change_from_cell_to_cell_shows(name, d, options):
                 first, second = cell[:2]
                 assert device.worst([(first, second, first), (first, first, first)]) == 1
                 assert device.worst([(first, second, first), (first, others[0], first)]) is None
-                shown += 1
-    assert shown
+                changes += 1
+    assert changes
 
 
 def test_fresh_noise_does_not_hide_a_return():

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from shutil import rmtree
@@ -23,24 +20,6 @@ from deniable.wire.report import Stratum
 
 DAY = 86_400.0
 
-SPEND = """
-import sys
-from pathlib import Path
-from deniable.device import state
-from deniable.limits.allowance import MICRO, Allowance
-from deniable.registry.tables import Budget
-from deniable.device.ledger import Ledger
-from deniable.device.prepared import Occasion
-from deniable.wire.report import Stratum
-from deniable.device.state import State
-state._PATIENCE = 60.0  # what is asked is what they spend, not how long they wait
-ledger = Ledger(State(Path(sys.argv[1])), Budget(window=30, per_window=40, lifetime=None), lambda: 1.8e9)
-allowance = Allowance("m", "m", MICRO // 10, 400, 0, 40 * MICRO, None)
-now = Occasion(Stratum("m", 1, "m", "2027-01-15", ""), 1_800_057_600)
-done = sum(ledger.spend(allowance, now) is None for _ in range(int(sys.argv[2])))
-ledger.return_leases()
-print(done)
-"""
 FREE = Budget(per_window=None, lifetime=None)
 
 
@@ -143,11 +122,11 @@ def test_the_cap_is_reached_exactly(open_ledger):
 
 
 def test_tiny_debits_do_not_drift(open_ledger):
-    """A hundred thousand debits of a micronat are a tenth of a nat, to the unit."""
-    ledger = open_ledger(per_window=0.1)
-    assert granted(ledger, asks(cost=1, per_period=10**9), 100_001) == 100_000
+    """Ten thousand debits of a micronat are a hundredth of a nat, to the unit."""
+    ledger = open_ledger(per_window=0.01)
+    assert granted(ledger, asks(cost=1, per_period=10**9), 10_001) == 10_000
     ledger.return_leases()
-    assert ledger.spent().lifetime == 0.1
+    assert ledger.spent().lifetime == 0.01
 
 
 def test_no_window_holds_more_than_is_reserved(open_ledger, clock):
@@ -230,13 +209,13 @@ def test_a_lease_ends_with_its_period(open_ledger, clock):
 def test_what_is_not_sampled_takes_a_place_and_costs_nothing(open_ledger, clock):
     """An answer that is not to be reported uses up the period like one that is, and what was taken ahead for it comes back."""
     for per_period in (1, 3, 1000):
-        ledger, some = open_ledger(), asks(f"{per_period}", per_period=per_period)
+        ledger, allowance = open_ledger(), asks(f"{per_period}", per_period=per_period)
         before = ledger.spent().lifetime
-        made = [ledger.spend(some, on(ledger), sampled=number % 2 == 1) for number in range(per_period + 1)]
-        assert made == [None] * per_period + ["this_period"]
+        reasons = [ledger.spend(allowance, on(ledger), sampled=number % 2 == 1) for number in range(per_period + 1)]
+        assert reasons == [None] * per_period + ["this_period"]
         ledger.return_leases()
         assert ledger.spent().lifetime == before + per_period // 2
-        assert ledger.spend(some, on(ledger)) == "this_period"
+        assert ledger.spend(allowance, on(ledger)) == "this_period"
         clock.now += DAY
 
 
@@ -261,44 +240,12 @@ def test_a_new_device_gets_nothing_back(open_ledger, tmp_path):
     assert new.spent().lifetime == 3
 
 
-def test_processes_share_it(tmp_path):
-    """Eight processes that each want half of the reports get them once, to the unit."""
-    script = [sys.executable, "-c", SPEND, str(tmp_path / "shop"), "200"]
-    running = [subprocess.Popen(script, stdout=subprocess.PIPE) for _ in range(8)]
-    done = sum(int(process.communicate()[0]) for process in running)
-    spent = Ledger(State(tmp_path / "shop"), FREE).spent()
-    assert 300 < done <= 400  # what one gives back too late for another is lost time, not budget
-    assert done * 0.1 == pytest.approx(spent.lifetime, abs=1e-6)
-
-
-def test_a_forked_child_has_no_lease(open_ledger, in_child):
-    """What the parent has taken ahead is the parent's."""
-    ledger = open_ledger()
-    assert spend(ledger, asks()) is None
-    before = ledger.spent().lifetime
-    in_child(lambda: str(spend(ledger, asks())).encode())
-    assert ledger.spent().lifetime > before
-    ledger.return_leases()  # gives back the parent's own, and nothing of the child's
-    assert ledger.spent().lifetime > 1
-
-
-def test_a_child_of_the_same_number_has_no_lease(open_ledger, in_child, monkeypatch):
-    """A child whose number is its parent's, as in another namespace, has not what the parent has taken ahead either."""
-    ledger = open_ledger()
-    assert spend(ledger, asks()) is None
-    before = ledger.spent().lifetime
-    number = os.getpid()
-    monkeypatch.setattr("os.getpid", lambda: number)
-    in_child(lambda: str(spend(ledger, asks())).encode())
-    assert ledger.spent().lifetime > before
-
-
 def test_kept_responses_are_paid_for_at_once(open_ledger, clock):
     """A metric with kept responses spends all that is reserved at its first report, and nothing later but room in the window."""
-    kept = asks("kept", cost=2 * MICRO, answers=2, lifetime=10 * MICRO)
+    permanent = asks("kept", cost=2 * MICRO, answers=2, lifetime=10 * MICRO)
     ledger = open_ledger(window=10, per_window=5, lifetime=50)
     for _ in range(5):
-        assert reserve(ledger, kept)
+        assert reserve(ledger, permanent)
         assert (ledger.spent().window, ledger.spent().lifetime) == (4, 10)
         clock.now += DAY
     assert granted(ledger, asks("plain"), 5) == 1
@@ -306,7 +253,7 @@ def test_kept_responses_are_paid_for_at_once(open_ledger, clock):
     assert ledger.spent().window == 5  # its last report is less than ten days old, though not its first
     clock.now += 2 * DAY
     assert ledger.spent().window == 0
-    assert reserve(ledger, kept)
+    assert reserve(ledger, permanent)
     assert ledger.spent().lifetime == 11
 
 
@@ -406,9 +353,9 @@ def test_no_finer_time_than_the_period_is_kept(open_ledger, clock):
     assert reserve(ledger, asks("kept", answers=2))
     ledger.return_leases()
     with ledger._state.transaction() as db:
-        kept = [db.execute(f"SELECT * FROM {table} ORDER BY tag").fetchall() for table in ("accounts", "spends")]
+        rows = [db.execute(f"SELECT * FROM {table} ORDER BY tag").fetchall() for table in ("accounts", "spends")]
     february, tomorrow = (int(datetime(2027, *day, tzinfo=UTC).timestamp()) for day in ((2, 1), (1, 16)))
-    assert kept == [
+    assert rows == [
         [("kept", "2027-01-15", 1, 2 * MICRO), ("monthly", "2027-01", 1, MICRO)],
         [("kept", tomorrow, 2 * MICRO), ("monthly", february, MICRO)],
     ]
@@ -444,9 +391,9 @@ def test_a_clock_that_is_set_back_gives_no_budget_back(open_ledger, clock):
 def test_kept_responses_are_paid_for_once(open_ledger, clock):
     """The first report of a kept response spends its part of the lifetime; the next ones spend nothing of it."""
     ledger = open_ledger(lifetime=100, per_window=10)
-    some = asks("kept", answers=2, lifetime=20 * MICRO)
+    permanent = asks("kept", answers=2, lifetime=20 * MICRO)
     for _ in range(3):
-        assert reserve(ledger, some)
+        assert reserve(ledger, permanent)
         assert (ledger.spent().lifetime, ledger.spent().window) == (20, 2)
         clock.now += DAY
 
@@ -485,16 +432,3 @@ def test_a_held_state_refuses_and_keeps_what_it_has(open_ledger, tmp_path):
     assert [spend(ledger, asks(per_period=128)) for _ in range(2)] == [None, "state"]
     holder.execute("ROLLBACK")
     holder.close()
-
-
-def test_a_fork_by_c_code_has_no_lease(tmp_path):
-    """Nor has a child that calls none of Python's hooks: what it spends it takes from the file."""
-    if not hasattr(os, "fork"):
-        pytest.skip("this system has no fork")
-    script = SPEND.replace("done = ", "import ctypes, os\nledger.spend(allowance, now)\nctypes.CDLL(None).fork()\ndone = ")
-    script = script.replace("print(done)", "os.write(1, b'%d\\n' % done)\nos._exit(0)")
-    command = [sys.executable, "-c", script, str(tmp_path / "shop"), "3"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout.split()
-    assert sorted(done) == [b"3", b"3"]
-    spent = Ledger(State(tmp_path / "shop"), FREE).spent()
-    assert spent.lifetime == pytest.approx(0.7, abs=1e-6)

@@ -77,8 +77,8 @@ def test_what_is_left_of_the_window_and_of_the_lifetime(device):
     for day in (0, 10):
         one.now = day * DAY
         assert one.spend(asks(lifetime=50 * MICRO)) is None
-    told = one.ledger.spent()
-    assert (told.window, told.window_left, told.lifetime, told.lifetime_left) == (1, 4, 2, 48)
+    left = one.ledger.spent()
+    assert (left.window, left.window_left, left.lifetime, left.lifetime_left) == (1, 4, 2, 48)
 
 
 def test_a_lease_of_yesterday_is_given_back_to_yesterday(device):

@@ -34,12 +34,12 @@ def linted(tmp_path):
 
 def test_a_sound_file(linted):
     """A file without faults has a note for each metric: what it resolves to, and why."""
-    found = linted(
+    findings = linted(
         f'[metrics.a]\ntype = "boolean"\nepsilon = 1\nperiod = "week"\nexpires = 2999-01-01\n{BODY}'
         f'[metrics.b]\ntype = "boolean"\nmechanism = "coin"\nperiod = "month"\nper_period = 2\nexpires = 2999-01-01\n{BODY}'
     )
-    assert (found.faults, found.warnings) == ((), ())
-    automatic, declared = found.notes
+    assert (findings.faults, findings.warnings) == ((), ())
+    automatic, declared = findings.notes
     assert automatic.metric == "a"
     assert automatic.facts["mechanism"] == "binary: standard error 0.96 / sqrt(n), 1 byte a report"
     assert automatic.facts["chosen for"] == "the least error of 8 mechanisms for 2 values at epsilon 1 within 256 bytes"
@@ -54,14 +54,14 @@ def test_a_sound_file(linted):
             "spends": "6.59168 nats in any 30 days (up to 3 months), 65.9168 nats ever",
         },
     )
-    assert found.exposed == ""
+    assert findings.exposed == ""
 
 
 def test_faults_of_form_end_the_check(linted):
     """A file that cannot be read has faults and nothing else."""
-    found = linted("[metrics.a]\ntype = 1\n")
-    assert len(found.faults) == 4
-    assert (found.warnings, found.notes) == ((), ())
+    findings = linted("[metrics.a]\ntype = 1\n")
+    assert len(findings.faults) == 4
+    assert (findings.warnings, findings.notes) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ def test_faults_of_form_end_the_check(linted):
 )
 def test_mechanisms_that_do_not_exist(linted, keys, rule, value):
     """A mechanism that does not exist for the domain and epsilon is a fault of its metric."""
-    found = linted(f'[metrics.a]\ntype = "boolean"\n{keys}\n{BODY}')
-    assert [(fault.metric, fault.value) for fault in found.faults] == ([("a", value)] if rule else [])
-    assert all(rule in fault.rule for fault in found.faults)
+    findings = linted(f'[metrics.a]\ntype = "boolean"\n{keys}\n{BODY}')
+    assert [(fault.metric, fault.value) for fault in findings.faults] == ([("a", value)] if rule else [])
+    assert all(rule in fault.rule for fault in findings.faults)
 
 
 def test_a_limit_that_nothing_fits(linted):
     """A payload limit below every mechanism's size is a fault."""
     values = [f"v{i}" for i in range(300)]
-    found = linted(
+    findings = linted(
         f'[metrics.a]\ntype = "categorical"\nvalues = {values}\nepsilon = 1\nmax_report_bytes = 1\n{BODY}'.replace("'", '"')
     )
-    assert [fault.rule for fault in found.faults] == ["a mechanism's payload fits in max_report_bytes"]
+    assert [fault.rule for fault in findings.faults] == ["a mechanism's payload fits in max_report_bytes"]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_a_limit_that_nothing_fits(linted):
 )
 def test_warnings(linted, keys, rules):
     """What deserves a second look is a warning and no fault."""
-    found = linted(f'[metrics.a]\ntype = "boolean"\nperiod = "month"\n{keys}\n{BODY}')
-    assert [warning.rule for warning in found.warnings] == rules
-    assert not found.faults
+    findings = linted(f'[metrics.a]\ntype = "boolean"\nperiod = "month"\n{keys}\n{BODY}')
+    assert [warning.rule for warning in findings.warnings] == rules
+    assert not findings.faults
 
 
 def test_a_registry_that_does_not_fit_its_budget(linted):
@@ -119,48 +119,48 @@ def test_a_registry_that_does_not_fit_its_budget(linted):
 
 def test_what_a_registry_may_do_better(linted, tmp_path):
     """No bound for a life, no answer for all others, and devices that are told apart, are warned of."""
-    rest = f"period = 'month'\nexpires = 2999-01-01\n{BODY}"
-    asked = f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y"]\nepsilon = 1\n{rest}'
-    (warning,) = linted(asked).warnings
+    tail = f"period = 'month'\nexpires = 2999-01-01\n{BODY}"
+    question = f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y"]\nepsilon = 1\n{tail}'
+    (warning,) = linted(question).warnings
     assert warning.rule.startswith("declare which value is reported for answers that are not listed")
-    assert not linted(asked + 'other = "y"\n').warnings
+    assert not linted(question + 'other = "y"\n').warnings
     path = tmp_path / "unbounded.toml"
-    path.write_text(HEAD.replace("budget = { lifetime = 320 }\n", "") + asked + 'other = "y"\n', "utf-8")
+    path.write_text(HEAD.replace("budget = { lifetime = 320 }\n", "") + question + 'other = "y"\n', "utf-8")
     (warning,) = lint(path).warnings
     assert warning.rule.startswith("declare a [budget] with a lifetime")
     many = f"segments = {{ version = {[f'v{i}' for i in range(257)]} }}\n".replace("'", '"')
     rows = 'mechanism = "rappor"\nparameters = { cohorts = 512, bits = 16, hashes = 1 }\nepsilon_permanent = 2\n'
     rows += 'segments = ["version"]\n'
-    found = linted(many + asked + rows + 'other = "y"\n')
-    assert [warning.value for warning in found.warnings if not warning.rule.startswith("up to ")] == [512, 257]
-    assert found.exposed == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
+    findings = linted(many + question + rows + 'other = "y"\n')
+    assert [warning.value for warning in findings.warnings if not warning.rule.startswith("up to ")] == [512, 257]
+    assert findings.exposed == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
 
 
 @pytest.mark.parametrize(("declared", "line"), [("[publication]\ntrial = true\n", 11), ("publication.trial = true\n", 4)])
 def test_a_trial_is_a_warning(linted, declared, line):
     """The warning of a trial points to the line that declares it."""
     metric = f'[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
-    found = linted(metric + declared if declared.startswith("[") else declared + metric)
-    assert [(fault.rule, fault.value) for fault in found.warnings] == [(TRIAL, True)]
-    assert [fault.line for fault in found.warnings] == [line]
+    findings = linted(metric + declared if declared.startswith("[") else declared + metric)
+    assert [(fault.rule, fault.value) for fault in findings.warnings] == [(TRIAL, True)]
+    assert [fault.line for fault in findings.warnings] == [line]
 
 
 @pytest.mark.parametrize(("epsilon", "warned"), [(4, False), (4.1, True)])
 def test_a_generous_budget_of_analysts_is_a_warning(linted, epsilon, warned):
     """Whoever may ask more than a strong answer tells is told so, of the file as a whole."""
-    found = linted(
+    findings = linted(
         f'analysts = {{ epsilon = {epsilon} }}\n[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
     )
-    assert [(warning.metric, warning.value) for warning in found.warnings] == ([("-", epsilon)] if warned else [])
+    assert [(warning.metric, warning.value) for warning in findings.warnings] == ([("-", epsilon)] if warned else [])
 
 
 @pytest.mark.parametrize(("days", "warned"), [(400, False), (401, True)])
 def test_sums_that_are_kept_for_long_are_a_warning(linted, days, warned):
     """Exact sums are needed until they are published: whoever keeps them for more than a year is asked why."""
-    found = linted(
+    findings = linted(
         f'retention = {{ tallies = {days} }}\n[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
     )
-    assert [(warning.metric, warning.value) for warning in found.warnings] == ([("-", days)] if warned else [])
+    assert [(warning.metric, warning.value) for warning in findings.warnings] == ([("-", days)] if warned else [])
 
 
 HOURLY = "a metric with an hourly period spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period"
@@ -181,8 +181,8 @@ HOURLY = "a metric with an hourly period spends its epsilon 24 times a day: decl
 )
 def test_what_adds_up(linted, keys, doubt):
     """What all reports of an answer tell together is looked at, too."""
-    found = linted(f'[metrics.a]\ntype = "boolean"\nepsilon = 1\n{keys}\nexpires = 2999-01-01\n{BODY}')
-    assert [(warning.rule, warning.value) for warning in found.warnings] == ([doubt] if doubt else [])
+    findings = linted(f'[metrics.a]\ntype = "boolean"\nepsilon = 1\n{keys}\nexpires = 2999-01-01\n{BODY}')
+    assert [(warning.rule, warning.value) for warning in findings.warnings] == ([doubt] if doubt else [])
 
 
 @pytest.mark.parametrize(
@@ -197,18 +197,18 @@ def test_what_adds_up(linted, keys, doubt):
 )
 def test_the_same_values_twice(linted, first, second, warned):
     """Two metrics with the same answers may ask for the same thing twice; a yes or no, or what is as short, is too common."""
-    rest = f"epsilon = 1\nexpires = 2999-01-01\n{BODY}"
-    found = linted(
+    tail = f"epsilon = 1\nexpires = 2999-01-01\n{BODY}"
+    findings = linted(
         "".join(
-            f'[metrics.{id_}]\ntype = "ordinal"\nvalues = [{values}]\n{rest}' for id_, values in (("a", first), ("b", second))
+            f'[metrics.{id_}]\ntype = "ordinal"\nvalues = [{values}]\n{tail}' for id_, values in (("a", first), ("b", second))
         )
-        + "".join(f'[metrics.{id_}]\ntype = "boolean"\n{rest}' for id_ in "cd")
-        + "".join(f'[metrics.{id_}]\ntype = "key"\ndiscover = true\n{rest}' for id_ in "ef")
+        + "".join(f'[metrics.{id_}]\ntype = "boolean"\n{tail}' for id_ in "cd")
+        + "".join(f'[metrics.{id_}]\ntype = "key"\ndiscover = true\n{tail}' for id_ in "ef")
     )
     rule = (
         "metrics with the same values may ask one question twice, and their losses add up: keep one, unless the questions differ"
     )
-    assert [(warning.metric, warning.rule, warning.value) for warning in found.warnings] == (
+    assert [(warning.metric, warning.rule, warning.value) for warning in findings.warnings] == (
         [("-", rule, ("a", "b"))] if warned else []
     )
 
@@ -226,27 +226,27 @@ ALIKE = "values that look alike are counted apart: keep one, or make them differ
 )
 def test_values_that_look_alike(linted, domain, pair):
     """Two values of one question that people take for the same are a warning, which shows the difference."""
-    found = linted(f"[metrics.a]\n{domain}\nepsilon = 1\nexpires = 2999-01-01\n{BODY}")
-    assert [(warning.metric, warning.rule, warning.value) for warning in found.warnings] == [("a", ALIKE, pair)]
-    assert not found.faults
+    findings = linted(f"[metrics.a]\n{domain}\nepsilon = 1\nexpires = 2999-01-01\n{BODY}")
+    assert [(warning.metric, warning.rule, warning.value) for warning in findings.warnings] == [("a", ALIKE, pair)]
+    assert not findings.faults
 
 
 def test_values_of_different_questions_may_look_alike(linted):
     """What two metrics, or two questions of a product, list is not compared."""
     product = 'type = "product"\nfactors = { a = ["no", "yes"], b = ["No", "Yes"] }'
     listed = 'type = "ordinal"\nvalues = ["NO", "YES"]'
-    rest = f"epsilon = 1\nexpires = 2999-01-01\n{BODY}"
-    assert linted(f"[metrics.x]\n{product}\n{rest}[metrics.y]\n{listed}\n{rest}").warnings == ()
+    tail = f"epsilon = 1\nexpires = 2999-01-01\n{BODY}"
+    assert linted(f"[metrics.x]\n{product}\n{tail}[metrics.y]\n{listed}\n{tail}").warnings == ()
 
 
 def test_names_that_look_alike(linted):
     """So are two metrics' ids, and two values of a segment."""
-    rest = f'type = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
-    found = linted(
+    tail = f'type = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
+    findings = linted(
         'segments = { platform = ["linux", "macos", "Linux"], os = ["LINUX"] }\n'
-        f'[metrics."ui.l"]\n{rest}[metrics."ui.1"]\n{rest}[metrics."ui.i"]\n{rest}'
+        f'[metrics."ui.l"]\n{tail}[metrics."ui.1"]\n{tail}[metrics."ui.i"]\n{tail}'
     )
-    assert [str(warning).partition(": ")[2] for warning in found.warnings] == [
+    assert [str(warning).partition(": ")[2] for warning in findings.warnings] == [
         f"segments.platform: {ALIKE}; got ('linux', 'Linux')",
         "metrics whose ids look alike are mistaken for each other: rename one; got ('ui.l', 'ui.1')",
     ]
@@ -308,8 +308,8 @@ def test_a_shorter_delay_is_told():
 
 def test_a_delay_is_named(linted):
     """Lint says for how long reports wait."""
-    found = linted(f'[metrics.m]\ntype = "boolean"\nepsilon = 1\ndelay = "12h"\n{BODY}')
-    assert found.notes[0].facts["travels"] == "after a random time of up to 12h on the device"
+    findings = linted(f'[metrics.m]\ntype = "boolean"\nepsilon = 1\ndelay = "12h"\n{BODY}')
+    assert findings.notes[0].facts["travels"] == "after a random time of up to 12h on the device"
 
 
 @pytest.mark.parametrize(
@@ -331,10 +331,10 @@ def test_a_delay_is_named(linted):
 )
 def test_a_long_range_of_a_time(linted, keys, words):
     """Lint says what `timed` makes of it."""
-    found = linted(f'[metrics.m]\ntype = "number"\nestimate = "mean"\nepsilon = 1\nexpires = 2999-01-01\n{keys}\n{BODY}')
-    assert found.faults == ()
-    said = [each.rule for each in found.warnings if "timed" in each.rule]
-    assert said == [] if words is None else (len(said) == 1 and words in said[0])
+    findings = linted(f'[metrics.m]\ntype = "number"\nestimate = "mean"\nepsilon = 1\nexpires = 2999-01-01\n{keys}\n{BODY}')
+    assert findings.faults == ()
+    rules = [each.rule for each in findings.warnings if "timed" in each.rule]
+    assert rules == [] if words is None else (len(rules) == 1 and words in rules[0])
 
 
 @pytest.mark.parametrize(("change", "words"), BREAKING)
@@ -395,8 +395,8 @@ def test_segments_may_grow_and_unused_ones_go():
 def test_what_generalises_may_change():
     """Devices know nothing of what segments generalise to: a change of it is told and breaks nothing."""
     more = replace(PUBLISHED, generalize={"platform": {"linux": "unix", "macos": "unix"}})
-    told = "generalize.platform was [], is [linux -> unix, macos -> unix]"
-    assert diff(PUBLISHED, more) == [RegistryChange("-", told, breaking=False)]
+    message = "generalize.platform was [], is [linux -> unix, macos -> unix]"
+    assert diff(PUBLISHED, more) == [RegistryChange("-", message, breaking=False)]
     assert diff(more, more) == []
     assert [change.breaking for change in diff(more, PUBLISHED)] == [False]
 
@@ -404,11 +404,11 @@ def test_what_generalises_may_change():
 def test_an_experiment_is_planned_before_anybody_looks():
     """A plan may change; its intervals hold only where it was made first."""
     one, other = (replace(PUBLISHED, experiments={"platform": Experiment(base="linux", planned=each)}) for each in (0.02, 0.05))
-    told = "experiments.platform was planned for 0.02 against linux, is planned for 0.05 against linux"
+    change = "experiments.platform was planned for 0.02 against linux, is planned for 0.05 against linux"
     looked = "; if anybody has looked at it, give the new one a segment of its own"
-    assert diff(one, other) == [RegistryChange("-", told + looked, breaking=False)]
-    told = "experiments.platform was not declared, is planned for 0.02 against linux"
-    assert diff(PUBLISHED, one) == [RegistryChange("-", told, breaking=False)]
+    assert diff(one, other) == [RegistryChange("-", change + looked, breaking=False)]
+    change = "experiments.platform was not declared, is planned for 0.02 against linux"
+    assert diff(PUBLISHED, one) == [RegistryChange("-", change, breaking=False)]
 
 
 def test_what_an_experiment_needs_is_told(linted):
@@ -416,13 +416,13 @@ def test_what_an_experiment_needs_is_told(linted):
     head = 'segments = { arm = ["old", "new"] }\nexperiments = { arm = { base = "old", planned = 0.02 } }\n'
     sound = f'[metrics.m]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n{BODY}'
     (note,) = linted(head + sound + 'segments = ["arm"]\n').notes
-    told = "88,972 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
-    assert note.facts["experiment"] == told
+    need = "88,972 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
+    assert note.facts["experiment"] == need
     (note,) = linted(head + sound + 'segments = ["arm"]\nepsilon_permanent = 2\n').notes
     assert note.facts["experiment"].endswith("more periods of the same people hardly help, since each keeps its noise")
-    found = linted(head + sound)
-    assert "experiment" not in found.notes[0].facts
-    assert [fault.value for fault in found.warnings] == ["arm"]
+    findings = linted(head + sound)
+    assert "experiment" not in findings.notes[0].facts
+    assert [fault.value for fault in findings.warnings] == ["arm"]
 
 
 def test_versions_do_not_go_back():
@@ -444,17 +444,17 @@ def test_changes_in_a_line():
 def test_what_a_lifetime_may_cost(tmp_path, linted):
     """A note of a metric with permanent responses tells what all reports of an answer spend, and a device at most."""
     permanent = f"epsilon = 1\nepsilon_permanent = 2\nexpires = 2999-01-01\n{BODY}"
-    found = linted(
+    findings = linted(
         f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y", "z"]\n{permanent}'
         f'[metrics.b]\ntype = "categorical"\nvalues = {[f"v{i}" for i in range(50)]}\nmechanism = "loloha"\n{permanent}'.replace(
             "'", '"'
         )
         + f'[metrics.c]\ntype = "string"\ncandidates = "words.txt"\nanswers_per_window = 3\n{permanent}'
     )
-    assert [fault.rule for fault in found.faults] == ["candidates is a readable UTF-8 file of answers, one to a line"]
+    assert [fault.rule for fault in findings.faults] == ["candidates is a readable UTF-8 file of answers, one to a line"]
     (tmp_path / "words.txt").write_text("one\n", "utf-8")
-    found = lint(tmp_path / "metrics.toml")
-    chosen, hashed, text = (note.facts for note in found.notes)
+    findings = lint(tmp_path / "metrics.toml")
+    chosen, hashed, text = (note.facts for note in findings.notes)
     assert chosen["mechanism"].startswith("l_grr: standard error ")
     holds = "between histories that change, and return to an earlier answer, at the same times"
     few = f"at most 2 in any 30 days, 2 nats for all reports of one together ({holds})"
@@ -477,9 +477,9 @@ def test_candidates_are_read(tmp_path):
     registry, words = tmp_path / "metrics.toml", tmp_path / "words.txt"
     registry.write_text(f'{HEAD}[metrics.a]\ntype = "string"\ncandidates = "words.txt"\nepsilon = 1\n{BODY}', "utf-8")
     words.write_text("one\ntwo\n", "utf-8")
-    found = lint(registry)
-    assert not found.faults
-    assert found.notes[0].facts["answers"] == "2 candidates"
+    findings = lint(registry)
+    assert not findings.faults
+    assert findings.notes[0].facts["answers"] == "2 candidates"
     words.write_text("one\ntwo\none\n", "utf-8")
     assert [str(fault) for fault in lint(registry).faults] == [
         f"{words}: a: a candidate is listed once; this one is on line 1; got \"line 3: 'one'\""
@@ -490,7 +490,7 @@ LARGE = 'type = "string"\ncandidates = "words.txt"\nmechanism = "rappor"\nepsilo
 
 
 @pytest.mark.parametrize(
-    ("keys", "retention", "told"),
+    ("keys", "retention", "note"),
     [
         ("parameters = { cohorts = 64, bits = 16 }\n", "", None),
         (
@@ -504,24 +504,24 @@ LARGE = 'type = "string"\ncandidates = "words.txt"\nmechanism = "rappor"\nepsilo
         ("parameters = { cohorts = 64, bits = 128 }\nperiod = 'month'\n", "", None),
     ],
 )
-def test_what_takes_much_room_is_told(linted, tmp_path, keys, retention, told):
+def test_what_takes_much_room_is_told(linted, tmp_path, keys, retention, note):
     """Cells x periods x segments x retention, in bytes, where that is much, with what it comes from and what to do."""
     (tmp_path / "words.txt").write_text("x\ny\n", "utf-8")
     text = f'[segments]\nplatform = ["a", "b", "c"]\n{retention}[metrics.a]\n{LARGE}{keys}segments = ["platform"]\n{BODY}'
-    found = linted(text)
-    assert found.faults == ()
-    rules = [warning.rule for warning in found.warnings if warning.rule.startswith("up to")]
-    assert len(rules) == bool(told)
-    assert all(rule.startswith(told) and "[retention]" in rule for rule in rules)
+    findings = linted(text)
+    assert findings.faults == ()
+    rules = [warning.rule for warning in findings.warnings if warning.rule.startswith("up to")]
+    assert len(rules) == bool(note)
+    assert all(rule.startswith(note) and "[retention]" in rule for rule in rules)
 
 
 NUMBER = f'type = "number"\nunit = "ms"\nexpires = 2999-01-01\nperiod = "month"\n{BODY}'
 
 
 def note_of(linted, text):
-    found = linted(f"[metrics.a]\n{text}")
-    assert found.faults == ()
-    return found.notes[0].facts, [each.rule for each in found.warnings]
+    findings = linted(f"[metrics.a]\n{text}")
+    assert findings.faults == ()
+    return findings.notes[0].facts, [each.rule for each in findings.warnings]
 
 
 def test_the_error_of_a_mean(linted):
@@ -562,11 +562,11 @@ def test_the_error_on_a_logarithmic_scale(linted):
 
 def test_the_error_of_kept_numbers(linted):
     """Of a mean it is that of one bit, with a floor; of a distribution, that of one of its parts."""
-    kept = f"{NUMBER}range = [0, 60000]\nepsilon = 1\nepsilon_permanent = 2\n"
-    facts, _ = note_of(linted, f'{kept}estimate = "mean"\n')
+    permanent = f"{NUMBER}range = [0, 60000]\nepsilon = 1\nepsilon_permanent = 2\n"
+    facts, _ = note_of(linted, f'{permanent}estimate = "mean"\n')
     assert facts["error"] == "of the mean of 10,000 reports at most 649 ms"
     assert facts["averages"].endswith("so the error of an average over many periods has a floor")
-    facts, _ = note_of(linted, f'{kept}estimate = "distribution"\n')
+    facts, _ = note_of(linted, f'{permanent}estimate = "distribution"\n')
     assert facts["error"] == "of one of 16 equal parts, of 10,000 reports 1.9 points"
 
 

@@ -98,6 +98,6 @@ def test_spelt(text, written):
 
 def test_many():
     """As many values as a metric may have take no time that anybody notices."""
-    began = time.monotonic()
+    began = time.process_time()
     assert not list(alike(f"v{number:05}x" for number in range(1 << 16)))
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10

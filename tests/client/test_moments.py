@@ -9,6 +9,7 @@ from fractions import Fraction
 from time import monotonic, sleep, time
 
 import pytest
+from senders import eventually
 
 from deniable import Budget, Caps, Client, SenderSettings, stopwatch
 from deniable.registry import parse
@@ -18,7 +19,7 @@ from deniable.transport import HttpPost
 
 HIGH = 0.6  # seconds
 SHORT, LONG = 0.02, 0.5
-QUICK = SenderSettings(flush_interval=0.02, timeout=5)
+QUICK = SenderSettings(flush_interval=0.02, timeout=60)
 FREE = Caps(budget=Budget(per_window=None, lifetime=None))
 REGISTRY = """
 format = 1
@@ -93,25 +94,16 @@ def server():
 @pytest.fixture
 def device(server, tmp_path):
     """Make devices that send to the server, each with a folder of its own."""
-    made: list[Wire] = []
+    wires: list[Wire] = []
 
     def make(**options) -> Wire:
-        made.append(Wire(server, tmp_path / f"device{len(made)}", **options))
-        return made[-1]
+        wires.append(Wire(server, tmp_path / f"device{len(wires)}", **options))
+        return wires[-1]
 
     yield make
-    for each in made:
-        for client in each.clients:
+    for wire in wires:
+        for client in wire.clients:
             client.close(0)
-
-
-def eventually(condition, seconds: float = 20) -> bool:
-    end = monotonic() + seconds
-    while not condition():
-        if monotonic() > end:
-            return False
-        sleep(0.005)
-    return True
 
 
 def best_threshold(short: list[float], long: list[float]) -> int:
@@ -155,7 +147,7 @@ def test_a_block_at_the_end_of_a_process(device, server, metric):
     assert (wire.seen, first.stats()["waiting"]) == ([], 1)
     second = wire.client()
     assert not second.record(metric, 0.1)  # the period has its report
-    assert eventually(lambda: second.flush(1))
+    assert eventually(lambda: second.flush(60))
     assert wire.seen[0] >= begun + HIGH
     assert [report.stratum.metric for report in server.reports] == [metric]
     assert second.stats()["waiting"] == 0
@@ -169,8 +161,7 @@ def test_a_block_that_goes_on_has_its_report_in_time(device):
         assert eventually(lambda: wire.seen)
         assert wire.seen[0] >= begun + HIGH
     assert wire.clients[0].stats()["clipped"] == 1
-    assert wire.clients[0].flush(5)
-    sleep(0.1)
+    assert wire.clients[0].close(60)
     assert len(wire.seen) == 1
 
 
@@ -179,7 +170,7 @@ def test_a_block_that_runs_when_the_client_is_closed(device):
     wire = device()
     client = wire.client()
     with client.timed("took"):
-        client.close(5)
+        client.close(60)
         assert client.stats()["waiting"] == 1
     assert client.stats()["recorded"] == 1
     assert wire.client().stats()["waiting"] == 1
@@ -215,10 +206,10 @@ def test_the_first_block_of_a_period_is_reported(device, monkeypatch, metric):
             work()
         thread = threading.Thread(target=work)
         thread.start()
-        thread.join(10)
+        thread.join(60)
         now[0] += 0.25
     assert client.stats()["dropped"] == {"this_period": 4}
-    client.close(5)
+    client.close(60)
     assert taken == [0.25]
 
 
@@ -239,8 +230,8 @@ def test_the_period_is_that_of_the_beginning(device, server):
 @pytest.mark.parametrize("metric", ["took", "kept"])
 def test_nothing_is_written_when_a_block_ends(device, tmp_path, metric):
     """The time of no file tells it: what the report costs is paid when the block begins."""
-    settings = SenderSettings(flush_interval=60)
-    client = device(settings=settings).client()
+    long = REGISTRY.replace("range = [0, 0.6]", "range = [0, 600]")  # so that nothing becomes due meanwhile
+    client = device(registry=long, settings=SenderSettings(flush_interval=600)).client()
 
     def written() -> list[int]:
         return sorted(file.stat().st_mtime_ns for file in (tmp_path / "device0").rglob("*"))
@@ -279,16 +270,16 @@ def test_a_delayed_report_waits(device, server):
     assert client.record("quiet", value=True)
     assert client.record("plain", value=True)
     begun = monotonic()
-    assert client.flush(20)  # all that may travel has arrived
-    assert monotonic() - begun < 10
+    assert client.flush(300)  # all that may travel has arrived
+    assert monotonic() - begun < 60
     assert [report.stratum.metric for report in server.reports] == ["plain"]
     assert client.stats()["waiting"] == 1
-    assert client.close(5)
+    assert client.close(60)
     for _ in range(2):
         again = wire.client()
-        again.flush(5)
+        again.flush(60)
         assert again.stats()["waiting"] == 1
-        again.close(5)
+        again.close(60)
     assert len(server.reports) == 1
 
 
@@ -298,15 +289,15 @@ def test_a_test_makes_it_due(device, server):
     client = wire.client()
     for _ in range(5):
         assert client.record("quiet", value=True)
-    client.flush(5)
+    client.flush(60)
     assert client.record("quiet", value=False)
     with client.timed("many"):
         make_due()
-        assert client.flush(5)
+        assert client.flush(60)
         assert [report.stratum.metric for report in server.reports] == ["quiet"] * 6
         assert len(server.batches) == 1
     make_due()
-    assert client.flush(5)
+    assert client.flush(60)
     assert server.reports[-1].stratum.metric == "many"
     assert [entry.metric for entry in client.journal()] == ["many", *["quiet"] * 6]
 
@@ -360,17 +351,16 @@ def test_withdrawn_consent_drops_what_waits(device, server):
     wire = device()
     client = wire.client()
     client.record("quiet", value=True)
-    client.flush(5)
+    client.flush(60)
     client.record("quiet", value=True)
     with client.timed("took"):
         client.set_consent(False)
+    assert eventually(lambda: client.stats()["dropped"].get("purged") == 3)  # one may be on its way to the disk
     assert client.stats()["waiting"] == 0
     client.set_consent(True)
     make_due()
-    client.flush(1)
-    sleep(0.1)
+    client.flush(60)
     assert server.reports == []
-    assert client.stats()["dropped"]["purged"] == 3
 
 
 def test_a_full_queue_counts_what_waits(device):
@@ -386,30 +376,9 @@ def test_a_client_without_a_directory(device, server):
     client.record("quiet", value=True)
     with client.timed("took"):
         pass
-    client.close(5)
+    client.close(60)
     assert client.stats()["dropped"] == {"undelivered": 2}
     assert not server.reports
-
-
-def test_a_forked_child_sends_nothing_of_its_parent(device, server, in_child):
-    """Neither what waits in memory nor a block; with a directory both may send what is on disk, once."""
-    for state in ({}, {"state": None}):
-        before = len(server.reports)
-        wire = device(**state)
-        client = wire.client()
-        client.record("quiet", value=True)
-        client.flush(5)
-
-        def child(client=client) -> bytes:
-            client.record("plain", value=True)
-            client.flush(5)
-            return b"done"
-
-        with client.timed("took"):
-            assert in_child(child) == b"done"
-        make_due()
-        assert eventually(lambda client=client: client.flush(5) and client.stats()["waiting"] == 0)
-        assert sorted(report.stratum.metric for report in server.reports[before:]) == ["plain", "quiet", "took"]
 
 
 def test_stopwatches_of_refused_blocks_do_nothing(device):

@@ -24,9 +24,9 @@ def test_once_for_each_subject_and_reason(caplog):
 @pytest.mark.parametrize("text", ["x\nERROR: fake line", "\x1b[2J", "a\rb", "\u202efdp", "\u2028", "größer", "y" * 10_000])
 def test_a_line_of_plain_text(caplog, place, text):
     """Whatever is told stays on its line, in printable ASCII, and is cut."""
-    given = ["ui.theme", "segment", "words"]
-    given[place] = text
-    warn_once(*given)
+    parts = ["ui.theme", "segment", "words"]
+    parts[place] = text
+    warn_once(*parts)
     (record,) = caplog.records
     assert record.message.isascii()
     assert record.message.isprintable()

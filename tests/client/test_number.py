@@ -154,14 +154,14 @@ def decimals():
     exponents = st.one_of(
         st.integers(-2000, 2000), st.sampled_from([-999_999_999_999_999_000, 10**6, 10**7, 999_999_999_999_999_000])
     )
-    made = st.builds(
+    numbers = st.builds(
         lambda sign, number, exponent: Decimal((sign, tuple(map(int, str(number))), exponent)),
         st.integers(0, 1),
         digits,
         exponents,
     )
     named = st.sampled_from(["nan", "sNaN", "-sNaN123", "inf", "-inf", "1E+1000000", "-1E+10000000", "1E-10000000", "0E+1000000"])
-    return st.one_of(made, named.map(Decimal))
+    return st.one_of(numbers, named.map(Decimal))
 
 
 def wholes():
@@ -175,7 +175,7 @@ def of_numpy():
     kinds = [
         getattr(np, name) for name in ("int8", "uint64", "float16", "float32", "float64", "longdouble", "complex64", "bool_")
     ]
-    made = [kind(number) for kind in kinds for number in (0, 1)]
+    numbers = [kind(number) for kind in kinds for number in (0, 1)]
     more = [
         np.float32("nan"),
         np.float64("inf"),
@@ -184,7 +184,7 @@ def of_numpy():
         np.array(3),
         np.array([1, 2]),
     ]
-    return st.sampled_from([*made, *more, np.array(2.5), np.array(np.True_), np.longdouble("1e4000")])
+    return st.sampled_from([*numbers, *more, np.array(2.5), np.array(np.True_), np.longdouble("1e4000")])
 
 
 def strange():
@@ -205,7 +205,7 @@ def numbers():
 def client():
     """Record with no thread, no disk and no bound of the budget."""
     free = Caps(budget=Budget(per_window=None, lifetime=None), rows=1 << 40)
-    made = Client(
+    opened = Client(
         dsn="https://k@t.example/shop",
         registry=parse(REGISTRY),
         consent=True,
@@ -213,8 +213,8 @@ def client():
         state=None,
         post=lambda *_: (202, {}, None),
     )
-    yield made
-    made.close(0)
+    yield opened
+    opened.close(0)
 
 
 def cost(client, metric, answer):

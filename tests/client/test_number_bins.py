@@ -1,4 +1,4 @@
-"""Parts of an axis, where responses are kept for a distribution: the ends of the range are in the first and the last."""
+"""Parts of an axis, where permanent responses are kept for a distribution: each end of the range is in a part of it."""
 
 from __future__ import annotations
 

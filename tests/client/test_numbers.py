@@ -18,9 +18,9 @@ HEAD = 'format = 1\napp = "shop"\n'
 BODY = 'epsilon = 2\ndescription = "d"\nowner = "o"\n'
 
 
-def number(**rest) -> Metric:
-    given = {"id": "n", "type": "number", "values": (), "range": ("0", "100"), "unit": "ms", "estimate": "mean", "epsilon": "1"}
-    return Metric(**(given | rest))
+def number(**changes) -> Metric:
+    fields = {"id": "n", "type": "number", "values": (), "range": ("0", "100"), "unit": "ms", "estimate": "mean", "epsilon": "1"}
+    return Metric(**(fields | changes))
 
 
 def test_as_it_is_declared():
@@ -77,12 +77,12 @@ def test_none_is_the_low_end_unless_declared():
 
 def test_mechanisms():
     """A window whose length depends on what is estimated; where responses are kept, one bit or sixteen parts."""
-    made = {kind: mechanisms.of(number(estimate=kind)) for kind in ("mean", "distribution")}
-    assert {kind: each.name for kind, each in made.items()} == {"mean": "window", "distribution": "window"}
-    assert made["mean"].points < made["distribution"].points
-    assert made["mean"].domain_size == number().domain_size == number().axis.steps + 1
-    kept = {kind: mechanisms.of(number(estimate=kind, epsilon_permanent="2")) for kind in made}
-    assert {kind: (each.name, each.domain_size) for kind, each in kept.items()} == {
+    plain = {kind: mechanisms.of(number(estimate=kind)) for kind in ("mean", "distribution")}
+    assert {kind: each.name for kind, each in plain.items()} == {"mean": "window", "distribution": "window"}
+    assert plain["mean"].points < plain["distribution"].points
+    assert plain["mean"].domain_size == number().domain_size == number().axis.steps + 1
+    permanent = {kind: mechanisms.of(number(estimate=kind, epsilon_permanent="2")) for kind in plain}
+    assert {kind: (each.name, each.domain_size) for kind, each in permanent.items()} == {
         "mean": ("l_grr", 2),
         "distribution": ("l_osue", 16),
     }

@@ -26,13 +26,13 @@ GOOGLE = {"bits": 4, "hashes": 1, "cohorts": 2, "prob_p": 0.25, "prob_q": 0.75, 
 
 
 def make(name: str, d: int = 4, epsilon="1", **options) -> Permanent:
-    made = mechanisms.make(name, domain_size=d, epsilon=epsilon, **options)
-    assert isinstance(made, Permanent)
-    return made
+    mechanism = mechanisms.make(name, domain_size=d, epsilon=epsilon, **options)
+    assert isinstance(mechanism, Permanent)
+    return mechanism
 
 
-def together(made: Permanent, row: int, value: int) -> dict[bytes, Fraction]:
-    return distribution(lambda tape: made.respond_instantly(row, made.respond_permanently(row, value, tape), tape))
+def together(mechanism: Permanent, row: int, value: int) -> dict[bytes, Fraction]:
+    return distribution(lambda tape: mechanism.respond_instantly(row, mechanism.respond_permanently(row, value, tape), tape))
 
 
 # the first step
@@ -42,13 +42,13 @@ def together(made: Permanent, row: int, value: int) -> dict[bytes, Fraction]:
 @pytest.mark.parametrize("permanent", ["1", "1.5", "4", "16"])
 def test_both_losses_are_those_declared(name, permanent):
     """The permanent response and a report each spend what was asked for, but for less than 2^-31 nats."""
-    made = make(name, 4, "1", permanent=permanent)
-    proof = prove(made)
+    mechanism = make(name, 4, "1", permanent=permanent)
+    proof = prove(mechanism)
     assert proof.holds, proof.faults
-    assert proof.permanent == made.permanent_ratio
-    for spent, asked in ((made.epsilon, 1.0), (made.epsilon_permanent, float(permanent))):
-        assert asked - 2**-31 < spent <= asked
-    assert proof.epsilon_permanent == pytest.approx(made.epsilon_permanent, abs=1e-12)
+    assert proof.permanent == mechanism.permanent_ratio
+    for spent, declared in ((mechanism.epsilon, 1.0), (mechanism.epsilon_permanent, float(permanent))):
+        assert declared - 2**-31 < spent <= declared
+    assert proof.epsilon_permanent == pytest.approx(mechanism.epsilon_permanent, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", TWO_STEPS)
@@ -64,12 +64,12 @@ def test_twice_epsilon_unless_said_otherwise(name):
 @pytest.mark.parametrize("name", TWO_STEPS)
 def test_what_is_kept_is_reported_where_both_are_equal(name):
     """With a permanent epsilon equal to epsilon a report is the permanent response itself."""
-    made = make(name, permanent="1")
-    assert made.permanent_ratio == made.ratio
-    for row in range(min(made.layout.rows, 3)):
+    mechanism = make(name, permanent="1")
+    assert mechanism.permanent_ratio == mechanism.ratio
+    for row in range(min(mechanism.layout.rows, 3)):
         for _ in range(20):
-            kept = made.respond_permanently(row, 1, OS)
-            assert made.respond_instantly(row, kept, OS) == made.layout.pack(row, kept)
+            response = mechanism.respond_permanently(row, 1, OS)
+            assert mechanism.respond_instantly(row, response, OS) == mechanism.layout.pack(row, response)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,12 +82,12 @@ def test_no_permanent_epsilon_below_epsilon(name):
 @pytest.mark.parametrize(("name", "d"), [*product(NAMES, (2, 7, 40)), ("rappor", 5000), ("dbitflip", 4096)])
 def test_the_system_draws_what_fits_the_layout(name, d):
     """What is kept survives packing, keys are in range, and a report from it has the layout's row and size."""
-    made = make(name, d)
-    for row, value in product({0, made.layout.rows - 1}, {0, d // 2, d - 1}):
-        kept = made.respond_permanently(row, value, OS)
-        assert made.layout.unpack(made.layout.pack(row, kept)) == (row, kept)
-        assert made.layout.unpack(made.respond_instantly(row, kept, OS))[0] == row
-        assert 0 < len({made.response_key(row, each) for each in range(d)}) <= made.kept_responses
+    mechanism = make(name, d)
+    for row, value in product({0, mechanism.layout.rows - 1}, {0, d // 2, d - 1}):
+        response = mechanism.respond_permanently(row, value, OS)
+        assert mechanism.layout.unpack(mechanism.layout.pack(row, response)) == (row, response)
+        assert mechanism.layout.unpack(mechanism.respond_instantly(row, response, OS))[0] == row
+        assert 0 < len({mechanism.response_key(row, each) for each in range(d)}) <= mechanism.kept_responses
 
 
 @pytest.mark.campaign
@@ -96,41 +96,43 @@ def test_goodness_of_fit_of_both_steps(chi_square, name):
     """The system's draws of both steps follow the enumerated distribution."""
     from collections import Counter
 
-    made = make(name, 4, "1", **({"buckets": 2} if name == "dbitflip" else {}))
-    row = made.layout.rows - 1
-    seen = Counter(made.respond_instantly(row, made.respond_permanently(row, 2, OS), OS) for _ in range(20_000))
-    chi_square(seen, together(made, row, 2))
+    mechanism = make(name, 4, "1", **({"buckets": 2} if name == "dbitflip" else {}))
+    row = mechanism.layout.rows - 1
+    seen = Counter(mechanism.respond_instantly(row, mechanism.respond_permanently(row, 2, OS), OS) for _ in range(20_000))
+    chi_square(seen, together(mechanism, row, 2))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("d", "permanent"), [(2, "2"), (4, "1.25")])
 def test_what_two_reports_of_one_response_share(name, d, permanent):
     """Their covariance, over all draws of row and response, is the permanent part of the variance, exactly."""
-    made = make(name, d, "1", **({} if name == "dbitflip" else {"permanent": permanent}))
-    true, other = made.permanent_support
+    mechanism = make(name, d, "1", **({} if name == "dbitflip" else {"permanent": permanent}))
+    true, other = mechanism.permanent_support
     for value in (0, d - 1):
         mean = square = Fraction(0)
-        for row in range(made.layout.rows):
-            for kept, chance in distribution(
-                lambda tape, row=row: made.layout.pack(row, made.respond_permanently(row, 0, tape))
+        for row in range(mechanism.layout.rows):
+            for response, chance in distribution(
+                lambda tape, row=row: mechanism.layout.pack(row, mechanism.respond_permanently(row, 0, tape))
             ).items():
-                content = made.layout.unpack(kept)[1]
-                reports = distribution(lambda tape, row=row, content=content: made.respond_instantly(row, content, tape))
-                supporting = sum(mass for payload, mass in reports.items() if value in made.supported(payload))
-                mean += chance * supporting / made.layout.rows
-                square += chance * supporting**2 / made.layout.rows
-        assert mean == (made.p if value == 0 else made.q)
-        step = (made.p - made.q) / (true - other)
+                content = mechanism.layout.unpack(response)[1]
+                reports = distribution(lambda tape, row=row, content=content: mechanism.respond_instantly(row, content, tape))
+                supporting = sum(mass for payload, mass in reports.items() if value in mechanism.supported(payload))
+                mean += chance * supporting / mechanism.layout.rows
+                square += chance * supporting**2 / mechanism.layout.rows
+        assert mean == (mechanism.p if value == 0 else mechanism.q)
+        step = (mechanism.p - mechanism.q) / (true - other)
         first = true if value == 0 else other
         assert square - mean**2 == first * (1 - first) * step**2
-        shared = float((square - mean**2) / (made.p - made.q) ** 2)
-        assert made.permanent_variance(float(value == 0)) == pytest.approx(shared, rel=1e-12)
+        shared = float((square - mean**2) / (mechanism.p - mechanism.q) ** 2)
+        assert mechanism.permanent_variance(float(value == 0)) == pytest.approx(shared, rel=1e-12)
 
 
 def test_a_set_of_buckets_is_part_of_what_is_kept():
     """Every report of dBitFlip is the permanent response: nothing of its variance is drawn afresh."""
-    made = make("dbitflip", 12, buckets=4)
-    assert [made.permanent_variance(share) for share in (0, 0.3, 1)] == [made.variance(share, 1) for share in (0, 0.3, 1)]
+    mechanism = make("dbitflip", 12, buckets=4)
+    assert [mechanism.permanent_variance(share) for share in (0, 0.3, 1)] == [
+        mechanism.variance(share, 1) for share in (0, 0.3, 1)
+    ]
 
 
 # the literature
@@ -140,70 +142,74 @@ def test_a_set_of_buckets_is_part_of_what_is_kept():
 @pytest.mark.parametrize("k", [2, 4, 50])
 def test_l_grr_delivers_epsilon(k, permanent):
     """L-GRR's second step spends what was asked for, for every number of values (as published it spends less)."""
-    made = make("l_grr", k, 1, permanent=permanent)
-    masses = [together(made, 0, value) for value in (0, 1)]
+    mechanism = make("l_grr", k, 1, permanent=permanent)
+    masses = [together(mechanism, 0, value) for value in (0, 1)]
     assert log(max(masses[0][y] / masses[1][y] for y in masses[0])) == pytest.approx(1, abs=1e-9)
     a, b = exp(permanent), exp(1)
     p1, ps = a / (a + k - 1), b / (b + k - 1)
     q1 = (1 - p1) / (k - 1)
-    kept, unit = made._again
-    assert kept / (kept + (k - 1) * unit) == pytest.approx((ps - q1) / (p1 - q1), rel=1e-8)
+    share, unit = mechanism._again
+    assert share / (share + (k - 1) * unit) == pytest.approx((ps - q1) / (p1 - q1), rel=1e-8)
 
 
 @pytest.mark.parametrize(("permanent", "epsilon"), [(4, 2), (2, 1), (3, 3), (16, 0.1)])
 def test_l_osue_is_as_published(permanent, epsilon):
     """L-OSUE's second step is that of the paper, and both together are OUE."""
-    made = make("l_osue", 4, epsilon, permanent=permanent)
+    mechanism = make("l_osue", 4, epsilon, permanent=permanent)
     a, b = exp(permanent), exp(epsilon)
-    assert 1 - float(made._flip) == pytest.approx((1 - a * b) / (b - a - a * b + 1), rel=1e-8)
+    assert 1 - float(mechanism._flip) == pytest.approx((1 - a * b) / (b - a - a * b + 1), rel=1e-8)
     oue = mechanisms.make("oue", domain_size=4, epsilon=epsilon)
-    assert (made.p, made.q, made.ratio) == (oue.p, oue.q, oue.ratio)
+    assert (mechanism.p, mechanism.q, mechanism.ratio) == (oue.p, oue.q, oue.ratio)
 
 
 def test_l_osue_has_the_right_variance():
     """For a permanent epsilon of 4 and 2 a report, a share of 0.3 in the population has n times variance 1.234."""
-    made = make("l_osue", 10, 2, permanent=4)
-    assert made.variance(0.3, 1) + 0.3 * 0.7 == pytest.approx(1.234, abs=5e-4)
+    mechanism = make("l_osue", 10, 2, permanent=4)
+    assert mechanism.variance(0.3, 1) + 0.3 * 0.7 == pytest.approx(1.234, abs=5e-4)
 
 
 def test_the_numbers_of_rappor():
     """With f = 1/2, p = 1/2, q = 3/4 and two hashes RAPPOR spends 1.0743 nats a report and 4.3944 for all."""
-    made = make("google_rappor", 1 << 64, "1.08", preset="PYTHON_DEFAULT")
-    assert made.epsilon == pytest.approx(1.0743, abs=5e-5)
-    assert made.epsilon_permanent == pytest.approx(4.3944, abs=5e-5)
-    assert 1 - made.params.effective_f / 2 == Fraction(3, 4)
+    mechanism = make("google_rappor", 1 << 64, "1.08", preset="PYTHON_DEFAULT")
+    assert mechanism.epsilon == pytest.approx(1.0743, abs=5e-5)
+    assert mechanism.epsilon_permanent == pytest.approx(4.3944, abs=5e-5)
+    assert 1 - mechanism.params.effective_f / 2 == Fraction(3, 4)
 
 
 @pytest.mark.parametrize("f", [0, 0.05, 0.3, 0.5])
 def test_google_rappor_in_two_steps(f):
     """Both steps of the original's, with its effective f, are proved; without f what all reports tell has no bound."""
-    made = make("google_rappor", 3, 6, **GOOGLE | {"prob_f": f})
-    proof = prove(made)
+    mechanism = make("google_rappor", 3, 6, **GOOGLE | {"prob_f": f})
+    proof = prove(mechanism)
     assert proof.holds, proof.faults
-    assert proof.permanent == made.permanent_ratio
-    half = made.params.effective_f / 2
+    assert proof.permanent == mechanism.permanent_ratio
+    half = mechanism.params.effective_f / 2
     if f:
-        assert made.permanent_ratio == ((1 - half) / half) ** 2
-        assert made.epsilon_permanent == pytest.approx(made.params.epsilon_permanent, rel=1e-12)
-        kept = distribution(lambda tape: bytes([made.respond_permanently(0, 1, tape)]))
-        assert kept[bytes([made.filter(0, 1)])] == (1 - half) ** 4
+        assert mechanism.permanent_ratio == ((1 - half) / half) ** 2
+        assert mechanism.epsilon_permanent == pytest.approx(mechanism.params.epsilon_permanent, rel=1e-12)
+        responses = distribution(lambda tape: bytes([mechanism.respond_permanently(0, 1, tape)]))
+        assert responses[bytes([mechanism.filter(0, 1)])] == (1 - half) ** 4
     else:
-        assert made.permanent_ratio is None
-        assert made.epsilon_permanent == inf
+        assert mechanism.permanent_ratio is None
+        assert mechanism.epsilon_permanent == inf
 
 
 @pytest.mark.parametrize(("d", "epsilon"), list(product((2, 5, 10, 100, 1000, 4096), ("0.5", "1", "3"))))
 def test_loloha_has_the_best_prime(d, epsilon):
     """No prime whose family has at most 4,096 functions has less variance; a device keeps a response for each cell."""
-    made = make("loloha", d, epsilon)
-    kept = weight(exact(epsilon))
+    mechanism = make("loloha", d, epsilon)
+    kept_weight = weight(exact(epsilon))
     fitting = [g for g in range(2, 60) if all(g % k for k in range(2, g)) and least_power(g, d) <= MAX_ROWS]
-    best = min(mean_variance(Fraction(kept, kept + (g - 1) * UNIT), Fraction(1, g), d) for g in fitting)
-    assert made.mean_variance == best
-    g = made.family.range_size
-    assert made.layout.rows == least_power(g, d) <= MAX_ROWS
-    rows = range(0, made.layout.rows, max(1, made.layout.rows // 50))
-    assert max(len({made.response_key(row, value) for value in range(d)}) for row in rows) == made.kept_responses == min(g, d)
+    best = min(mean_variance(Fraction(kept_weight, kept_weight + (g - 1) * UNIT), Fraction(1, g), d) for g in fitting)
+    assert mechanism.mean_variance == best
+    g = mechanism.family.range_size
+    assert mechanism.layout.rows == least_power(g, d) <= MAX_ROWS
+    rows = range(0, mechanism.layout.rows, max(1, mechanism.layout.rows // 50))
+    assert (
+        max(len({mechanism.response_key(row, value) for value in range(d)}) for row in rows)
+        == mechanism.kept_responses
+        == min(g, d)
+    )
 
 
 def least_power(g: int, d: int) -> int:
@@ -226,32 +232,32 @@ def test_too_many_functions_tell_devices_apart():
 @pytest.mark.parametrize(("k", "d"), [(2, 1), (5, 2), (6, 4), (12, 8), (24, 8), (7, 7), (30, 1)])
 def test_each_value_is_in_as_many_sets(k, d):
     """Every value is in the same share d / k of the sets, of which there are as few as that allows."""
-    made = make("dbitflip", k, buckets=d)
-    sets = [{value for value in range(k) if made.response_key(row, value) < d} for row in range(made.layout.rows)]
+    mechanism = make("dbitflip", k, buckets=d)
+    sets = [{value for value in range(k) if mechanism.response_key(row, value) < d} for row in range(mechanism.layout.rows)]
     assert all(len(each) == d for each in sets)
-    assert {sum(value in each for each in sets) for value in range(k)} == {made.layout.rows * d // k}
-    assert len({frozenset(each) for each in sets}) == made.layout.rows
-    assert made.layout.rows * d % k == 0
-    assert made.kept_responses == min(d + 1, k)
-    assert made.layout.width == d
+    assert {sum(value in each for each in sets) for value in range(k)} == {mechanism.layout.rows * d // k}
+    assert len({frozenset(each) for each in sets}) == mechanism.layout.rows
+    assert mechanism.layout.rows * d % k == 0
+    assert mechanism.kept_responses == min(d + 1, k)
+    assert mechanism.layout.width == d
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 3])
 def test_dbitflip_spends_all_of_epsilon(buckets):
     """With one bucket the single bit has all of epsilon, with more each of two bits has half; all reports together no more."""
-    made = make("dbitflip", 5, "1.5", buckets=buckets)
-    assert made.epsilon == pytest.approx(1.5, abs=1e-8)
-    assert made.epsilon_permanent == made.epsilon
-    odds = made.one / made.other
+    mechanism = make("dbitflip", 5, "1.5", buckets=buckets)
+    assert mechanism.epsilon == pytest.approx(1.5, abs=1e-8)
+    assert mechanism.epsilon_permanent == mechanism.epsilon
+    odds = mechanism.one / mechanism.other
     assert log(odds) == pytest.approx(1.5 if buckets == 1 else 0.75, abs=1e-8)
-    assert prove(made).holds
+    assert prove(mechanism).holds
 
 
 def test_dbitflip_reports_what_it_keeps():
     """All reports of an answer are the same."""
-    made = make("dbitflip", 20)
-    kept = made.respond_permanently(1, 5, OS)
-    assert {made.respond_instantly(1, kept, OS) for _ in range(5)} == {made.layout.pack(1, kept)}
+    mechanism = make("dbitflip", 20)
+    response = mechanism.respond_permanently(1, 5, OS)
+    assert {mechanism.respond_instantly(1, response, OS) for _ in range(5)} == {mechanism.layout.pack(1, response)}
 
 
 @pytest.mark.parametrize("k", [3, 8, 9, 1000])
@@ -284,23 +290,23 @@ STRING = replace(METRIC, type="string", values=(), candidates="words.txt")
 @pytest.mark.parametrize("name", TWO_STEPS)
 def test_a_metric_with_permanent_responses(name):
     """A metric's epsilon_permanent is its mechanism's."""
-    made = mechanisms.of(replace(METRIC, mechanism=name, epsilon_permanent="3.5"))
-    assert made == make(name, 3, "1", permanent="3.5")
+    mechanism = mechanisms.of(replace(METRIC, mechanism=name, epsilon_permanent="3.5"))
+    assert mechanism == make(name, 3, "1", permanent="3.5")
 
 
 def test_a_metric_of_dbitflip():
     """The permanent epsilon of dBitFlip is written, too, and is epsilon."""
-    made = mechanisms.of(replace(METRIC, mechanism="dbitflip", epsilon_permanent="1", parameters=(("buckets", 2),)))
-    assert made == make("dbitflip", 3, "1", buckets=2)
+    mechanism = mechanisms.of(replace(METRIC, mechanism="dbitflip", epsilon_permanent="1", parameters=(("buckets", 2),)))
+    assert mechanism == make("dbitflip", 3, "1", buckets=2)
 
 
 def test_a_metric_of_google_rappor():
     """A deployment's permanent epsilon is at least what its f spends."""
     parameters = (("preset", "UMA_RAPPOR_TYPE"),)
     metric = replace(STRING, mechanism="google_rappor", epsilon="2.1", epsilon_permanent="4.4", parameters=parameters)
-    made = mechanisms.of(metric)
-    assert made == mechanisms.make("google_rappor", domain_size=metric.domain_size, epsilon="2.1", preset="UMA_RAPPOR_TYPE")
-    assert pickle.loads(pickle.dumps(made)) == made
+    mechanism = mechanisms.of(metric)
+    assert mechanism == mechanisms.make("google_rappor", domain_size=metric.domain_size, epsilon="2.1", preset="UMA_RAPPOR_TYPE")
+    assert pickle.loads(pickle.dumps(mechanism)) == mechanism
     with pytest.raises(ParameterError, match=r"this prob_f spends 4.39445 nats for all reports of an answer.* got '4.3'"):
         mechanisms.of(replace(metric, epsilon_permanent="4.3"))
     with pytest.raises(ParameterError, match="spends inf nats"):
@@ -331,8 +337,8 @@ def test_metrics_without_a_chain(metric, rule):
 
 def test_auto_for_texts_is_rappor():
     """Texts with candidates and permanent responses have RAPPOR, of as many cohorts as it has by default."""
-    made = mechanisms.of(STRING)
-    assert (made.name, made.layout.rows, made.permanent) == ("rappor", 128, 2)
+    mechanism = mechanisms.of(STRING)
+    assert (mechanism.name, mechanism.layout.rows, mechanism.permanent) == ("rappor", 128, 2)
 
 
 @pytest.mark.parametrize("limit", [1, 4, 256])
@@ -342,8 +348,8 @@ def test_auto_is_the_chain_of_least_variance(d, epsilon, limit):
 
     Where only one with more than twice the error fits, there is no choice, and advice.
     """
-    made = [make(name, d, epsilon, permanent=4) for name in TWO_STEPS if name != "rappor" or d <= 1024]
-    shared = [m for m in made if m.layout.rows <= 128]
+    chains = [make(name, d, epsilon, permanent=4) for name in TWO_STEPS if name != "rappor" or d <= 1024]
+    shared = [m for m in chains if m.layout.rows <= 128]
     fitting = [m for m in shared if m.layout.payload_size <= limit]
     best = min(m.mean_variance for m in shared)
     metric = replace(

@@ -69,15 +69,15 @@ def test_a_fault_says_its_line(before, after, line):
     """The line is that of the key which is wrong; of one that is missing, that of its table."""
     assert SOUND.count(before)
     registry.parse(SOUND)
-    assert line in [found for found, _, _ in faults(SOUND.replace(before, after, 1))]
+    assert line in [number for number, _, _ in faults(SOUND.replace(before, after, 1))]
 
 
 def test_every_fault_has_a_line():
     """No fault of a text is without one."""
     text = SOUND.replace("epsilon", "epsilom").replace("type", "typo").replace("window", "windows")
-    found = faults(text)
-    assert len(found) > 5
-    assert all(line > 0 for line, _, _ in found)
+    lines = faults(text)
+    assert len(lines) > 5
+    assert all(line > 0 for line, _, _ in lines)
 
 
 def test_a_text_that_is_no_toml():
@@ -100,8 +100,8 @@ def test_other_ways_to_write_a_table(text):
 
 def test_an_id_without_quotes():
     """A table whose id has a dot and no quotes gets the hint, and no faults that follow from it."""
-    found = faults(SOUND.replace('[metrics."ui.theme"]', "[metrics.ui.theme]"))
-    assert found == [(15, "ui", 'an id with a dot needs quotes: [metrics."ui.theme"]')]
+    lines = faults(SOUND.replace('[metrics."ui.theme"]', "[metrics.ui.theme]"))
+    assert lines == [(15, "ui", 'an id with a dot needs quotes: [metrics."ui.theme"]')]
     beside = f'{SOUND}[metrics.b.c]\ntype = "boolean"\n'
     assert [rule for _, _, rule in faults(beside)] == ['an id with a dot needs quotes: [metrics."b.c"]']
 
@@ -110,9 +110,9 @@ def test_lint_says_lines_of_warnings(tmp_path):
     """What deserves a second look has a line as well, and a message begins as compilers' do."""
     path = tmp_path / "metrics.toml"
     path.write_text(SOUND.replace("epsilon = 1.0", "epsilon = 5.0"), "utf-8")
-    found = lint(path)
-    assert 18 in [warning.line for warning in found.warnings if warning.metric == "ui.theme"]
-    assert str(found.warnings[0]).startswith(f"{path}:")
+    findings = lint(path)
+    assert 18 in [warning.line for warning in findings.warnings if warning.metric == "ui.theme"]
+    assert str(findings.warnings[0]).startswith(f"{path}:")
 
 
 def test_a_missing_registry_is_called_missing(tmp_path):

@@ -72,7 +72,7 @@ def test_keys_are_of_the_prefix_alone():
     value = 0x0123456789ABCDEF << 64
     for level, length in enumerate(mechanism.lengths):
         shift = 128 - length
-        keys = {mechanism.key(level, (value >> shift << shift) + rest) for rest in (0, (1 << shift) - 1)}
+        keys = {mechanism.key(level, (value >> shift << shift) + low_bits) for low_bits in (0, (1 << shift) - 1)}
         assert keys == {mechanism.key(level, value)}
         assert mechanism.key(level, value ^ 1 << shift) not in keys
     assert mechanism.key(14, value) == mechanism.key(15, value)

@@ -56,5 +56,5 @@ def test_what_has_ended_takes_no_part_of_the_budget():
     budget = Budget(per_window=window, lifetime=window)
     with pytest.raises(ConfigurationError, match="all metrics together"):
         prepare(registry, {}, Caps(), budget, date(2026, 11, 21))
-    found = prepare(registry, {}, Caps(), budget, date(2026, 11, 22))
-    assert isinstance(found["old"], Prepared)
+    prepared = prepare(registry, {}, Caps(), budget, date(2026, 11, 22))
+    assert isinstance(prepared["old"], Prepared)

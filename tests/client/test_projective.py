@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 from math import exp, log, sqrt
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -64,12 +64,12 @@ def test_every_claim_is_proved(d, epsilon):
     assert mechanism.epsilon > float(exact(epsilon)) - 2**-31
 
 
-@pytest.mark.parametrize(("made", "found"), GEOMETRIES.items())
-def test_noise_and_points_are_one_to_one(made, found):
+@pytest.mark.parametrize(("parameters", "geometry_"), GEOMETRIES.items())
+def test_noise_and_points_are_one_to_one(parameters, geometry_):
     """For any value the draws on either side give each point of that side once, and no other."""
-    mechanism = Projective(domain_size=made[0], epsilon=made[1])
-    order, dimension = found
-    assert (mechanism.field.order, mechanism.dimension) == found
+    mechanism = Projective(domain_size=parameters[0], epsilon=parameters[1])
+    order, dimension = geometry_
+    assert (mechanism.field.order, mechanism.dimension) == geometry_
     every, on = len(geometry(order, dimension)), points(order, dimension - 1)
     assert mechanism.layout.width == every
 
@@ -84,19 +84,19 @@ def test_noise_and_points_are_one_to_one(made, found):
         assert len(inside) + len(beside) == every
 
 
-@pytest.mark.parametrize("made", GEOMETRIES)
-def test_supported_by_definition(made):
+@pytest.mark.parametrize("parameters", GEOMETRIES)
+def test_supported_by_definition(parameters):
     """A payload supports the values whose product with the point is 0."""
-    mechanism = Projective(domain_size=made[0], epsilon=made[1])
+    mechanism = Projective(domain_size=parameters[0], epsilon=parameters[1])
     all_points, dot = geometry(mechanism.field.order, mechanism.dimension), mechanism.field.dot
     for payload in {mechanism.randomize(0) for _ in range(3)}:
         point = all_points[mechanism.layout.unpack(payload)[1]]
-        assert mechanism.supported(payload) == {v for v in range(made[0]) if not dot(point, all_points[v][::-1])}
+        assert mechanism.supported(payload) == {v for v in range(parameters[0]) if not dot(point, all_points[v][::-1])}
 
 
-@given(d=st.integers(2, 4 * 10**6), epsilon=st.floats(0.05, 12), value=st.floats(0, 1, exclude_max=True), drawn=st.randoms())
+@given(d=st.integers(2, 4 * 10**6), epsilon=st.floats(0.05, 12), value=st.floats(0, 1, exclude_max=True), chance=st.randoms())
 @settings(max_examples=60)
-def test_sides_of_large_geometries(d, epsilon, value, drawn):
+def test_sides_of_large_geometries(d, epsilon, value, chance):
     """In any geometry a report is on the hyperplane where it was drawn so, and a point, both at the edges and between."""
     try:
         mechanism = Projective(domain_size=d, epsilon=round(epsilon, 3))
@@ -104,7 +104,7 @@ def test_sides_of_large_geometries(d, epsilon, value, drawn):
         return
     every, on = mechanism.layout.width, points(mechanism.field.order, mechanism.dimension - 1)
     value = int(value * d)
-    for index, other in ((0, 0), (on - 1, every - on - 1), (drawn.randrange(on), drawn.randrange(every - on))):
+    for index, other in ((0, 0), (on - 1, every - on - 1), (chance.randrange(on), chance.randrange(every - on))):
         for side in (0, 1):
             payload = mechanism.respond(value, (ONES - 1 + side, index, other))
             point = mechanism.vector(mechanism.layout.unpack(payload)[1])
@@ -112,11 +112,11 @@ def test_sides_of_large_geometries(d, epsilon, value, drawn):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("made", [(3, 1), (7, 0.5), (13, 0.7)])
-def test_goodness_of_fit(chi_square, made):
+@pytest.mark.parametrize("parameters", [(3, 1), (7, 0.5), (13, 0.7)])
+def test_goodness_of_fit(chi_square, parameters):
     """Reports of devices, through the noise drawn ahead, follow the stated weights."""
-    mechanism = Projective(domain_size=made[0], epsilon=made[1])
-    value = made[0] - 1
+    mechanism = Projective(domain_size=parameters[0], epsilon=parameters[1])
+    value = parameters[0] - 1
     inside = supporters(mechanism, value)
     width, on = mechanism.layout.width, len(inside)
     masses = {x: mechanism.p / on if x in inside else (1 - mechanism.p) / (width - on) for x in range(width)}
@@ -143,10 +143,10 @@ def test_the_number_of_draws_tells_nothing():
 # choosing a geometry
 
 
-def variance(order: int, dimension: int, d: int, kept: int) -> Fraction:
+def variance(order: int, dimension: int, d: int, kept_weight: int) -> Fraction:
     every, one, both = (points(order, dimension - less) for less in range(3))
-    total = one * kept + (every - one) * UNIT
-    return mean_variance(Fraction(one * kept, total), Fraction(both * kept + (one - both) * UNIT, total), d)
+    total = one * kept_weight + (every - one) * UNIT
+    return mean_variance(Fraction(one * kept_weight, total), Fraction(both * kept_weight + (one - both) * UNIT, total), d)
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "0.35", "1", "3", "6", "16"])
@@ -154,13 +154,13 @@ def variance(order: int, dimension: int, d: int, kept: int) -> Fraction:
 def test_no_geometry_is_better(d, epsilon):
     """The choice has the least exact variance of all geometries, also of those that it passes over, and the fewest points."""
     mechanism = Projective(domain_size=d, epsilon=epsilon)
-    kept = weight(exact(epsilon))
+    kept_weight = weight(exact(epsilon))
     chosen = mechanism.mean_variance, mechanism.layout.width
     orders = [order for order in range(2, 2100) if is_order(order)]
     lines = [order for order in range(d - 1, d + 300) if order > 1 and is_order(order)]
     others = [(order, dimension) for dimension in range(2, 23) for order in orders] + [(order, 2) for order in lines]
     fitting = [other for other in others if d <= points(*other) <= MAX_CELLS]
-    assert chosen == min((variance(*other, d, kept), points(*other)) for other in fitting)
+    assert chosen == min((variance(*other, d, kept_weight), points(*other)) for other in fitting)
 
 
 def excess(d: int, epsilon: float) -> float:
@@ -196,19 +196,19 @@ def test_size_of_a_report(d, size):
 @pytest.mark.parametrize("d", [2, 1024, 10**6, MAX_CELLS - 100])
 def test_extreme_epsilons(d, epsilon):
     """At both ends of the range there is a geometry, soon, and p is above q."""
-    began = perf_counter()
+    began = process_time()
     mechanism = Projective(domain_size=d, epsilon=epsilon)
     assert mechanism.p > mechanism.q
-    assert perf_counter() - began < 1
+    assert process_time() - began < 5
 
 
 @pytest.mark.parametrize("d", [MAX_CELLS, 2**64, 10**40])
 def test_domains_too_large(d):
     """A domain with more values than any geometry's points is refused, soon."""
-    began = perf_counter()
+    began = process_time()
     with pytest.raises(ParameterError, match=f"has at most {MAX_CELLS} points; got {d}"):
         Projective(domain_size=d, epsilon=1)
-    assert perf_counter() - began < 1
+    assert process_time() - began < 5
 
 
 def test_canonical_names_the_geometry():

@@ -46,16 +46,16 @@ class SueWithAllOfEpsilonOnEachBit(Sue):
     """The other classic: two bits differ, so this spends twice what was asked."""
 
     def _bits(self) -> tuple[Fraction, Fraction]:
-        kept = weight(self.requested)
-        return Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)
+        kept_weight = weight(self.requested)
+        return Fraction(kept_weight, kept_weight + UNIT), Fraction(UNIT, kept_weight + UNIT)
 
 
 class SueWithHalfOnEachBit(Sue):
     """The sound twin."""
 
     def _bits(self) -> tuple[Fraction, Fraction]:
-        kept = weight(self.requested / 2)
-        return Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)
+        kept_weight = weight(self.requested / 2)
+        return Fraction(kept_weight, kept_weight + UNIT), Fraction(UNIT, kept_weight + UNIT)
 
 
 class SubsetAlwaysWithTheTruth(Subset):
@@ -69,11 +69,11 @@ class SubsetSometimesWithTheTruth(Subset):
     """The sound twin: the truth by an exact coin."""
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        drawn = []
+        noise = []
         for _ in range(count):
             truth = source.bernoulli(self.p.numerator, self.p.denominator)
-            drawn.append(source.subsets(self.domain_size - 1, [self.size - truth])[0] << 1 | truth)
-        return drawn
+            noise.append(source.subsets(self.domain_size - 1, [self.size - truth])[0] << 1 | truth)
+        return noise
 
 
 class GrrWithNumbersAsShortAsTheyGo(Grr):
@@ -112,8 +112,8 @@ class ChainThatDrawsAnewForEachReport(LGrr):
     def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002
         return value
 
-    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:  # noqa: ARG002
-        return self.randomize(kept, source=source)
+    def respond_instantly(self, row: int, response: int, source: Source) -> bytes:  # noqa: ARG002
+        return self.randomize(response, source=source)
 
 
 class ChainWithTooMuchNoise(LGrr):
@@ -121,8 +121,8 @@ class ChainWithTooMuchNoise(LGrr):
 
     def _parameters(self) -> dict[str, Any]:
         right = super()._parameters()
-        kept, unit = right["_again"]
-        return right | {"_again": (kept, 2 * unit)}
+        share, unit = right["_again"]
+        return right | {"_again": (share, 2 * unit)}
 
 
 class ChainThatKeepsMoreThanDeclared(LGrr):
@@ -248,11 +248,13 @@ def test_two_reports_tell_less_than_what_is_kept():
     from deniable import proof
 
     for mechanism in (LGrr(domain_size=3, epsilon=1), LOsue(domain_size=3, epsilon=1), Rappor(domain_size=3, epsilon=1)):
-        kept = [proof._permanent(mechanism, 0, value) for value in range(3)]
-        reports = {response: proof._instant(mechanism, 0, response) for response in kept[0]}
-        all_pairs = proof._twice(kept, reports)
+        responses = [proof._permanent(mechanism, 0, value) for value in range(3)]
+        reports = {response: proof._instant(mechanism, 0, response) for response in responses[0]}
+        all_pairs = proof._twice(responses, reports)
         assert mechanism.ratio < all_pairs < mechanism.permanent_ratio
-        pairs = [[sum(mass[r] * reports[r][y] * reports[r][z] for r in mass) for mass in kept] for y in reports for z in reports]
+        pairs = [
+            [sum(mass[r] * reports[r][y] * reports[r][z] for r in mass) for mass in responses] for y in reports for z in reports
+        ]
         assert all_pairs == max(max(pair) / min(pair) for pair in pairs)
 
 

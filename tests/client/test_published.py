@@ -76,17 +76,17 @@ def folder(tmp_path):
 
 def test_a_folder_is_one_registry(folder):
     """The last file says what there is today; versions and metrics that only earlier ones declare are there, too."""
-    found = published.load(folder(FIRST, SECOND))
-    assert [(each.id, each.version) for each in found.metrics.values()] == [("theme", 2), ("export", 1)]
-    assert [(each.id, each.version) for each in found.older] == [("theme", 1)]
-    assert {(each.id, each.version): each.min_reports for each in found.definitions} == {
+    releases = published.load(folder(FIRST, SECOND))
+    assert [(each.id, each.version) for each in releases.metrics.values()] == [("theme", 2), ("export", 1)]
+    assert [(each.id, each.version) for each in releases.older] == [("theme", 1)]
+    assert {(each.id, each.version): each.min_reports for each in releases.definitions} == {
         ("theme", 2): 100,
         ("export", 1): 100,
         ("theme", 1): 100,
     }
-    assert found.segments == {"version": ("1.1", "2.0"), "arch": ("arm", "x86")}
-    assert found.generalize == {"version": {"1.1": "1", "2.0": "2"}}
-    assert found.digest == sha256((FIRST + SECOND).encode()).hexdigest()
+    assert releases.segments == {"version": ("1.1", "2.0"), "arch": ("arm", "x86")}
+    assert releases.generalize == {"version": {"1.1": "1", "2.0": "2"}}
+    assert releases.digest == sha256((FIRST + SECOND).encode()).hexdigest()
 
 
 def test_a_folder_of_one_file_is_that_file(folder):
@@ -101,23 +101,25 @@ def test_a_folder_of_one_file_is_that_file(folder):
 def test_what_may_change_is_as_in_the_last_file_that_declares_it(folder):
     """An end, or another number of reports, reaches a version that is no longer the highest."""
     later = FIRST.replace("version = 1", "min_reports = 70\nexpires = 2027-01-01")
-    (found,) = published.load(folder(FIRST, later, SECOND)).older
-    assert (found.min_reports, found.expires) == (70, date(2027, 1, 1))
+    (older,) = published.load(folder(FIRST, later, SECOND)).older
+    assert (older.min_reports, older.expires) == (70, date(2027, 1, 1))
 
 
 def test_the_last_file_says_how_everything_is_published(folder):
     """Number of reports and grace of its [publication] are those of every version that has none of its own."""
     own = FIRST.replace("version = 1", 'version = 1\ngrace = "24h"')
     last = SECOND + '\n[publication]\nmin_reports = 1000\ngrace = "12h"\n'
-    found = {(each.id, each.version): (each.min_reports, each.grace) for each in published.load(folder(own, last)).definitions}
-    assert found == {("theme", 1): (1000, "24h"), ("theme", 2): (1000, "12h"), ("export", 1): (1000, "12h")}
+    publications = {
+        (each.id, each.version): (each.min_reports, each.grace) for each in published.load(folder(own, last)).definitions
+    }
+    assert publications == {("theme", 1): (1000, "24h"), ("theme", 2): (1000, "12h"), ("export", 1): (1000, "12h")}
 
 
 def test_a_version_that_comes_back_is_no_second_one(folder):
     """A registry may declare again what an earlier one did."""
-    found = published.load(folder(FIRST, SECOND, SECOND + FIRST[FIRST.index('[metrics."export"]') :]))
-    assert [(each.id, each.version) for each in found.metrics.values()] == [("theme", 2), ("export", 1)]
-    assert [(each.id, each.version) for each in found.older] == [("theme", 1)]
+    registry = published.load(folder(FIRST, SECOND, SECOND + FIRST[FIRST.index('[metrics."export"]') :]))
+    assert [(each.id, each.version) for each in registry.metrics.values()] == [("theme", 2), ("export", 1)]
+    assert [(each.id, each.version) for each in registry.older] == [("theme", 1)]
 
 
 @pytest.mark.parametrize(
@@ -220,12 +222,12 @@ def test_registries_are_published_one_after_the_other(command, proposed, tmp_pat
 def test_nothing_published_is_changed(command, proposed, tmp_path, text, words):
     """Whatever breaks a version that any app may use, also one that today's registry has no more, is not added."""
     at = tmp_path / "registries"
-    for each in (FIRST, SECOND):
-        assert command("publish", proposed(each), at)[0] == 0
+    for source in (FIRST, SECOND):
+        assert command("publish", proposed(source), at)[0] == 0
     status, out = command("publish", proposed(text), at)
     assert status == 1
     assert words in out
-    assert sorted(each.name for each in at.iterdir()) == ["0001.toml", "0002.toml"]
+    assert sorted(source.name for source in at.iterdir()) == ["0001.toml", "0002.toml"]
 
 
 def test_lint_reads_a_folder_as_the_server_does(command, folder):
@@ -256,8 +258,8 @@ def test_candidates_go_along(command, proposed, tmp_path):
     for number, lines in enumerate(("home\n", "home\nabout\n"), 1):
         pages.write_text(lines, "utf-8")
         assert command("publish", proposed(f"{STRINGS}# {number}\n"), at)[0] == 0
-        found = published.load(at)
-        assert len(found.candidates(found.metrics["page"])) == number
+        registry = published.load(at)
+        assert len(registry.candidates(registry.metrics["page"])) == number
 
 
 def contents(folder):
@@ -282,8 +284,8 @@ def test_candidates_of_another_metric_stay(command, proposed, tmp_path):
     assert contents(at) == before
     (tmp_path / "languages.txt").write_text("german\nfrench\n", "utf-8")
     assert command("publish", proposed(other_strings(32).replace("pages.txt", "languages.txt")), at)[0] == 0
-    found = published.load(at)
-    assert {id_: len(found.candidates(metric)) for id_, metric in found.metrics.items()} == {"page": 1, "lang": 2}
+    registry = published.load(at)
+    assert {id_: len(registry.candidates(metric)) for id_, metric in registry.metrics.items()} == {"page": 1, "lang": 2}
 
 
 def test_metrics_may_share_their_candidates(command, proposed, tmp_path):
@@ -292,8 +294,8 @@ def test_metrics_may_share_their_candidates(command, proposed, tmp_path):
     (tmp_path / "pages.txt").write_text("home\n", "utf-8")
     for text in (STRINGS, other_strings(32)):
         assert command("publish", proposed(text), at)[0] == 0
-    found = published.load(at)
-    assert [len(found.candidates(metric)) for metric in found.definitions] == [1, 1]
+    registry = published.load(at)
+    assert [len(registry.candidates(metric)) for metric in registry.definitions] == [1, 1]
 
 
 def test_a_list_that_an_older_version_cannot_read_is_not_published(command, proposed, tmp_path):
@@ -305,9 +307,9 @@ def test_a_list_that_an_older_version_cannot_read_is_not_published(command, prop
     before = contents(at)
     pages.write_text("home\na much longer page\n", "utf-8")
     longer = short.replace("max_length = 8", "max_length = 32\nversion = 2")
-    with pytest.raises(RegistryError, match="a much longer page") as told:
+    with pytest.raises(RegistryError, match="a much longer page") as caught:
         published.add(proposed(longer), at)
-    assert {fault.file for fault in told.value.faults} == {str(at / "pages.txt")}
+    assert {fault.file for fault in caught.value.faults} == {str(at / "pages.txt")}
     assert contents(at) == before
 
 

@@ -15,6 +15,7 @@ from deniable.proof import Tape, distribution
 from deniable.registry import Metric, Registry
 from deniable.registry.answers import axis
 from deniable.registry.tables import Budget
+from deniable.source import Source
 from deniable.transport import Sender
 
 DAY = 86_400
@@ -53,19 +54,20 @@ PLAIN = [
 ]
 KEPT = [
     (BOOLEAN, {"mechanism": "l_grr"}),
-    (THREE, {"mechanism": "l_grr"}),
+    pytest.param(THREE, {"mechanism": "l_grr"}, marks=pytest.mark.campaign),
     (THREE, {"mechanism": "l_grr", "other": "b", "none": "a"}),
     (BOOLEAN, {"mechanism": "l_grr", "sample": "0.5"}),
-    (BOOLEAN, {"mechanism": "l_osue"}),
-    (THREE, {"mechanism": "loloha"}),
+    pytest.param(BOOLEAN, {"mechanism": "l_osue"}, marks=pytest.mark.slow("walks every draw of two days")),
+    pytest.param(BOOLEAN, {"mechanism": "loloha"}, marks=pytest.mark.slow("walks every draw of two days")),
+    pytest.param(THREE, {"mechanism": "loloha"}, marks=pytest.mark.campaign),
     (BOOLEAN, {"mechanism": "dbitflip", "epsilon_permanent": "1"}),
     (BOOLEAN, {"mechanism": "rappor"}),
-    (PRODUCT, {"mechanism": "l_grr"}),
+    pytest.param(PRODUCT, {"mechanism": "l_grr"}, marks=pytest.mark.slow("walks every draw of eight answers")),
 ]
 
 
-def declare(domain: dict, rest: dict, **more: str) -> Metric:
-    return Metric(**({"id": "m", "epsilon": "1"} | domain | more | rest))
+def declare(domain: dict, options: dict, **more: str) -> Metric:
+    return Metric(**({"id": "m", "epsilon": "1"} | domain | more | options))
 
 
 def name(case: object) -> str:
@@ -78,14 +80,14 @@ def way(monkeypatch):
     queued: list[tuple] = []
     monkeypatch.setattr(Sender, "submit", lambda _, report, *__: queued.append((report.stratum, report.payload)))
 
-    def run(metric: Metric, answers: list[object], make=Tape) -> dict[bytes, Fraction]:
+    def run(metric: Metric, answers: list[object], make=None, *, source=lambda tape: tape) -> dict[bytes, Fraction]:
         registry = Registry("shop", {"m": metric})
 
         def once(tape: Tape) -> bytes:
             queued.clear()
             now = [1_800_000_000.0]
             options = {"dsn": "https://key@t.example/shop", "consent": True, "caps": FREE, "state": None}
-            client = Client(registry=registry, clock=lambda: now[0], source=tape, **options)
+            client = Client(registry=registry, clock=lambda: now[0], source=source(tape), **options)
             for answer in answers:
                 client.record("m", answer)
                 client.record("m", answer)  # the same day: nothing comes of it
@@ -94,22 +96,35 @@ def way(monkeypatch):
             assert len(queued) + sum(stats["dropped"].values()) == 2 * len(answers)
             return repr((queued, stats["spent"], sorted(stats["dropped"]))).encode()
 
-        return distribution(once) if make is Tape else {once(make()): Fraction(1)}
+        return {once(make()): Fraction(1)} if make else distribution(once)
 
     return run
 
 
-def drawn(number: int, of: int):
+def fixed(number: int, of: int):
     """Make tapes on which a draw of so many outcomes has a certain one, and any other its first."""
 
-    class Drawn(Tape):
+    class Fixed(Tape):
         def __init__(self) -> None:
             super().__init__([])
 
         def below(self, n: int) -> int:
             return number if n == of else super().below(n)
 
-    return Drawn
+    return Fixed
+
+
+class Sparse(Source):
+    """A source whose draws of 256 outcomes have only each eighth of them."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+
+    def bernoulli(self, num: int, den: int) -> bool:
+        return self.tape.bernoulli(num, den)
+
+    def below(self, n: int) -> int:
+        return 8 * self.tape.below(32) if n == 256 else self.tape.below(n)
 
 
 def worst(masses: list[dict[bytes, Fraction]]) -> Fraction:
@@ -129,12 +144,12 @@ def mixture(metric: Metric, declared: list[dict[bytes, Fraction]]) -> dict[bytes
     return {each: sum(mass[each] for mass in stands) / len(stands) for each in stands[0]}
 
 
-@pytest.mark.parametrize(("domain", "rest"), PLAIN, ids=name)
-def test_one_report(way, domain, rest):
+@pytest.mark.parametrize(("domain", "options"), PLAIN, ids=name)
+def test_one_report(way, domain, options):
     """Declared or not, one report is queued as likely as any other answer's, and tells at most epsilon."""
-    metric = declare(domain, rest)
-    some = UNDECLARED if mechanisms.of(metric).name == "grr" else [*UNDECLARED[:1], *UNDECLARED[-3:]]
-    masses = [way(metric, [answer]) for answer in (*metric.values, *some)]
+    metric = declare(domain, options)
+    undeclared_answers = UNDECLARED if mechanisms.of(metric).name == "grr" else [*UNDECLARED[:1], *UNDECLARED[-3:]]
+    masses = [way(metric, [answer]) for answer in (*metric.values, *undeclared_answers)]
     assert worst(masses) == mechanisms.of(metric).ratio
     assert {silent(mass) for mass in masses} == {1 - Fraction(metric.sample)}
     declared, undeclared = masses[: metric.domain_size], masses[metric.domain_size :]
@@ -143,56 +158,59 @@ def test_one_report(way, domain, rest):
     assert all(mass == mixture(metric, declared) for mass in undeclared)
 
 
-@pytest.mark.parametrize(("domain", "rest"), KEPT, ids=name)
-def test_kept_responses(way, domain, rest):
+@pytest.mark.parametrize(("domain", "options"), KEPT, ids=name)
+def test_kept_responses(way, domain, options):
     """An answer that stays tells at most epsilon_permanent over all days, declared or not, and on one day epsilon."""
-    metric = declare(domain, rest, epsilon_permanent="2")
+    metric = declare(domain, options, epsilon_permanent="2")
     mechanism = mechanisms.of(metric)
     assert isinstance(mechanism, Permanent)
-    some = (*metric.values, *UNDECLARED[:1], *UNDECLARED[-3:])
-    assert worst([way(metric, [answer]) for answer in some]) == mechanism.ratio
+    answers = (*metric.values, *UNDECLARED[:1], *UNDECLARED[-3:])
+    assert worst([way(metric, [answer]) for answer in answers]) == mechanism.ratio
     if metric.factors:  # two days of that are too many walks
         return
     days = [way(metric, [answer, answer]) for answer in metric.values]
     if metric.none is None:  # one stand-in is drawn once, for whatever is undeclared
-        some = [UNDECLARED[0], None]
+        answers = [UNDECLARED[0], None]
     else:
-        some = [UNDECLARED[0]] * 2
+        answers = [UNDECLARED[0]] * 2
         assert way(metric, [None, None]) == days[metric.position(None)]
-    undeclared = way(metric, some)
+    undeclared = way(metric, answers)
     assert undeclared == mixture(metric, days)
     assert worst([*days, undeclared]) <= mechanism.permanent_ratio
     assert len({silent(mass) for mass in days}) == 1
 
 
 @pytest.mark.parametrize(
-    "rest",
+    "options",
     [
         {"mechanism": "fast_local_hash", "parameters": (("rows", 2),)},
         {"mechanism": "rappor", "parameters": (("bits", 2), ("cohorts", 2), ("hashes", 1))},
     ],
     ids=name,
 )
-def test_texts(way, rest):
+@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.campaign)])
+def test_texts(way, options, step):
     """Any text has its place; what is no text is reported as a random one."""
-    metric = declare(TEXT, rest)
+    metric = declare(TEXT, options)
     texts = [way(metric, [answer]) for answer in ("", "a", "b", "\0", "a rather long one", "\ud800")]
     assert texts[1] == texts[4]  # as far as there is room for it
-    other = way(metric, [7])
+    other = way(metric, [7], source=Sparse if step == 8 else lambda tape: tape)
     assert worst([*texts, other]) <= mechanisms.of(metric).ratio
     assert {silent(mass) for mass in (*texts, other)} == {0}
-    for number in range(256):  # another that is no text draws the same text, and is reported as the first
-        draw = drawn(number, 256)
+    for number in range(0, 256, step):  # another that is no text draws the same text, and is reported as the first
+        draw = fixed(number, 256)
         assert way(metric, [None], draw) == way(metric, [7], draw)
 
 
 @pytest.mark.parametrize("key", [0, 17, KEY_SPACE - 1])
-@pytest.mark.parametrize("kept", [False, True])
-def test_keys(way, key, kept):
+@pytest.mark.parametrize("permanent", [False, True])
+def test_keys(way, key, permanent):
     """What is no key is reported as a random one, as that one would be, draw for draw."""
-    draw = drawn(key, KEY_SPACE)
-    rest = {"mechanism": "rappor", "parameters": (("bits", 4), ("cohorts", 2), ("hashes", 1))}
-    metric = declare({"type": "key", "values": (), "candidates": "c.txt"}, rest, **({"epsilon_permanent": "2"} if kept else {}))
+    draw = fixed(key, KEY_SPACE)
+    options = {"mechanism": "rappor", "parameters": (("bits", 4), ("cohorts", 2), ("hashes", 1))}
+    metric = declare(
+        {"type": "key", "values": (), "candidates": "c.txt"}, options, **({"epsilon_permanent": "2"} if permanent else {})
+    )
     expected = way(metric, [key, key], draw)
     for answer in (-1, KEY_SPACE, True, "17", 1.0, None, Odd()):
         assert way(metric, [answer, answer], draw) == expected
@@ -210,12 +228,17 @@ def coarse(monkeypatch):
 
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize(
-    "rest",
-    [{}, {"none": "2", "estimate": "distribution"}, {"sample": "0.5"}, {"scale": "log", "range": ("1", "16"), "none": "4"}],
+    "options",
+    [
+        {},
+        {"none": "2", "estimate": "distribution"},
+        pytest.param({"sample": "0.5"}, marks=pytest.mark.slow("walks twice as many draws")),
+        {"scale": "log", "range": ("1", "16"), "none": "4"},
+    ],
 )
-def test_numbers(way, rest):
+def test_numbers(way, options):
     """One report for anything that is given, of at most epsilon; out of range is the nearer end, and no number is `none`."""
-    metric = declare(NUMBER, {"mechanism": "window", "parameters": (("blocks", 1), ("length", 2)), "estimate": "mean"} | rest)
+    metric = declare(NUMBER, {"mechanism": "window", "parameters": (("blocks", 1), ("length", 2)), "estimate": "mean"} | options)
     low, high = map(int, metric.range)
     masses = {answer: way(metric, [answer]) for answer in (low, 1.5, 2, high)}
     assert worst(list(masses.values())) == mechanisms.of(metric).ratio
@@ -227,33 +250,36 @@ def test_numbers(way, rest):
 
 
 @pytest.mark.usefixtures("coarse")
-def test_means_of_kept_numbers(way):
+@pytest.mark.parametrize("firsts", [(0, 4), pytest.param((0, 3, 4), marks=pytest.mark.campaign)])
+def test_means_of_kept_numbers(way, firsts):
     """A number that stays tells at most epsilon_permanent; whatever it does, all days tell at most twice that."""
     metric = declare(NUMBER, {"estimate": "mean"}, epsilon_permanent="1.2")
     mechanism = mechanisms.of(metric)
     assert worst([way(metric, [answer]) for answer in (0, 1.5, 4, *NO_NUMBERS[:3])]) <= mechanism.ratio
     assert worst([way(metric, [answer, answer]) for answer in (0, 1, 4, None)]) <= mechanism.permanent_ratio
-    histories = [way(metric, [first, second]) for first in (0, 3, 4) for second in (0, 1, 4, None)]
+    histories = [way(metric, [first, second]) for first in firsts for second in (0, 1, 4, None)]
     assert mechanism.permanent_ratio < worst(histories) <= mechanism.permanent_ratio**2
     assert len({silent(mass) for mass in histories}) == 1
 
 
-def test_distributions_of_kept_numbers(way, monkeypatch):
+@pytest.mark.parametrize("absent", [NO_NUMBERS[:1], pytest.param(NO_NUMBERS[:3], marks=pytest.mark.campaign)])
+def test_distributions_of_kept_numbers(way, monkeypatch, absent):
     """The part of the range is kept like any answer."""
     for module in ("deniable.registry.answers.types", "deniable.registry.answers.axis"):
         monkeypatch.setattr(f"{module}.BINS", 2)
     metric = declare(NUMBER, {"estimate": "distribution"}, epsilon_permanent="2")
     mechanism = mechanisms.of(metric)
-    days = [way(metric, [answer, answer]) for answer in (0, 1.9, 2, 99, *NO_NUMBERS[:3])]
-    assert days[0] == days[1] == days[4]
+    days = [way(metric, [answer, answer]) for answer in (0, 1.9, 2, 99, *absent)]
+    assert days[0] == days[1]
     assert days[2] == days[3]
+    assert days[4:] == [days[0]] * len(absent)
     assert mechanism.ratio < worst(days) <= mechanism.permanent_ratio
 
 
-@pytest.mark.parametrize("rest", [{}, {"other": "z"}, {"sample": "0.5"}, {"joint": True, "other": "z"}])
-def test_sets(way, rest):
+@pytest.mark.parametrize("options", [{}, {"other": "z"}, {"sample": "0.5"}, {"joint": True, "other": "z"}])
+def test_sets(way, options):
     """Sets that differ in every option have one epsilon between them; what is no set is reported, too."""
-    metric = declare({"type": "set", "values": ("x", "y", "z")}, rest)
+    metric = declare({"type": "set", "values": ("x", "y", "z")}, options)
     mechanism = mechanisms.of(metric)
     sets = [way(metric, [answer]) for answer in ([], ["x"], {"y", "z"}, ("x", "y", "z"))]
     assert worst(sets) == mechanism.ratio

@@ -151,8 +151,8 @@ def test_every_metric_may_be_left_out(id_):
 @pytest.mark.parametrize("name", ALLOWED)
 def test_no_report_means_anything_else(name):
     """Fingerprints and costs are those of the app's own registry: nothing is drawn or counted anew."""
-    rest = ({"platform": "linux"}, Caps(), OURS.budget, date(2027, 1, 1))
-    before, after = (prepare(registry, *rest) for registry in (OURS, restricted(OURS, ALLOWED[name])))
+    surroundings = ({"platform": "linux"}, Caps(), OURS.budget, date(2027, 1, 1))
+    before, after = (prepare(registry, *surroundings) for registry in (OURS, restricted(OURS, ALLOWED[name])))
     assert after
     for id_, prepared in after.items():
         assert (prepared.allowance, prepared.segment) == (before[id_].allowance, before[id_].segment)
@@ -339,9 +339,9 @@ ASKED = {
 @pytest.mark.parametrize("name", ASKED)
 def test_asking_for_more_changes_nothing(name):
     """A device takes the lesser sample and the earlier end, so its own stay."""
-    asked = Restriction.read(canonical(GOOD | {"metrics": dict.fromkeys(OURS.metrics, ASKED[name])}))
-    own = {id_: replace(metric, expires=metric.expires or asked.metrics[id_].until) for id_, metric in OURS.metrics.items()}
-    used = asked.applied(OURS)
+    restriction = Restriction.read(canonical(GOOD | {"metrics": dict.fromkeys(OURS.metrics, ASKED[name])}))
+    own = {id_: replace(metric, expires=metric.expires or restriction.metrics[id_].until) for id_, metric in OURS.metrics.items()}
+    used = restriction.applied(OURS)
     assert used.metrics["theme"] == OURS.metrics["theme"]
     assert {id_: replace(metric, sample="1") for id_, metric in used.metrics.items()} == {
         id_: replace(metric, sample="1") for id_, metric in own.items()

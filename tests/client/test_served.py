@@ -54,7 +54,7 @@ class Device:
     def __init__(self, sealed, directory=None, bundled=BUNDLED, use=None, day=TODAY):
         self.day = day
         self.answer = (404, b"")
-        self.asked = []
+        self.requests = []
         self.used = []
         self.refused = []
         self.fetcher = Fetcher(
@@ -69,7 +69,7 @@ class Device:
         )
 
     def __call__(self, url, headers, timeout):
-        self.asked.append((url, dict(headers), timeout))
+        self.requests.append((url, dict(headers), timeout))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -95,7 +95,7 @@ def test_a_good_registry_is_used_and_asked_for_again_in_a_day(device, sealed):
     assert device.used[0].metrics["theme"].sample == "0.5"
     assert len(seconds) > 10  # jittered
     assert all(0.9 * DAY <= each <= 1.1 * DAY for each in seconds)
-    url, headers, timeout = device.asked[0]
+    url, headers, timeout = device.requests[0]
     assert url == "https://t.example.org/v1/registry"
     assert headers == {"Authorization": "Bearer pk_12345678", "Accept": "application/json"}
     assert timeout <= 60
@@ -108,7 +108,7 @@ def test_a_good_registry_is_used_and_asked_for_again_in_a_day(device, sealed):
 def test_nothing_that_was_served_is_repeated(sealed, tmp_path):
     """Whatever a device was served, however it was written, every request of it is the same, also after a restart."""
     plain = json.loads(sealed(text(2)))
-    asked = []
+    requests = []
     for number, body in enumerate(
         (
             json.dumps(plain, indent=7).encode(),
@@ -123,9 +123,9 @@ def test_nothing_that_was_served_is_repeated(sealed, tmp_path):
         for device in (Device(sealed, directory), Device(sealed, directory)):
             device.gets(body)
             device.gets(body)
-            asked += device.asked
-    assert len(asked) == 20
-    assert all(request == asked[0] for request in asked)
+            requests += device.requests
+    assert len(requests) == 20
+    assert all(request == requests[0] for request in requests)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_a_bad_registry_is_refused_for_good(device, sealed, name):
     assert device.gets(bad(name, sealed)) == DAY
     assert len(device.refused) == 1
     assert BAD[name] in device.refused[0]
-    asked = len(device.asked)
+    requests = len(device.requests)
     assert device.gets(sealed(text(9))) == DAY
-    assert (device.revisions, len(device.asked), len(device.refused)) == ([3], asked, 1)
+    assert (device.revisions, len(device.requests), len(device.refused)) == ([3], requests, 1)
     assert device.fetcher.counts == {"used": 1, "refused": 1}
 
 
@@ -348,7 +348,9 @@ def test_a_wrong_key_or_a_missing_package_is_told_at_once(sealed, monkeypatch):
     with pytest.raises(ConfigurationError, match="a public key is the base64 of 32 bytes"):
         Fetcher(DSN, sealed.public[:-2], BUNDLED, None, **make)
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "cryptography" else find(name, *rest))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *arguments: None if name == "cryptography" else find(name, *arguments)
+    )
     with pytest.raises(ConfigurationError, match=r"pip install 'deniable\[signed\]'"):
         Fetcher(DSN, sealed.public, BUNDLED, None, **make)
 
@@ -356,11 +358,11 @@ def test_a_wrong_key_or_a_missing_package_is_told_at_once(sealed, monkeypatch):
 @contextmanager
 def serving(answer):
     """Serve one page, by a function of the handler."""
-    asked = []
+    requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append(dict(self.headers))
+            requests.append(dict(self.headers))
             with suppress(OSError):  # the client may hang up
                 answer(self)
 
@@ -372,7 +374,7 @@ def serving(answer):
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/registry", asked
+        yield f"http://127.0.0.1:{server.server_port}/v1/registry", requests
     finally:
         server.shutdown()
         thread.join()
@@ -391,12 +393,12 @@ def plain(handler, body, status=200, **headers):
 def test_http_asks_plainly():
     """A request says no more than it must: no cookies, no name but the program's, and it follows no redirect."""
     pytest.importorskip("requests")
-    with serving(lambda h: plain(h, b"body", 302, Location="/elsewhere", Set_Cookie="id=7")) as (url, asked):
+    with serving(lambda h: plain(h, b"body", 302, Location="/elsewhere", Set_Cookie="id=7")) as (url, requests):
         get = HttpGet()
         for _ in range(2):
             assert get(url, {"Authorization": "Bearer pk"}, 5) == (302, b"body")
-        assert len(asked) == 2
-        for headers in asked:
+        assert len(requests) == 2
+        for headers in requests:
             assert set(headers) <= {"Host", "User-Agent", "Accept-Encoding", "Authorization", "Connection"}
             assert headers["User-Agent"] == "deniable"
             assert headers["Accept-Encoding"] == "identity"
@@ -462,7 +464,7 @@ def test_http_that_breaks_off_is_no_registry(sealed):
 def test_http_brings_a_registry(sealed):
     """Over real sockets: asked for, used, and asked for again as if it had never come, whatever ETag came with it."""
     pytest.importorskip("requests")
-    with serving(lambda handler: plain(handler, sealed(text(2)), ETag='"7"')) as (url, asked):
+    with serving(lambda handler: plain(handler, sealed(text(2)), ETag='"7"')) as (url, requests):
         used = []
         dsn = Dsn.parse(url.replace("http://", "http://pk_12345678@").replace("/v1/registry", "/shop"))
         fetcher = Fetcher(dsn, sealed.public, BUNDLED, None, use=used.append, refuse=pytest.fail)
@@ -470,8 +472,8 @@ def test_http_brings_a_registry(sealed):
         fetcher()
     assert [registry.revision for registry in used] == [2]
     assert fetcher.counts == {"used": 1, "unchanged": 1}
-    assert asked[0]["Authorization"] == "Bearer pk_12345678"
-    assert asked[1] == asked[0]
+    assert requests[0]["Authorization"] == "Bearer pk_12345678"
+    assert requests[1] == requests[0]
 
 
 # for how long it is valid

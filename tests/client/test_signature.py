@@ -153,7 +153,9 @@ def test_a_key_file_is_ours(sealed):
 def test_without_the_extra_the_message_names_it(monkeypatch):
     """Where cryptography is missing, whoever needs it is told what to install."""
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "cryptography" else find(name, *rest))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *arguments: None if name == "cryptography" else find(name, *arguments)
+    )
     for use in (generate, lambda: seal(TEXT, b""), lambda: Envelope(TEXT, bytes(64)).verify(PUBLIC)):
         with pytest.raises(ConfigurationError, match=r"pip install 'deniable\[signed\]'"):
             use()

@@ -80,8 +80,8 @@ def test_what_is_signed_can_be_verified(run, key):
     expected = f"metrics.signed.json: revision 3, valid until {until}, SHA-256 of the text {envelope.digest}, public key {key}"
     assert out.splitlines()[-1] == expected
     status, out, err = run("verify", "metrics.signed.json", "--public-key", key)
-    told = f"metrics.signed.json: revision 3 of shop, valid until {until}, SHA-256 of the text {envelope.digest}\n"
-    assert (status, out, err) == (0, told, "")
+    line = f"metrics.signed.json: revision 3 of shop, valid until {until}, SHA-256 of the text {envelope.digest}\n"
+    assert (status, out, err) == (0, line, "")
     status, out, _ = run(*SIGN, "--out", "other.json")
     assert status == 0
     assert "valid without end" in out
@@ -111,14 +111,14 @@ def test_what_becomes_of_the_metrics_of_an_app_is_told(run, key):
     write(TWO, "app.toml")
     left, _, _ = TWO.replace("revision = 3", "revision = 4").replace("0.5", "0.25").partition("[metrics.c]")
     write(left)
-    told = ["a: sample 0.25, last day 2999-01-01", "c: off"]
+    lines = ["a: sample 0.25, last day 2999-01-01", "c: off"]
     status, out, _ = run(*SIGN)
-    assert (status, [line for line in out.splitlines() if line in told]) == (0, told)
+    assert (status, [line for line in out.splitlines() if line in lines]) == (0, lines)
     expected = {"a": {"sample": "0.25", "until": "2999-01-01"}, "b": {"sample": "1", "until": None}}
     text = Envelope.read(Path("metrics.signed.json").read_bytes()).text
     assert json.loads(text) == {"app": "shop", "metrics": expected, "revision": 4}
     status, out, _ = run("verify", "--public-key", key, "--against", "app.toml")
-    assert (status, out.splitlines()[:-1]) == (0, told)
+    assert (status, out.splitlines()[:-1]) == (0, lines)
 
 
 def test_an_envelope_whose_days_are_over_is_told(run, key):

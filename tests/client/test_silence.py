@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections import Counter
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import product
 from math import comb
 from uuid import UUID
 
@@ -74,14 +75,14 @@ class Wire:
 class Run:
     """A device that answers on given days, some times a day and with a restart every third, and what it sent."""
 
-    def __init__(self, kept, often, *, registry=REGISTRY, budget=None, state=None, times=2) -> None:
+    def __init__(self, answers, often, *, registry=REGISTRY, budget=None, state=None, times=2) -> None:
         wire = Wire()
         self.now = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
         client = None
-        for day, answer in enumerate(kept):
+        for day, answer in enumerate(answers):
             if client is None or (state is not None and day % 3 == 0):
                 if client is not None:
-                    client.close(5)
+                    client.close(60)
                 client = Client(
                     dsn="https://key@t.example/shop",
                     registry=parse(registry),
@@ -95,9 +96,9 @@ class Run:
             for _ in range(times):
                 client.record("kept", answer)
                 client.record("often", often)
-            client.flush(10)
+            client.flush(60)
             self.now += DAY
-        client.close(5)
+        client.close(60)
         self.keys = [headers["Idempotency-Key"] for headers, _ in wire.seen]
         self.sizes = [len(body) for _, body in wire.seen]
         self.headers = [{name: text for name, text in headers.items() if name != "Idempotency-Key"} for headers, _ in wire.seen]
@@ -130,10 +131,16 @@ def run(tmp_path):
     ],
     ids=["without a bound", "spent", "of a short window", "two metrics, one of them silent in the end"],
 )
-def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget):
+@pytest.mark.parametrize("pairs", ["all to one", pytest.param("all to all", marks=pytest.mark.campaign)])
+def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget, pairs):
     """Whatever is answered, the same times of asking give the same uploads of the same sizes, also when the budget is spent."""
-    asked = OFTEN if registry is not KEPT_ALONE else OFTEN[:1]  # which it does not declare, so nothing looks at the answer
-    seen = [run(kept, often, registry=registry, budget=budget).outside for kept in KEPT for often in asked]
+    others = OFTEN if registry is not KEPT_ALONE else OFTEN[:1]  # which it does not declare, so nothing looks at the answer
+    answers = (
+        product(KEPT, others)
+        if pairs == "all to all"
+        else [*((one, OFTEN[0]) for one in KEPT), *((KEPT[0], one) for one in others[1:])]
+    )
+    seen = [run(*pair, registry=registry, budget=budget).outside for pair in answers]
     assert len(seen[0][0]) == DAYS
     assert all(outside == seen[0] for outside in seen)
 
@@ -144,21 +151,22 @@ def test_the_day_of_silence_tells_nothing_of_other_metrics(run):
     budget = Budget(window=1, per_window=6.1, lifetime=12.2)
     silent = []
     for answers in (1, 2, 3, 4):
-        made = run(
+        device = run(
             [f"{['light', 'dark', 'system', None][day % answers] or 'not set'}" for day in range(DAYS)],
             "a",
             registry=often,
             budget=budget,
         )
-        silent.append((made.days("often"), made.days("kept")))
+        silent.append((device.days("often"), device.days("kept")))
     assert silent == [(4, DAYS)] * 4
 
 
-def test_whether_an_answer_is_sampled_does_not_depend_on_it(chi_square):
+@pytest.mark.parametrize("devices", [120, pytest.param(500, marks=pytest.mark.campaign)])
+def test_whether_an_answer_is_sampled_does_not_depend_on_it(chi_square, devices):
     """How many days are reported is binomial, exactly the same for an answer that stays and one that always changes."""
     shares = {days: Fraction(comb(3, days), 8) for days in range(4)}
     for answers in (["dark"] * 3, ["light", None, "dark"]):
-        chi_square(Counter(Run(answers, "a", registry=SAMPLED).days("kept") for _ in range(250)), shares)
+        chi_square(Counter(Run(answers, "a", registry=SAMPLED).days("kept") for _ in range(devices)), shares)
 
 
 def test_keys_are_drawn_anew(run):

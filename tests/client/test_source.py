@@ -61,9 +61,9 @@ class Counting(OsSource):
 @pytest.mark.parametrize(("num", "den"), [*FRACTIONS, (0, 1), (1, 1), (0, 7), (7, 7)])
 def test_one_digit_and_the_rest_are_the_fraction(num, den):
     """Of 256 bytes, those that decide for the event and the tie's share of it add up to the probability exactly."""
-    table, rest = _threshold(num, den)
+    table, remainder = _threshold(num, den)
     assert len(table) == 256
-    assert table.count(b"1") + table.count(b"?") * Fraction(rest, den) == Fraction(256 * num, den)
+    assert table.count(b"1") + table.count(b"?") * Fraction(remainder, den) == Fraction(256 * num, den)
 
 
 @pytest.mark.parametrize(("num", "den"), FRACTIONS)
@@ -71,9 +71,9 @@ def test_all_first_bytes(feeding, num, den):
     """Over all 256 first bytes the event happens floor(256 p) times outright, and one tie is carried on with the exact rest."""
     source = Counting()
     with feeding(ALL_BYTES, then=ones):
-        drawn = source.bits(num, den, 256)
+        draws = source.bits(num, den, 256)
     outright = 256 * num // den
-    assert drawn == b"1" * outright + b"0" * (256 - outright)
+    assert draws == b"1" * outright + b"0" * (256 - outright)
     carried = Fraction(256 * num, den) - outright
     assert [Fraction(n, d) for n, d, _ in source.levels[1:2]] == ([carried] if carried else [])
 
@@ -84,10 +84,10 @@ def test_all_pairs_of_bytes(feeding, num, den):
     tie = 256 * num // den
     firsts = b"".join(bytes([first]) * 256 for first in range(256))
     with feeding(firsts, *([ALL_BYTES] if 256 * num % den else []), then=ones) as feed:
-        drawn = OS.bits(num, den, 65536)
-    assert drawn.count(b"1") == 65536 * num // den
-    assert drawn[: 256 * tie] == b"1" * (256 * tie)
-    assert len(feed.asked) < 3 or feed.asked[2] == 1
+        draws = OS.bits(num, den, 65536)
+    assert draws.count(b"1") == 65536 * num // den
+    assert draws[: 256 * tie] == b"1" * (256 * tie)
+    assert len(feed.sizes) < 3 or feed.sizes[2] == 1
 
 
 @given(fraction=ODD_FRACTION, count=st.integers(1, 40), data=st.data())
@@ -101,10 +101,10 @@ def test_bits_are_comparisons_of_numbers(feeding, fraction, count, data):
         return bytes(data.draw(st.lists(near | st.integers(0, 255), min_size=size, max_size=size)))
 
     with feeding(chunk, chunk, chunk, then=zeros if num < den else ones) as feed:
-        drawn = OS.bits(num, den, count)
+        draws = OS.bits(num, den, count)
     numbers = [b""] * count
     waiting = list(range(count))
-    for given_bytes in feed.given:
+    for given_bytes in feed.outputs:
         for i, byte in zip(waiting, given_bytes, strict=True):
             numbers[i] += bytes([byte])
         waiting = [
@@ -114,7 +114,7 @@ def test_bits_are_comparisons_of_numbers(feeding, fraction, count, data):
         ]
     assert not waiting
     expected = [Fraction(int.from_bytes(b, "big"), 256 ** len(b)) < Fraction(num, den) for b in numbers]
-    assert [digit == ord("1") for digit in drawn] == expected
+    assert [digit == ord("1") for digit in draws] == expected
 
 
 def test_ties_keep_their_places(feeding):
@@ -171,9 +171,9 @@ def test_below_over_all_pairs_of_bytes(feeding, n):
     words = deque([*range(65536), 0])  # the last is accepted for certain, and only ends the walk
     with feeding(then=lambda _size: words.popleft().to_bytes(2, "little")):
         while len(words) > 1:
-            drawn = OS.below(n)
+            draw = OS.below(n)
             if words:
-                accepted[drawn] += 1
+                accepted[draw] += 1
     assert sorted(accepted) == list(range(n))
     assert len(set(accepted.values())) == 1
 
@@ -200,11 +200,11 @@ def test_indices_over_all_words(feeding, n, size):
     outcomes = words // n if size == 1 else words >> (n - 1).bit_length()
     everything = b"".join(word.to_bytes(size, "little") for word in range(words))
     with feeding(everything, then=zeros) as feed:
-        drawn = OS.indices(n, words)
+        draws = OS.indices(n, words)
     rejected = words - n * outcomes
-    assert feed.asked[1:] == ([size * rejected] if rejected else [])
-    assert Counter(drawn[: words - rejected]) == dict.fromkeys(range(n), outcomes)
-    assert drawn[words - rejected :] == [0] * rejected
+    assert feed.sizes[1:] == ([size * rejected] if rejected else [])
+    assert Counter(draws[: words - rejected]) == dict.fromkeys(range(n), outcomes)
+    assert draws[words - rejected :] == [0] * rejected
 
 
 @pytest.mark.parametrize("n", [65_537, 10**6, 2**63 + 1, 2**64 - 1, 2**64])
@@ -213,8 +213,8 @@ def test_indices_reject_at_the_boundary(feeding, n):
     limit = 2**64 - 2**64 % n
     words = [0, n - 1, limit - 1, *([limit, 2**64 - 1] if limit < 2**64 else [])]
     with feeding(b"".join(word.to_bytes(8, "little") for word in words), then=zeros):
-        drawn = OS.indices(n, len(words))
-    assert drawn == [word % n if word < limit else 0 for word in words]
+        draws = OS.indices(n, len(words))
+    assert draws == [word % n if word < limit else 0 for word in words]
 
 
 def test_indices_edges():
@@ -229,9 +229,9 @@ def test_subsets_have_their_size(n, data):
     """Every drawn subset has exactly the size asked for, also where sizes are mixed, and no element beyond n."""
     sizes = data.draw(st.lists(st.integers(0, n), max_size=20))
     for source in (OS, _Plain()):
-        drawn = source.subsets(n, sizes)
-        assert [subset.bit_count() for subset in drawn] == sizes
-        assert all(subset >> n == 0 for subset in drawn)
+        draws = source.subsets(n, sizes)
+        assert [subset.bit_count() for subset in draws] == sizes
+        assert all(subset >> n == 0 for subset in draws)
 
 
 @pytest.fixture
@@ -282,17 +282,17 @@ def test_fast_subsets_are_uniform(chi_square, force, n, size, way):
 def test_fast_subsets_are_independent(chi_square, force, way):
     """Neighbours in one call, which share a supply of picks, are independent."""
     force(way)
-    drawn = OS.subsets(4, [2] * 40_000)
+    draws = OS.subsets(4, [2] * 40_000)
     single = [sum(1 << i for i in chosen) for chosen in combinations(range(4), 2)]
-    chi_square(Counter(zip(drawn[::2], drawn[1::2], strict=True)), {(a, b): Fraction(1, 36) for a in single for b in single})
+    chi_square(Counter(zip(draws[::2], draws[1::2], strict=True)), {(a, b): Fraction(1, 36) for a in single for b in single})
 
 
 @pytest.mark.parametrize(("num", "den"), [(1, 3), (1, 1000), (999, 1000), (11674931554, 11674931554 + 2**32)])
 def test_the_system_draws_as_asked(chi_square, num, den):
     """On the real generator the number of events is as expected."""
-    drawn = OS.bits(num, den, 200_000)
+    draws = OS.bits(num, den, 200_000)
     p = Fraction(num, den)
-    chi_square(Counter(drawn), {ord("1"): p, ord("0"): 1 - p})
+    chi_square(Counter(draws), {ord("1"): p, ord("0"): 1 - p})
 
 
 def test_derived_bits_follow_the_primitives():
@@ -360,13 +360,13 @@ def _modules():
 
 
 def _imports(tree: ast.AST) -> set[str]:
-    found = set()
+    modules = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            modules |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return modules
 
 
 def _names(tree: ast.AST) -> set[str]:

@@ -93,9 +93,9 @@ def test_each_remedy_is_enough(path):
     enough = space.read(doubt.partition("set maxmemory ")[2])
     assert space.doubt(taken, enough) is None
     assert space.doubt(taken, enough - (1 << 20))
-    for kept, fits in ((days, True), (days + 1, False)):
+    for count, fits in ((days, True), (days + 1, False)):
         path.write_text(path.read_text("utf-8").partition("[retention]")[0], "utf-8")
-        shorter = f"{path.read_text('utf-8')}[retention]\nreleases = {kept}\n"
+        shorter = f"{path.read_text('utf-8')}[retention]\nreleases = {count}\n"
         path.write_text(shorter, "utf-8")
         assert (space.doubt(space.spaces(registry.load(path)), 256 << 20) is None) == fits
     none = space.doubt(taken, 1 << 20)
@@ -104,30 +104,30 @@ def test_each_remedy_is_enough(path):
 
 
 @pytest.mark.parametrize(
-    ("given", "size"), [("1048576", 1 << 20), ("512mb", 512 << 20), ("2GB", 2 << 30), ("3k", 3000), ("1g", 10**9), ("64b", 64)]
+    ("text", "size"), [("1048576", 1 << 20), ("512mb", 512 << 20), ("2GB", 2 << 30), ("3k", 3000), ("1g", 10**9), ("64b", 64)]
 )
-def test_sizes_are_read_as_the_store_reads_them(given, size):
+def test_sizes_are_read_as_the_store_reads_them(text, size):
     """With its units."""
-    assert space.read(given) == size
+    assert space.read(text) == size
 
 
-@pytest.mark.parametrize("given", ["", "0", "0mb", "-1", "2 gb", "2tb", "1.5gb", "half"])
-def test_what_is_no_size(given):
+@pytest.mark.parametrize("text", ["", "0", "0mb", "-1", "2 gb", "2tb", "1.5gb", "half"])
+def test_what_is_no_size(text):
     """It is told what one is."""
     with pytest.raises(ParameterError, match="512mb or 2gb"):
-        space.read(given)
+        space.read(text)
 
 
 def test_lint_tells_the_figure(linted, path):
     """And compares it with a store's memory if it is told that."""
-    status, said = linted(path)
+    status, output = linted(path)
     assert status == 0
-    assert said.startswith(f"{path}: sums and releases take at most ")
-    status, said = linted(path, "--maxmemory", "100gb")
-    assert (status, "warning" in said) == (0, False)
-    status, said = linted(path, "--maxmemory", "256mb")
+    assert output.startswith(f"{path}: sums and releases take at most ")
+    status, output = linted(path, "--maxmemory", "100gb")
+    assert (status, "warning" in output) == (0, False)
+    status, output = linted(path, "--maxmemory", "256mb")
     assert status == 0
-    assert said.startswith(f"{path}: warning: sums and releases take at most ")
-    assert "beyond 75% of a maxmemory of 256 MiB no uploads are accepted: write releases = " in said
+    assert output.startswith(f"{path}: warning: sums and releases take at most ")
+    assert "beyond 75% of a maxmemory of 256 MiB no uploads are accepted: write releases = " in output
     with pytest.raises(ConfigurationError, match="--maxmemory"):
         linted(path, "--maxmemory", "much")

@@ -5,13 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
-import sys
-import threading
 import time
 import tracemalloc
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 
@@ -24,9 +20,9 @@ posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners are thos
 STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
 
 
-def batch(count: int = 2, made: float | None = None, size: int = 2) -> Batch:
-    some = Batch.of(tuple(Report(STRATUM, i.to_bytes(2, "big") + os.urandom(size - 2)) for i in range(count)))
-    return some if made is None else Batch(some.key, some.body, some.reports, made)
+def batch(count: int = 2, created: float | None = None, size: int = 2) -> Batch:
+    fresh = Batch.of(tuple(Report(STRATUM, i.to_bytes(2, "big") + os.urandom(size - 2)) for i in range(count)))
+    return fresh if created is None else Batch(fresh.key, fresh.body, fresh.reports, created)
 
 
 def files(directory: Path) -> list[str]:
@@ -41,9 +37,9 @@ def directory(tmp_path):
 
 @pytest.fixture
 def spool(directory):
-    made = Spool(directory)
-    yield made
-    made.reset()  # lets go of what was taken
+    opened = Spool(directory)
+    yield opened
+    opened.reset()  # lets go of what was taken
 
 
 def test_nothing_on_the_disk_before_the_first_batch(spool, directory):
@@ -62,11 +58,11 @@ def test_the_directory_above_is_not_made(tmp_path):
 
 def test_kept_whole(spool, directory):
     """A batch comes back from another spool in the same place with the same key, bytes and reports."""
-    kept = batch(50)
-    assert spool.put(kept)
-    assert files(directory) == [f"{kept.key}.json.gz"]
+    before = batch(50)
+    assert spool.put(before)
+    assert files(directory) == [f"{before.key}.json.gz"]
     taken = Spool(directory).take()
-    assert (taken.key, taken.body, len(taken.reports)) == (kept.key, kept.body, 50)
+    assert (taken.key, taken.body, len(taken.reports)) == (before.key, before.body, 50)
 
 
 def test_only_the_owner_may_read(spool, directory):
@@ -98,18 +94,18 @@ def test_a_planted_directory_is_not_used(spool, directory, caplog):
 @posix
 def test_a_planted_batch_is_not_sent(spool, directory, given_away):
     """Nor is a file of somebody else."""
-    kept = batch()
-    assert spool.put(kept)
-    given_away(directory / f"{kept.key}.json.gz")
+    one = batch()
+    assert spool.put(one)
+    given_away(directory / f"{one.key}.json.gz")
     assert spool.take() is None
 
 
 def test_oldest_first(spool):
     """Batches are taken in the order in which they were put, each once."""
-    kept = [batch() for _ in range(5)]
-    for each in kept:
-        spool.put(each)
-    assert [spool.take().key for _ in kept] == [each.key for each in kept]
+    batches = [batch() for _ in range(5)]
+    for one in batches:
+        spool.put(one)
+    assert [spool.take().key for _ in batches] == [one.key for one in batches]
     assert spool.take() is None
     assert len(spool) == 5, "they stay on the disk until they are done with"
 
@@ -144,40 +140,18 @@ def test_two_spools_take_different_batches(spool, directory):
 
 def test_a_batch_finished_meanwhile_is_not_taken(spool, directory, monkeypatch):
     """A file that another process finished between the opening and the locking is left alone."""
-    kept = batch()
-    spool.put(kept)
+    one = batch()
+    spool.put(one)
     lock = _lock
 
     def late(descriptor: int) -> bool:
         monkeypatch.setattr("deniable.transport.spool._lock", lock)
-        Spool(directory).done(kept)
+        Spool(directory).done(one)
         return lock(descriptor)
 
     monkeypatch.setattr("deniable.transport.spool._lock", late)
     assert spool.take() is None
     assert not spool.counts
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_release_reaches_everybody(spool, directory):
-    """A batch that is released is there for others though a child that was forked meanwhile has its file open."""
-    kept = batch()
-    spool.put(kept)
-    taken = spool.take()
-    ended, end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(end)
-        os.read(ended, 1)
-        os._exit(0)
-    spool.release(taken)
-    other = Spool(directory)
-    assert other.take().key == kept.key
-    other.reset()
-    os.close(end)
-    os.close(ended)
-    os.waitpid(child, 0)
 
 
 # limits
@@ -186,10 +160,10 @@ def test_a_release_reaches_everybody(spool, directory):
 def test_too_many_files(directory):
     """Beyond the number of files the oldest go, and their reports are counted."""
     spool = Spool(directory, max_files=3)
-    kept = [batch(count) for count in (1, 2, 3, 4, 5)]
-    for each in kept:
-        assert spool.put(each)
-    assert [spool.take().key for _ in range(3)] == [each.key for each in kept[2:]]
+    batches = [batch(count) for count in (1, 2, 3, 4, 5)]
+    for one in batches:
+        assert spool.put(one)
+    assert [spool.take().key for _ in range(3)] == [one.key for one in batches[2:]]
     assert spool.counts == {"spool_full": 3}
     spool.reset()
 
@@ -209,8 +183,8 @@ def test_too_many_bytes(directory):
 @pytest.mark.parametrize("seconds", [48 * 3600 + 60, -(48 * 3600 + 60)])
 def test_too_old(spool, directory, seconds):
     """A batch that a server may have forgotten is removed and counted, and so is one from the future."""
-    spool.put(batch(3, made=time.time() - seconds))
-    spool.put(batch(1, made=time.time() - 47 * 3600))
+    spool.put(batch(3, created=time.time() - seconds))
+    spool.put(batch(1, created=time.time() - 47 * 3600))
     assert len(spool.take().reports) == 1
     assert spool.counts == {"spool_expired": 3}
     assert len(files(directory)) == 1
@@ -307,7 +281,7 @@ def test_a_key_that_nobody_has_seen_is_not_seen_twice(spool, directory):
     keys = {first.key}
     for _ in range(3):
         taken = spool.take()
-        assert (taken.body, taken.made, len(spool)) == (first.body, int(first.made), 2)
+        assert (taken.body, taken.created, len(spool)) == (first.body, int(first.created), 2)
         assert files(directory) == sorted([f"{taken.key}.json.gz", f"{second.key}.json.gz"])
         keys.add(taken.key)
         spool.release(taken, seen=False)
@@ -322,14 +296,14 @@ def test_a_key_that_nobody_has_seen_is_not_seen_twice(spool, directory):
 
 def test_a_crash_in_a_try_keeps_the_key(spool, directory):
     """Once a batch is taken, somebody may see its key: whoever finds the file later keeps it, whatever comes of their tries."""
-    made = batch()
-    spool.put(made, seen=False)
-    assert spool.take().key == made.key
+    one = batch()
+    spool.put(one, seen=False)
+    assert spool.take().key == one.key
     spool.reset()  # as if the process had ended
     another = Spool(directory)
     for _ in range(2):
         taken = another.take()
-        assert taken.key == made.key
+        assert taken.key == one.key
         another.release(taken, seen=False)
     another.reset()
 
@@ -338,10 +312,10 @@ def test_a_crash_in_a_try_keeps_the_key(spool, directory):
 def test_without_locks_a_key_stays(spool, monkeypatch):
     """Where another process may have the same batch, it must have the same key, so that it counts once."""
     monkeypatch.setattr("deniable.transport.spool._lock", lambda _: None)
-    made = batch()
-    spool.put(made, seen=False)
+    one = batch()
+    spool.put(one, seen=False)
     spool.release(spool.take(), seen=False)
-    assert spool.take().key == made.key
+    assert spool.take().key == one.key
 
 
 def test_a_disk_that_does_not_rename_sends_nothing(spool, monkeypatch):
@@ -428,108 +402,22 @@ def test_atomic(spool, directory, monkeypatch):
         fsync(descriptor)
 
     monkeypatch.setattr("deniable.transport.spool.os.fsync", look)
-    kept = batch()
-    spool.put(kept)
-    assert seen == [[f"{kept.key}.json.gz.tmp"], [f"{kept.key}.json.gz"]]
-
-
-# processes
-
-
-TAKE_ALL = """
-import sys
-from pathlib import Path
-from deniable.transport.spool import Spool, _lock
-spool = Spool(Path(sys.argv[1]))
-print("ready", flush=True)
-sys.stdin.readline()
-while (taken := spool.take()) is not None:
-    print(taken.key)
-    spool.done(taken)
-"""
-
-
-def test_processes_share_a_directory(spool, directory):
-    """Of many batches, several processes at once take each exactly once and lose none."""
-    kept = [batch() for _ in range(60)]
-    for each in kept:
-        spool.put(each)
-    command = [sys.executable, "-c", TAKE_ALL, str(directory)]
-    processes = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) for _ in range(3)]
-    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    taken = [process.communicate(timeout=60)[0].split() for process in processes]
-    assert sorted(key for keys in taken for key in keys) == sorted(each.key for each in kept)
-    assert len(spool) == 0
-
-
-def test_a_process_that_dies_lets_go(spool, directory, in_child):
-    """What a process had taken when it died is there for the others."""
-    kept = batch()
-    spool.put(kept)
-
-    def child() -> bytes:
-        return Spool(directory).take().key.encode()
-
-    assert in_child(child) == kept.key.encode()
-    assert spool.take().key == kept.key
-
-
-def test_a_forked_child_takes_nothing_along(spool, in_child):
-    """A child neither ends its parent's hold of a batch nor keeps it beyond the parent's."""
-    spool.put(batch())
-    taken = spool.take()
-
-    def child() -> bytes:
-        spool.reset()
-        return json.dumps([spool.take() is None, len(spool)]).encode()
-
-    assert json.loads(in_child(child)) == [True, 1]
-    spool.release(taken)
-    assert spool.take().key == taken.key
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_fork_under_a_held_lock(spool, in_child):
-    """A child made while another thread writes the spool can use it at once."""
-    entered, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with spool._lock:
-            entered.set()
-            release.wait(20)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    assert entered.wait(10)
-
-    def child() -> bytes:
-        import signal
-
-        signal.alarm(5)  # the child dies of it rather than wait for ever
-        spool.reset()
-        return str(spool.put(batch())).encode()
-
-    try:
-        assert in_child(child) == b"True"
-    finally:
-        release.set()
-        holder.join(10)
+    one = batch()
+    spool.put(one)
+    assert seen == [[f"{one.key}.json.gz.tmp"], [f"{one.key}.json.gz"]]
 
 
 def test_what_a_file_holds(spool, directory):
     """A file has the body, the number of reports and when; neither a name of the device nor the ingest key."""
-    kept = batch(3)
-    spool.put(kept)
+    one = batch(3)
+    spool.put(one)
     (path,) = directory.iterdir()
     raw = path.read_bytes()
     assert raw[3:8] == bytes(5), "neither a file name nor a time in the gzip header"
     document = json.loads(gzip.decompress(raw))
     assert document == {
         "format": 1,
-        "made": int(kept.made),
+        "made": int(one.created),
         "reports": 3,
-        "body": kept.body.decode(),
+        "body": one.body.decode(),
     }

@@ -53,8 +53,8 @@ def capture():
 
 
 def client_of(**options):
-    given = {"dsn": "https://k@t.example/shop", "registry": REGISTRY, "consent": True, "caps": FREE, "state": None}
-    return Client(post=lambda *_: (202, {}, None), **(given | options))
+    defaults = {"dsn": "https://k@t.example/shop", "registry": REGISTRY, "consent": True, "caps": FREE, "state": None}
+    return Client(post=lambda *_: (202, {}, None), **(defaults | options))
 
 
 @pytest.mark.parametrize(("unit", "number"), UNITS.items())
@@ -107,7 +107,7 @@ def test_threads(clock, capture):
 
     @deniable.timed("in.s")
     def work(number):
-        turn[number].wait(10)
+        turn[number].wait(60)
         clock[0] += 1
         if number:
             turn[number - 1].set()
@@ -117,7 +117,7 @@ def test_threads(clock, capture):
         thread.start()
     turn[4].set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert sorted(capture.values("in.s")) == [1, 2, 3, 4, 5]
 
 

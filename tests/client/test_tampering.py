@@ -127,7 +127,7 @@ def server():
 @pytest.fixture
 def device(server):
     """Make clients of one device, each with a note of its uploads, that send every report at once."""
-    made = []
+    clients = []
 
     def make(registry=HONEST, caps=CAPS, **options):
         post = Post()
@@ -140,12 +140,12 @@ def device(server):
             settings=SenderSettings(flush_at=1, flush_interval=0.05),
             **options,
         )
-        made.append(client)
+        clients.append(client)
         return client, post
 
     yield make
-    for each in made:
-        each.close(2)
+    for opened in clients:
+        opened.close(2)
 
 
 def answer_everything(client):
@@ -153,12 +153,12 @@ def answer_everything(client):
     for _ in range(5):
         for metric, value in ANSWERS.items():
             client.record(metric, value)
-        client.flush(5)
+        client.flush(60)
     client.set_consent(False)
     client.set_consent(True)
     for metric, value in ANSWERS.items():
         client.record(metric, value)
-    client.flush(5)
+    client.flush(60)
     client.close(2)
 
 
@@ -265,13 +265,13 @@ BOTH_WAYS = {
 EVERY = {id_: {"sample": "1", "until": None} for id_ in ("theme", "rare", "kept")}
 
 
-def said(revision=4, app="shop", metrics=EVERY, **more):
+def restriction(revision=4, app="shop", metrics=EVERY, **more):
     """Write the text that is signed."""
     return json.dumps({"app": app, "metrics": metrics, "revision": revision} | more, sort_keys=True, separators=(",", ":"))
 
 
 def about(metric, **members):
-    return said(metrics=EVERY | {metric: EVERY[metric] | members})
+    return restriction(metrics=EVERY | {metric: EVERY[metric] | members})
 
 
 # What is no restriction, or not one of this app that is new
@@ -285,16 +285,16 @@ SERVED = {
     "a seed": ("theme: a metric has sample, until", about("theme", seed=7)),
     "a cohort": ("kept: a metric has sample, until", about("kept", cohort=3)),
     "another period": ("theme: a metric has sample, until", about("theme", period="hour")),
-    "a budget": ("a restriction has app, metrics, revision, and nothing else", said(budget={"window": 1})),
-    "a seed for all": ("a restriction has app, metrics, revision, and nothing else", said(seed=7)),
-    "a mark in its form": ("canonical JSON", said() + " "),
+    "a budget": ("a restriction has app, metrics, revision, and nothing else", restriction(budget={"window": 1})),
+    "a seed for all": ("a restriction has app, metrics, revision, and nothing else", restriction(seed=7)),
+    "a mark in its form": ("canonical JSON", restriction() + " "),
     "no sample": ("theme: sample is 1, or a decimal below it", about("theme", sample=None)),
     "sample above all": ("theme: sample is 1, or a decimal below it", about("theme", sample="2")),
     "sample 0": ("theme: sample is 1, or a decimal below it", about("theme", sample="0")),
     "no day": ("theme: until is a day", about("theme", until="soon")),
-    "another app": ("app is as in the app: shop; got 'blog'", said(app="blog")),
-    "older than the one in the app": ("the revision is at least 3, that of the registry in the app; got 2", said(2)),
-    "without revision": ("the revision is a whole number above 0", said(0)),
+    "another app": ("app is as in the app: shop; got 'blog'", restriction(app="blog")),
+    "older than the one in the app": ("the revision is at least 3, that of the registry in the app; got 2", restriction(2)),
+    "without revision": ("the revision is a whole number above 0", restriction(0)),
 }
 
 
@@ -318,9 +318,9 @@ def test_a_tampered_registry_from_the_server_sends_nothing(device, server, seale
 
 
 MORE = {
-    "a metric more": said(metrics=EVERY | {"more": {"sample": "1", "until": None}}),
-    "a hundred names": said(metrics=EVERY | {f"theme{i}": {"sample": "1", "until": None} for i in range(100)}),
-    "a name like it": said(metrics=EVERY | {"theme.3": {"sample": "1", "until": None}}),
+    "a metric more": restriction(metrics=EVERY | {"more": {"sample": "1", "until": None}}),
+    "a hundred names": restriction(metrics=EVERY | {f"theme{i}": {"sample": "1", "until": None} for i in range(100)}),
+    "a name like it": restriction(metrics=EVERY | {"theme.3": {"sample": "1", "until": None}}),
     "sample raised": about("rare", sample="1"),
     "collection prolonged": about("theme", until="2100-01-01"),
     "collection without end": about("theme", until=None),
@@ -344,10 +344,10 @@ def test_a_server_that_asks_for_more_gets_no_more(device, server, sealed, name):
 
 def test_everything_turned_off_sends_nothing(device, server, sealed):
     """A text that lists nothing: all that is recorded afterwards is dropped, and nothing is wrong."""
-    server.body = sealed(said(metrics={}))
+    server.body = sealed(restriction(metrics={}))
     client, post = device(registry_key=sealed.public)
     assert client.record("theme", "dark")  # the first answer is given under the app's own registry
-    assert client.flush(5)
+    assert client.flush(60)
     before = post.size
     answer_everything(client)
     assert post.size == before
@@ -369,14 +369,14 @@ def test_a_tampered_registry_in_the_app_sends_nothing(server, tmp_path, name):
 
 def envelope(name, sealed):
     """Make an envelope that is not what it says."""
-    good = json.loads(sealed(said()))
+    good = json.loads(sealed(restriction()))
     signature = bytearray(b64decode(good["signature"]))
     signature[40] ^= 1
     return {
         "without signature": json.dumps({"format": 1, "restriction": good["restriction"]}).encode(),
         "an empty signature": json.dumps(good | {"signature": ""}).encode(),
         "a bit of the signature": json.dumps(good | {"signature": b64encode(signature).decode()}).encode(),
-        "another key": sealed(said(), "theirs"),
+        "another key": sealed(restriction(), "theirs"),
         "another text": json.dumps(good | {"restriction": about("rare", sample="0.4")}).encode(),
         "a seed beside it": json.dumps(good | {"seed": 7}).encode(),
         "a cohort beside it": json.dumps(good | {"cohort": 3}).encode(),
@@ -402,11 +402,11 @@ def test_an_envelope_that_is_not_right_sends_nothing(device, server, sealed, nam
 
 @pytest.mark.parametrize(
     "text",
-    [said(5), said(6, metrics=EVERY | {"rare": {"sample": "0.4", "until": None}})],
+    [restriction(5), restriction(6, metrics=EVERY | {"rare": {"sample": "0.4", "until": None}})],
 )
 def test_an_older_or_exchanged_revision_sends_nothing(device, server, sealed, text):
     """After a restart, a registry that was served before cannot come back, nor another one in its place."""
-    server.body = sealed(said(6))
+    server.body = sealed(restriction(6))
     client, post = device(registry_key=sealed.public)
     answer_everything(client)
     assert post.size > 0
@@ -419,7 +419,7 @@ def test_an_older_or_exchanged_revision_sends_nothing(device, server, sealed, te
 
 def test_a_served_registry_without_the_right_key_in_the_app_sends_nothing(device, server, sealed):
     """A mistyped key turns the client off before anything is asked for."""
-    server.body = sealed(said())
+    server.body = sealed(restriction())
     client, post = device(registry_key=sealed.public[:-1])
     answer_everything(client)
     assert_silent(client, post, server, gets=0)
@@ -443,7 +443,7 @@ def test_an_honest_registry_in_the_app_is_used(device, server):
     assert server.gets == 0
 
 
-@pytest.mark.parametrize("body", [b"<html>Accept our terms", said(metrics={}).encode(), HONEST.encode()])
+@pytest.mark.parametrize("body", [b"<html>Accept our terms", restriction(metrics={}).encode(), HONEST.encode()])
 def test_what_is_no_envelope_changes_nothing(device, server, sealed, body):
     """Behind a captive portal the app's own registry stays in use, and so it does where nothing is signed."""
     server.body = body
@@ -463,16 +463,16 @@ def test_a_registry_in_the_app_whose_collection_ended_sends_nothing(device):
 
 def test_collection_that_ended_sends_nothing(device, server, sealed):
     """A server may end a collection early: its metric is dropped from then on, the others go on."""
-    server.body = sealed(said(metrics={"theme": {"sample": "1", "until": "2001-01-01"}}))
+    server.body = sealed(restriction(metrics={"theme": {"sample": "1", "until": "2001-01-01"}}))
     client, post = device(registry_key=sealed.public)
     assert client.record("theme", "dark")  # the first answer is given under the app's own registry
-    assert client.flush(5)
+    assert client.flush(60)
     assert server.gets == 1
     before = post.size
     for _ in range(20):
         assert not client.record("theme", "dark")
         assert not client.record("kept", "a")
-    client.flush(5)
+    client.flush(60)
     client.close(2)
     assert post.size == before
     assert client.stats()["dropped"]["expired"] == 20
@@ -507,7 +507,7 @@ def test_a_version_raised_again_and_again_is_paid_from_one_budget(device):
         client, post = device(many(1).replace("epsilon", f"version = {version}\nepsilon"), TIGHT)
         for _ in range(3):
             client.record("m0", value=True)
-        client.close(5)
+        client.close(60)
         total += post.reports
     assert 1 <= total <= 8
     assert post.size == 0
@@ -524,20 +524,20 @@ def test_a_window_of_a_second_in_the_app_is_as_long_as_the_caps_say(device):
         client.record("m0", value=True)
         now[0] += 2
     assert client.stats()["reserved"]["m0"] == {"window": 3, "lifetime": 3}
-    client.close(5)
+    client.close(60)
     assert post.reports == 1
 
 
 WIDE = [("per_window = 16", "per_window = 100"), ("lifetime = 160", "lifetime = 1000")]
 
 
-def drawn(device, server, sealed, folder, texts):
+def responses_after(device, server, sealed, folder, texts):
     """Serve a device another text on each day; return how many permanent responses it has drawn by then."""
     ours = HONEST
     for old, new in WIDE:
         ours = ours.replace(old, new)
-    for day, kept in enumerate(texts):
-        server.body = sealed(said(4 + day, metrics={"theme": EVERY["theme"]} | kept))
+    for day, metrics in enumerate(texts):
+        server.body = sealed(restriction(4 + day, metrics={"theme": EVERY["theme"]} | metrics))
         client, _ = device(
             ours,
             Caps(budget=Budget(per_window=100, lifetime=1000)),
@@ -547,7 +547,7 @@ def drawn(device, server, sealed, folder, texts):
         )
         for _ in range(2):
             client.record("kept", "b")
-            client.flush(5)
+            client.flush(60)
         client.close(2)
     with closing(sqlite3.connect(folder / "shop" / "state.db")) as db:
         return db.execute("SELECT count(*) FROM responses").fetchone()[0]
@@ -557,5 +557,5 @@ def test_what_a_server_may_do_draws_no_permanent_response_anew(device, server, s
     """A metric is left out, thinned, ended and brought back: its response stays."""
     on, thinned = {"kept": EVERY["kept"]}, {"kept": {"sample": "0.5", "until": None}}
     texts = [{}, on, thinned, on, {"kept": {"sample": "1", "until": "2001-01-01"}}, on]
-    assert drawn(device, server, sealed, tmp_path, 5 * texts) == 1
+    assert responses_after(device, server, sealed, tmp_path, 5 * texts) == 1
     assert server.gets == 30

@@ -23,9 +23,9 @@ def test_a_text_is_read_back(written, length):
 
 
 @given(TEXTS, TEXTS)
-def test_a_prefix_of_a_text_is_a_prefix_of_its_number(start, rest):
+def test_a_prefix_of_a_text_is_a_prefix_of_its_number(start, end):
     """The highest bits are the first bytes."""
-    long, short = text.encode(start + rest, 160), start.encode()
+    long, short = text.encode(start + end, 160), start.encode()
     assert long >> 8 * (160 - len(short)) == int.from_bytes(short, "big")
 
 
@@ -77,7 +77,7 @@ def test_the_empty_text():
 
 
 @pytest.mark.parametrize(
-    ("written", "shown"),
+    ("written", "words"),
     [
         ("plain größer 例え", "plain größer 例え"),
         ("a\x00b\x1b[31m\x7f\x9b", r"a\u0000b\u001b[31m\u007f\u009b"),
@@ -90,9 +90,9 @@ def test_the_empty_text():
         ("1\u00a0000\u202f€", "1\u00a0000\u202f€"),  # blanks that do not break
     ],
 )
-def test_what_steers_is_shown(written, shown):
+def test_what_steers_is_shown(written, words):
     """Control and direction characters are written out; letters, signs, blanks and the joiners within words stay."""
-    assert text.visible(written) == shown
+    assert text.visible(written) == words
 
 
 @given(TEXTS)

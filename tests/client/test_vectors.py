@@ -47,8 +47,8 @@ def test_scores(vector):
 @pytest.mark.parametrize("vector", load("numbers.json"), ids=lambda v: "-".join(map(str, [*v["range"], v["epsilon"]])))
 def test_numbers(vector):
     """The mechanism, the fingerprint and the positions of a number are what they were."""
-    given = {key: vector[key] for key in ("estimate", "epsilon", "scale", "epsilon_permanent") if key in vector}
-    metric = Metric(id="n", type="number", values=(), unit="ms", range=tuple(vector["range"]), **given)
+    fields = {key: vector[key] for key in ("estimate", "epsilon", "scale", "epsilon_permanent") if key in vector}
+    metric = Metric(id="n", type="number", values=(), unit="ms", range=tuple(vector["range"]), **fields)
     assert mechanisms.of(metric).canonical == vector["canonical"]
     assert fingerprint(metric, vector["canonical"]) == vector["fingerprint"]
     assert [metric.position(answer) for answer in vector["answers"]] == vector["positions"]
@@ -87,24 +87,24 @@ def test_both_steps_of_chains(vector):
     )
     assert str(mechanism.permanent_ratio) == vector["permanent_ratio"]
     assert mechanism.kept_responses == vector["kept_responses"]
-    for drawn in vector["drawn"]:
-        source = script(drawn["seed"])
-        kept = mechanism.respond_permanently(drawn["row"], drawn["value"], source)
-        assert mechanism.layout.pack(drawn["row"], kept).hex() == drawn["kept"]
-        assert [mechanism.respond_instantly(drawn["row"], kept, source).hex() for _ in drawn["reports"]] == drawn["reports"]
-        assert mechanism.response_key(drawn["row"], drawn["value"]) == drawn["response_key"]
+    for draw in vector["drawn"]:
+        source = script(draw["seed"])
+        response = mechanism.respond_permanently(draw["row"], draw["value"], source)
+        assert mechanism.layout.pack(draw["row"], response).hex() == draw["kept"]
+        assert [mechanism.respond_instantly(draw["row"], response, source).hex() for _ in draw["reports"]] == draw["reports"]
+        assert mechanism.response_key(draw["row"], draw["value"]) == draw["response_key"]
 
 
 def test_auto_with_permanent_responses():
     """Auto chooses what it always chose, with permanent responses too, and its grid meets what it can choose."""
     vectors = load("permanent.json")["auto"]
     for vector in vectors:
-        given = {name: vector[name] for name in ("domain_size", "epsilon", "permanent", "max_bytes")}
+        fields = {name: vector[name] for name in ("domain_size", "epsilon", "permanent", "max_bytes")}
         if vector["canonical"] is None:
             with pytest.raises(ParameterError):
-                mechanisms.choose(**given)
+                mechanisms.choose(**fields)
         else:
-            assert mechanisms.choose(**given).mechanism.canonical == vector["canonical"]
+            assert mechanisms.choose(**fields).mechanism.canonical == vector["canonical"]
     chosen = {vector["canonical"] and vector["canonical"].split()[0] for vector in vectors}
     assert chosen >= {"l_grr", "l_osue", "loloha", None}
 
@@ -121,8 +121,8 @@ def test_every_mechanism_has_vectors():
 @pytest.mark.parametrize("vector", load("reports.json")["fingerprints"], ids=lambda v: f"{v['id']}-{v['version']}")
 def test_fingerprints(vector):
     """A metric's fingerprint is what it was."""
-    given = {key: vector[key] for key in ("id", "version", "type", "epsilon", "mechanism", "period")}
-    metric = Metric(values=tuple(vector["values"]), segments=tuple(vector["segments"]), **given)
+    fields = {key: vector[key] for key in ("id", "version", "type", "epsilon", "mechanism", "period")}
+    metric = Metric(values=tuple(vector["values"]), segments=tuple(vector["segments"]), **fields)
     assert mechanisms.of(metric).canonical == vector["canonical"]
     assert fingerprint(metric, vector["canonical"]) == vector["fingerprint"]
 
@@ -151,9 +151,10 @@ def test_taken_payloads(vector):
     assert layout.pack(vector["row"], vector["content"]) == payload
 
 
+@pytest.mark.slow("writes every vector anew")
 def test_the_generator_writes_these_files():
     """The generator, run today, would write the files byte for byte."""
-    made = runpy.run_path(str(VECTORS / "generate.py"))["documents"]()
-    assert set(made) == {path.name for path in VECTORS.glob("*.json") if path.name in made}
-    for name, text in made.items():
+    documents = runpy.run_path(str(VECTORS / "generate.py"))["documents"]()
+    assert set(documents) == {path.name for path in VECTORS.glob("*.json") if path.name in documents}
+    for name, text in documents.items():
         assert (VECTORS / name).read_text("utf-8") == text, f"{name} has changed: this breaks devices in the field"

@@ -100,15 +100,15 @@ def test_several_processes_note_that_the_clock_was_set_back_once(start, clock):
     processes = [start() for _ in range(4)]
     processes[0].put([(report(), 8 * HOUR)])
     clock.now -= HOUR
-    for each in processes:
-        each._look_at = 0.0
-        assert each.take() == []
+    for process in processes:
+        process._look_at = 0.0
+        assert process.take() == []
     clock.pass_(7 * HOUR - 700)
-    for each in processes:
-        each._look_at = 0.0
-        assert each.take() == []
+    for process in processes:
+        process._look_at = 0.0
+        assert process.take() == []
     clock.pass_(HOUR + 1400)
-    assert sum(len(each.take()) for each in processes) == 1
+    assert sum(len(process.take()) for process in processes) == 1
 
 
 def test_a_clock_that_was_ahead(start, clock):
@@ -143,10 +143,10 @@ def test_the_file_tells_no_more_than_it_must(start, clock, tmp_path):
     """No moment of an answer, no order; the time that is noted is rounded, and goes with the last report."""
     one = start()
     one.put([(report(number), 6 * HOUR) for number in range(40)])
-    found = rows(tmp_path)
-    assert [row[-1][0] for row in found] != list(range(40))
-    assert {len(row[0]) for row in found} == {8}
-    assert {row[1] for row in found} == {int(clock.now + 6 * HOUR)}
+    contents = rows(tmp_path)
+    assert [row[-1][0] for row in contents] != list(range(40))
+    assert {len(row[0]) for row in contents} == {8}
+    assert {row[1] for row in contents} == {int(clock.now + 6 * HOUR)}
     with closing(sqlite3.connect(tmp_path / "shop" / "state.db")) as db:
         assert db.execute("SELECT value % 600 FROM facts WHERE name = 'clock'").fetchall() == [(0,)]
     clock.pass_(7 * HOUR)
@@ -189,18 +189,3 @@ def test_nothing_is_made_by_looking(start, tmp_path):
     one.purge()
     one.make_due()
     assert not (tmp_path / "shop").exists()
-
-
-def test_a_state_in_memory_is_the_parents(clock, in_child):
-    """A forked child has a copy of what waits there, and does not send it."""
-    one = Waiting(State(None), clock)
-    one.put([(report(), 1)])
-
-    def child() -> bytes:
-        one.reset()
-        clock.pass_(10)
-        return str(len(one.take())).encode()
-
-    assert in_child(child) == b"0"
-    clock.pass_(10)
-    assert one.take() == [report()]

@@ -84,7 +84,7 @@ def test_weight_never_spends_more(x):
 
 
 @pytest.mark.parametrize(
-    ("given_", "value"),
+    ("text", "value"),
     [
         (0.1, Fraction(1, 10)),
         ("0.1", Fraction(1, 10)),
@@ -98,9 +98,9 @@ def test_weight_never_spends_more(x):
         (Decimal("2.5"), Fraction(5, 2)),
     ],
 )
-def test_epsilon_is_read_as_written(given_, value):
+def test_epsilon_is_read_as_written(text, value):
     """An epsilon is the decimal number that was written, not the nearest binary one."""
-    assert exact(given_) == value
+    assert exact(text) == value
 
 
 @pytest.mark.parametrize(

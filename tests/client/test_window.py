@@ -32,14 +32,14 @@ def test_every_draw(shape, domain_size, epsilon):
 def test_the_variance_is_exact(shape):
     """For every value; the worst variance is not below any, and attained somewhere."""
     mechanism = small(*shape, domain_size=4 * shape[0] * shape[1] + 1)
-    found = []
+    ratios = []
     for value in range(mechanism.domain_size):
         at = Fraction(value, mechanism.domain_size - 1)
         mass = distribution(lambda tape, v=value: mechanism.randomize(v, source=tape))
         exact = sum(share * mechanism.scores(payload)[0] ** 2 for payload, share in mass.items()) - at**2
         assert mechanism.score_variance(float(at)) == pytest.approx(float(exact), rel=1e-12)
-        found.append(exact)
-    assert max(found) <= mechanism.worst_noise <= max(found) * Fraction(102, 100)
+        ratios.append(exact)
+    assert max(ratios) <= mechanism.worst_noise <= max(ratios) * Fraction(102, 100)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ HEAD = 'format = 1\napp = "shop"\n'
 METRIC = '[metrics."{name}"]\ntype = "{type}"\n{more}\nepsilon = 1\ndescription = "d"\nowner = "o@shop.example"\n'
 
 
-def told(more, type_="categorical"):
+def entry_of(more, type_="categorical"):
     return sheet(parse(HEAD + METRIC.format(name="theme", type=type_, more=more)))["metrics"]["theme"]
 
 
@@ -26,9 +26,9 @@ def test_a_line_for_each_metric(tmp_path, capsys):
     file = tmp_path / "metrics.toml"
     file.write_text(HEAD + METRIC.format(name="theme", type="boolean", more=""), "utf-8")
     assert main(["registry", "show", str(file)]) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     fingerprint = sheet(parse(file.read_text("utf-8")))["metrics"]["theme"]["fingerprint"]
-    assert shown == f"theme version 1: {fingerprint}, binary, 1 x 2 index, 1 bytes\n"
+    assert output == f"theme version 1: {fingerprint}, binary, 1 x 2 index, 1 bytes\n"
 
 
 def test_json_is_the_sheet_in_ascii(tmp_path, capsys):
@@ -36,9 +36,9 @@ def test_json_is_the_sheet_in_ascii(tmp_path, capsys):
     file = tmp_path / "metrics.toml"
     file.write_text(HEAD + METRIC.format(name="theme", type="categorical", more='values = ["a", "\\u202eb"]'), "utf-8")
     assert main(["registry", "show", "--json", str(file)]) == 0
-    shown = capsys.readouterr().out
-    assert shown.isascii()
-    assert json.loads(shown) == sheet(parse(file.read_text("utf-8"), str(file)))
+    output = capsys.readouterr().out
+    assert output.isascii()
+    assert json.loads(output) == sheet(parse(file.read_text("utf-8"), str(file)))
 
 
 def test_a_faulty_registry_has_no_sheet(tmp_path, capsys):
@@ -46,8 +46,8 @@ def test_a_faulty_registry_has_no_sheet(tmp_path, capsys):
     file = tmp_path / "metrics.toml"
     file.write_text(HEAD + METRIC.format(name="theme", type="colour", more=""), "utf-8")
     assert main(["registry", "show", str(file)]) != 0
-    shown = capsys.readouterr()
-    assert "type is one of" in shown.out + shown.err
+    output = capsys.readouterr()
+    assert "type is one of" in output.out + output.err
 
 
 @pytest.mark.parametrize(
@@ -61,41 +61,41 @@ def test_a_faulty_registry_has_no_sheet(tmp_path, capsys):
 )
 def test_values_stand_in_their_order(more, type_, values):
     """The place of an answer in the list is its position."""
-    assert told(more, type_)["values"] == values
+    assert entry_of(more, type_)["values"] == values
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"),
+    ("name", "permanent"),
     [(name, False) for name in (*mechanisms.names(), "google_rappor", "pem", "tree_hist")]
     + [(name, True) for name in ("l_grr", "l_osue", "loloha", "dbitflip", "rappor", "google_rappor")],
 )
-def test_every_mechanism_tells_its_constants(name, kept):
+def test_every_mechanism_tells_its_constants(name, permanent):
     """Probabilities are fractions between 0 and 1 as texts, all else whole numbers that any JSON reader can read."""
     epsilon = {"coin": "2", "google_rappor": "5"}.get(name, "1")
     more = f'mechanism = "{name}"\n' + ('parameters = { preset = "UMA_RAPPOR_TYPE" }\n' if name == "google_rappor" else "")
-    more += "" if not kept else f"epsilon_permanent = {epsilon if name in ('dbitflip', 'google_rappor') else 2}\n"
+    more += "" if not permanent else f"epsilon_permanent = {epsilon if name in ('dbitflip', 'google_rappor') else 2}\n"
     type_, values = ("boolean", "") if name in ("coin", "binary") else ("categorical", 'values = ["a", "b", "c"]\n')
     if name in ("pem", "tree_hist"):
         type_, values = "key", "discover = true\n"
     text = HEAD + METRIC.format(name="theme", type=type_, more=values + more).replace("epsilon = 1\n", f"epsilon = {epsilon}\n")
-    found = sheet(parse(text))["metrics"]["theme"]
-    json.dumps(found)
-    flat = found["constants"] | (found["constants"].get("family") or {})
+    entry = sheet(parse(text))["metrics"]["theme"]
+    json.dumps(entry)
+    flat = entry["constants"] | (entry["constants"].get("family") or {})
     for member, value in flat.items():
         if isinstance(value, int):
             assert 0 <= value < 1 << 53
         elif isinstance(value, str) and member not in ("kind", "label"):
             assert 0 < Fraction(value) < 1
-    assert found["layout"]["payload_bytes"] > 0
-    assert (found["allowance"]["answers"] is None) == (not kept)
+    assert entry["layout"]["payload_bytes"] > 0
+    assert (entry["allowance"]["answers"] is None) == (not permanent)
 
 
 def test_budgets_are_in_millionths():
     """What a device may spend is told as the whole numbers that it adds up."""
     text = HEAD + "[budget]\nwindow = 60\nper_window = 1.5\nlifetime = 20\n" + METRIC.format(name="used", type="boolean", more="")
-    found = sheet(parse(text))
-    assert found["budget"] == {"window_days": 60, "window": 1_500_000, "lifetime": 20_000_000}
-    assert found["metrics"]["used"]["allowance"] | {"window": 0, "lifetime": 0} == {
+    entry = sheet(parse(text))
+    assert entry["budget"] == {"window_days": 60, "window": 1_500_000, "lifetime": 20_000_000}
+    assert entry["metrics"]["used"]["allowance"] | {"window": 0, "lifetime": 0} == {
         "cost": 1_000_000,
         "per_period": 1,
         "window": 0,

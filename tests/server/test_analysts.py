@@ -53,8 +53,8 @@ def count(served, counts=COUNTS, day=TODAY):
 
 
 def post(served, *names, key=READ, **body):
-    asked = {"period": TODAY, "epsilon": 0.1, "cells": [f"platform={name}" for name in names or ("macos",)]}
-    return served.http.post(WITHHELD, json=asked | body, headers={"Authorization": f"Bearer {key}"})
+    query = {"period": TODAY, "epsilon": 0.1, "cells": [f"platform={name}" for name in names or ("macos",)]}
+    return served.http.post(WITHHELD, json=query | body, headers={"Authorization": f"Bearer {key}"})
 
 
 def refusal(answer):
@@ -66,8 +66,8 @@ def another(served):
 
 
 def queries(served):
-    found = [intact_entry(line) for line in served.store._client.lrange("{shop}:audit", 0, -1)]
-    return [(each.event, each.actor, each.details) for each in found if each.event.startswith("query.")]
+    results = [intact_entry(line) for line in served.store._client.lrange("{shop}:audit", 0, -1)]
+    return [(each.event, each.actor, each.details) for each in results if each.event.startswith("query.")]
 
 
 def forget(served):
@@ -80,25 +80,25 @@ def forget(served):
 
 def test_a_withheld_number_is_told_with_noise_and_its_error(closed):
     """The number of reports of a withheld cell is told near the truth, with what it cost, what is left and what it guarantees."""
-    told = post(closed, epsilon=0.5).get_json()
-    low, high = told["interval"]
-    assert abs(told["count"] - 40) < 60
-    assert (told["count"] - low, high - told["count"]) == (6, 6)
-    assert told["stderr"] == pytest.approx(2.8, abs=0.1)
-    assert (told["metric"], told["version"], told["cells"]) == ("export.used", 1, ["platform=macos"])
-    assert told["period"] == {"first": None, "last": TODAY}
-    assert (told["epsilon"], told["spent"], told["left"], told["level"]) == (0.5, 0.5, 0.1, 0.95)
-    assert told["guarantee"].endswith(
+    body = post(closed, epsilon=0.5).get_json()
+    low, high = body["interval"]
+    assert abs(body["count"] - 40) < 60
+    assert (body["count"] - low, high - body["count"]) == (6, 6)
+    assert body["stderr"] == pytest.approx(2.8, abs=0.1)
+    assert (body["metric"], body["version"], body["cells"]) == ("export.used", 1, ["platform=macos"])
+    assert body["period"] == {"first": None, "last": TODAY}
+    assert (body["epsilon"], body["spent"], body["left"], body["level"]) == (0.5, 0.5, 0.1, 0.95)
+    assert body["guarantee"].endswith(
         f"is at most e^0.5 times as likely as otherwise, all answers about {TODAY[:7]} together e^1 times."
     )
 
 
 def test_the_withheld_cell_with_most_is_named(closed):
     """Of several withheld cells the one with many more reports is named, with how far behind it may be."""
-    told = post(closed, "macos", "beos", "atari", epsilon=0.5).get_json()
-    assert (told["most"], told["cells"]) == ("platform=beos", ["platform=atari", "platform=beos", "platform=macos"])
-    assert told["margin"] == pytest.approx(16.38, abs=0.01)
-    assert (told["spent"], told["left"]) == (0.5, 0.1)
+    body = post(closed, "macos", "beos", "atari", epsilon=0.5).get_json()
+    assert (body["most"], body["cells"]) == ("platform=beos", ["platform=atari", "platform=beos", "platform=macos"])
+    assert body["margin"] == pytest.approx(16.38, abs=0.01)
+    assert (body["spent"], body["left"]) == (0.5, 0.1)
 
 
 @pytest.mark.campaign
@@ -172,8 +172,8 @@ def test_what_is_spent_is_refused(closed):
     answer = post(closed, "beos", epsilon=0.3)
     assert refusal(answer) == (403, "budget_spent")
     assert answer.get_json()["left"] == 0.2
-    said = f"this costs 0.3 nats; for {TODAY[:7]} this key has 0.2 left, and all keys together 0.6"
-    assert answer.get_json()["detail"] == said
+    output = f"this costs 0.3 nats; for {TODAY[:7]} this key has 0.2 left, and all keys together 0.6"
+    assert answer.get_json()["detail"] == output
     assert "Retry-After" not in answer.headers
     assert post(closed, "beos", epsilon=0.200001).status_code == 403
     assert post(closed, "beos", epsilon=0.2).get_json()["left"] == 0
@@ -208,9 +208,9 @@ def test_a_refused_question_reads_nothing_that_is_withheld(closed, store_url):
     """Neither what a refusal says nor how long it takes depends on withheld numbers: the store is not asked for them."""
     key = another(closed)
 
-    def commands(*asked):
+    def commands(*questions):
         with connect(store_url) as client, client.monitor() as monitor:
-            statuses = [post(closed, *names, **body).status_code for names, body in asked]
+            statuses = [post(closed, *names, **body).status_code for names, body in questions]
             closed.store._client.echo("over")
             seen = list(takewhile(lambda command: command != "ECHO over", (each["command"] for each in monitor.listen())))
         return statuses, [command for command in seen if ":tally" in command or ":tallies" in command], seen
@@ -233,19 +233,19 @@ def test_what_is_not_closed_is_not_asked_about(few):
     midnight = time() // 86_400 * 86_400
     Publisher(few.store, few.app.registry).publish(midnight + 2.2 * 86_400)  # BEFORE is over by then, TODAY is not
     refused += [post(few, period=BEFORE)]
-    said = {answer.get_data(as_text=True).partition('"instance"')[0] for answer in refused}
-    assert (len(said), refusal(refused[0])) == (1, (404, "nothing_published"))
+    page = {answer.get_data(as_text=True).partition('"instance"')[0] for answer in refused}
+    assert (len(page), refusal(refused[0])) == (1, (404, "nothing_published"))
     assert few.get(BUDGET).get_json()["months"] == []
 
 
 def test_an_open_trial_is_not_asked_about(served):
     """What a trial shows of an open period still grows: questions are about what is closed."""
     count(served, {"linux": 30})
-    asked = {"cells": ["platform=macos"], "epsilon": 0.1}
+    query = {"cells": ["platform=macos"], "epsilon": 0.1}
     assert served.get(f"/api/v1/metrics/export.used?period={TODAY}").get_json()["n"] == 30
-    assert refusal(post(served, **asked)) == (404, "nothing_published")
+    assert refusal(post(served, **query)) == (404, "nothing_published")
     served.drain(days=5)
-    assert post(served, **asked).status_code == 200
+    assert post(served, **query).status_code == 200
 
 
 def test_joined_periods_are_asked_about_as_one(few):
@@ -345,9 +345,9 @@ def test_metrics_without_anything_withheld(closed):
     closed.post({"format": 1, "groups": [closed.group("ui.theme", [0] * 150, period=TODAY)]})
     closed.drain()
     closed.drain(days=5)
-    headers, asked = {"Authorization": f"Bearer {READ}"}, {"period": TODAY, "cells": [""], "epsilon": 0.1}
+    headers, query = {"Authorization": f"Bearer {READ}"}, {"period": TODAY, "cells": [""], "epsilon": 0.1}
     for metric, expected in (("ui.theme", (409, "published")), ("ui.color", (404, "unknown_metric"))):
-        assert refusal(closed.http.post(f"/api/v1/metrics/{metric}/withheld", json=asked, headers=headers)) == expected
+        assert refusal(closed.http.post(f"/api/v1/metrics/{metric}/withheld", json=query, headers=headers)) == expected
 
 
 def test_a_question_is_as_long_as_the_log_can_hold(serve, registry_file):
@@ -392,16 +392,16 @@ def test_questions_are_logged(closed):
     post(closed, secret="secret")
     closed.get(BUDGET)
     metric = {"by": "api", "metric": "export.used"}
-    asked = metric | {"question": "withheld", "period": TODAY}
-    number = asked | {"among": "platform=macos", "epsilon": "0.25"}
-    several = asked | {"among": "platform=beos or platform=macos", "epsilon": "0.4", "problem": "budget_spent"}
+    query = metric | {"question": "withheld", "period": TODAY}
+    number = query | {"among": "platform=macos", "epsilon": "0.25"}
+    answer = query | {"among": "platform=beos or platform=macos", "epsilon": "0.4", "problem": "budget_spent"}
     secret = metric | {"question": "withheld", "among": "platform=macos", "epsilon": "0.1", "problem": "period"}
     assert queries(closed)[1:] == [
         ("query.answered", ACTOR, number | {"spent": "0.25"}),
         ("query.answered", ACTOR, number | {"spent": "0"}),
-        ("query.refused", ACTOR, several),
-        ("query.refused", ACTOR, asked | {"among": "platform=linux", "epsilon": "0.1", "problem": "published"}),
-        ("query.refused", ACTOR, asked | {"problem": "segment"}),
+        ("query.refused", ACTOR, answer),
+        ("query.refused", ACTOR, query | {"among": "platform=linux", "epsilon": "0.1", "problem": "published"}),
+        ("query.refused", ACTOR, query | {"problem": "segment"}),
         ("query.refused", ACTOR, secret),
         ("query.refused", ACTOR, metric | {"problem": "question_shape"}),
     ]
@@ -417,9 +417,9 @@ def test_an_answer_that_cannot_be_logged_is_not_given_and_not_lost(closed, monke
     with monkeypatch.context() as patched:
         patched.setattr(audit, "append", away)
         assert post(closed).status_code == 503
-    (kept,) = closed.store._client.hvals("{shop}:answers:export.used")
+    (stored,) = closed.store._client.hvals("{shop}:answers:export.used")
     again = post(closed).get_json()
-    assert (again["count"], again["spent"]) == (int(kept.split()[0]), 0)
+    assert (again["count"], again["spent"]) == (int(stored.split()[0]), 0)
 
 
 def test_without_opendp_no_question_is_answered(closed, monkeypatch):

@@ -115,8 +115,8 @@ def make(tmp_path, monkeypatch, redis) -> Callable[..., Flask]:
             path = tmp_path / f"{i}.toml"
             path.write_text(text, "utf-8")
             paths.append(str(path))
-        given = {"dashboard": "open", "read_keys": f"shop:{READ_KEY}, gone:gone-reads"}
-        return create_app(Settings(redis_url="redis://unused", registry=":".join(paths), **(given | settings)))
+        arguments = {"dashboard": "open", "read_keys": f"shop:{READ_KEY}, gone:gone-reads"}
+        return create_app(Settings(redis_url="redis://unused", registry=":".join(paths), **(arguments | settings)))
 
     return build
 
@@ -279,12 +279,12 @@ def test_the_numbers_are_those_of_the_api(app, client):
     rows = Rows(client.get("/m/ui.choice?order=domain").get_data(as_text=True)).rows
     assert len(rows) == len(answer["estimates"])
     for row, estimate in zip(rows, answer["estimates"], strict=True):
-        shown = [
+        matches = [
             float(number) for cell in row[1:] for number in re.findall(r"-?[\d.]+", cell.replace(MINUS, "-").replace(",", ""))
         ]
-        told = [estimate["frequency"], estimate["stderr"], *estimate["interval"], *estimate["simultaneous"]]
-        assert shown[:-1] == pytest.approx([100 * number for number in told], abs=0.05 + 1e-9)
-        assert shown[-1] == pytest.approx(estimate["count"], abs=0.5)
+        statement = [estimate["frequency"], estimate["stderr"], *estimate["interval"], *estimate["simultaneous"]]
+        assert matches[:-1] == pytest.approx([100 * number for number in statement], abs=0.05 + 1e-9)
+        assert matches[-1] == pytest.approx(estimate["count"], abs=0.5)
     assert rows[4][1].startswith(MINUS)
     assert answer["estimates"][4]["frequency"] < -0.2
 
@@ -413,7 +413,7 @@ def test_very_many_values_have_pages(app, client):
     assert max(len(page.encode()) for page in pages) < 200_000
     assert "Values 81 to 160 of 600." in pages[1]
     for page, links in zip(pages, ([2], *([page - 1, page + 1] for page in range(2, 8)), [7]), strict=True):
-        assert [int(found) for found in re.findall(r'order=domain&amp;page=(\d)" rel', page)] == links
+        assert [int(results) for results in re.findall(r'order=domain&amp;page=(\d)" rel', page)] == links
     for page in ("0", "9", "x", "1" * 30):
         assert client.get(f"/m/wide?page={page}").status_code == 404
 
@@ -442,7 +442,7 @@ owner = "many@shop.example"
 
 
 @pytest.mark.parametrize(
-    ("asked", "ids"),
+    ("query", "ids"),
     [
         ("q=HOUR", ["usage.hour"]),
         ("q=hour+shop.example", ["usage.hour"]),
@@ -452,15 +452,15 @@ owner = "many@shop.example"
         ("q=&type=", None),
     ],
 )
-def test_metrics_are_found(make, asked, ids):
+def test_metrics_are_found(make, query, ids):
     """By words of id, description and owner, and by type; the page says how many."""
-    html = make(MANY).test_client().get(f"/?{asked}").get_data(as_text=True)
-    found = re.findall(r'<h2 id="m\d+"><a href="/m/([^"]+)"', html)
+    html = make(MANY).test_client().get(f"/?{query}").get_data(as_text=True)
+    matches = re.findall(r'<h2 id="m\d+"><a href="/m/([^"]+)"', html)
     if ids is None:
-        assert len(found) == 48
+        assert len(matches) == 48
         assert " found. " not in html
     else:
-        assert found == ids
+        assert matches == ids
         assert f"{len(ids)} metric{'s' if len(ids) != 1 else ''} found." in html
         assert "64 metrics ·" in html
 
@@ -497,14 +497,14 @@ def test_values_as_a_file(app, client):
     """The file has the numbers of the API with all digits, and is named after the metric; it takes what the page takes."""
     fill_all(app)
     head = {"Authorization": f"Bearer {READ_KEY}"}
-    for asked in ("", "?period=2026-11-20", "?segment=platform%3Dmacos", "?level=0.99"):
-        rows, name = table(client, f"/m/ui.choice/values.csv{asked}")
-        told = client.get(f"/api/v1/metrics/ui.choice{asked}", headers=head).get_json()
+    for query in ("", "?period=2026-11-20", "?segment=platform%3Dmacos", "?level=0.99"):
+        rows, name = table(client, f"/m/ui.choice/values.csv{query}")
+        headers = client.get(f"/api/v1/metrics/ui.choice{query}", headers=head).get_json()
         assert name == 'attachment; filename="shop-ui.choice-values.csv"'
         assert [row["value"] for row in rows] == LABELS
-        assert [float(row["share"]) for row in rows] == [each["frequency"] for each in told["estimates"]]
-        assert [[float(row["low"]), float(row["high"])] for row in rows] == [each["interval"] for each in told["estimates"]]
-        assert {float(row["level"]) for row in rows} == {told["level"]}
+        assert [float(row["share"]) for row in rows] == [each["frequency"] for each in headers["estimates"]]
+        assert [[float(row["low"]), float(row["high"])] for row in rows] == [each["interval"] for each in headers["estimates"]]
+        assert {float(row["level"]) for row in rows} == {headers["level"]}
     assert client.get("/m/ui.choice/values.csv?period=never").status_code == 400
     html = client.get("/m/ui.choice?segment=platform%3Dmacos&level=0.99").get_data(as_text=True)
     assert 'href="/m/ui.choice/values.csv?segment=platform%3Dmacos&amp;level=0.99" download' in html
@@ -514,11 +514,11 @@ def test_series_as_a_file(app, client):
     """A line for each period and value, with the words of the API."""
     fill_all(app)
     rows, name = table(client, "/m/ui.choice/series.csv")
-    told = client.get("/api/v1/metrics/ui.choice/series", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()
+    headers = client.get("/api/v1/metrics/ui.choice/series", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()
     assert name == 'attachment; filename="shop-ui.choice-series.csv"'
-    assert {(row["period"], row["state"]) for row in rows} == {(each["period"], each["state"]) for each in told["periods"]}
-    last = {row["value"]: float(row["estimate"]) for row in rows if row["period"] == told["periods"][-1]["period"]}
-    assert last == {line["label"]: line["points"][-1]["estimate"] for line in told["lines"]}
+    assert {(row["period"], row["state"]) for row in rows} == {(each["period"], each["state"]) for each in headers["periods"]}
+    last = {row["value"]: float(row["estimate"]) for row in rows if row["period"] == headers["periods"][-1]["period"]}
+    assert last == {line["label"]: line["points"][-1]["estimate"] for line in headers["lines"]}
     assert 'href="/m/ui.choice/series.csv" download' in client.get("/m/ui.choice").get_data(as_text=True)
 
 
@@ -550,12 +550,12 @@ def test_years_of_hours_are_not_all_offered():
     assert metric_page.offered(spans[:2]) == [spans[1], spans[0]]
 
 
-@pytest.mark.parametrize(("asked", "offered"), [("", 1), ("?period=2026-11-20", 2)])
-def test_periods_to_choose_from(app, client, monkeypatch, asked, offered):
+@pytest.mark.parametrize(("query", "offered"), [("", 1), ("?period=2026-11-20", 2)])
+def test_periods_to_choose_from(app, client, monkeypatch, query, offered):
     """A page offers the last periods, and the one that it shows."""
     fill_all(app)
     monkeypatch.setattr(metric_page, "_MOST_PERIODS", 1)
-    html = client.get(f"/m/ui.choice{asked}").get_data(as_text=True)
+    html = client.get(f"/m/ui.choice{query}").get_data(as_text=True)
     assert len(re.findall(r"<option[^>]*>(?:up to )?2026", html)) == offered
 
 
@@ -615,9 +615,9 @@ def test_the_api_keeps_its_own_errors(client):
 
 
 def token(client: FlaskClient) -> str:
-    found = re.search(r'name="token" value="([^"]+)"', client.get("/login").get_data(as_text=True))
-    assert found
-    return found[1]
+    match = re.search(r'name="token" value="([^"]+)"', client.get("/login").get_data(as_text=True))
+    assert match
+    return match[1]
 
 
 @pytest.fixture
@@ -643,9 +643,9 @@ def test_the_key_opens_the_page_that_was_wanted(locked):
     page = locked.get(response.location)
     assert page.status_code == 200
     assert locked.get("/").status_code == 200
-    found = re.search(r'name="token" value="([^"]+)"', page.get_data(as_text=True))
-    assert found
-    assert locked.post("/logout", data={"token": found[1]}).status_code == 303
+    match = re.search(r'name="token" value="([^"]+)"', page.get_data(as_text=True))
+    assert match
+    assert locked.post("/logout", data={"token": match[1]}).status_code == 303
     assert locked.get("/").location == "/login"
 
 
@@ -667,15 +667,15 @@ def test_a_wrong_key_is_refused(locked, key):
     assert locked.get("/").location == "/login"
 
 
-@pytest.mark.parametrize("given", [None, "", "guessed", "ключ"])
-def test_a_foreign_form_is_refused(locked, given):
+@pytest.mark.parametrize("guess", [None, "", "guessed", "ключ"])
+def test_a_foreign_form_is_refused(locked, guess):
     """A form without the session's token opens nothing, even with the right key, and closes nothing."""
     right = token(locked)
-    response = locked.post("/login", data={"key": READ_KEY} | ({} if given is None else {"token": given}))
+    response = locked.post("/login", data={"key": READ_KEY} | ({} if guess is None else {"token": guess}))
     assert response.status_code == 400
     assert locked.get("/").location == "/login"
     locked.post("/login", data={"token": right, "key": READ_KEY})
-    locked.post("/logout", data={} if given is None else {"token": given})
+    locked.post("/logout", data={} if guess is None else {"token": guess})
     assert locked.get("/").status_code == 200
 
 
@@ -688,17 +688,17 @@ def test_a_session_ends(locked, redis):
     """Twelve hours after signing in the store has forgotten it, and the key is asked for again."""
     locked.post("/login", data={"token": token(locked), "key": READ_KEY})
     assert locked.get("/").status_code == 200
-    (kept,) = redis.scan_iter("{shop}:session:*")
-    assert 12 * 3600 - 60 < redis.ttl(kept) <= 12 * 3600
-    redis.pexpire(kept, 1)
+    (stored,) = redis.scan_iter("{shop}:session:*")
+    assert 12 * 3600 - 60 < redis.ttl(stored) <= 12 * 3600
+    redis.pexpire(stored, 1)
     sleep(0.01)
     assert locked.get("/").location == "/login"
 
 
 def cookie(client: FlaskClient) -> str:
-    kept = client.get_cookie("deniable")
-    assert kept
-    return kept.value
+    stored = client.get_cookie("deniable")
+    assert stored
+    return stored.value
 
 
 def test_signing_out_ends_a_copy_of_the_cookie(locked):
@@ -736,10 +736,10 @@ def test_signing_in_renews_the_session(locked):
 def test_a_cookie_is_not_enough(locked, redis):
     """A cookie that is rightly signed, by whoever got the secret, opens nothing: not even with what the store holds."""
     locked.post("/login", data={"token": token(locked), "key": READ_KEY})
-    (kept,) = redis.scan_iter("{shop}:session:*")
-    for each in ("", "guessed", kept.decode().rpartition(":")[2]):
+    (stored,) = redis.scan_iter("{shop}:session:*")
+    for item in ("", "guessed", stored.decode().rpartition(":")[2]):
         with locked.session_transaction() as session:
-            session["number"] = each
+            session["number"] = item
         assert locked.get("/").location == "/login"
 
 
@@ -858,11 +858,11 @@ def test_count(number, text):
 def test_columns_stay_in_the_picture():
     """Columns and their intervals lie within the picture, side by side, even where an estimate is negative."""
     rows = [ValueShare("a", "a", 500, f, 0.05, (f - 0.1, f + 0.1), (f - 0.2, f + 0.2)) for f in (-0.05, 0.2, 0.5)]
-    drawn = chart.bars(rows)
-    assert [column.height for column in drawn] == [0, pytest.approx(33.333), pytest.approx(83.333)]
-    assert all(column.top + column.height == pytest.approx(100) for column in drawn)
-    assert all(0 <= column.interval[0] <= column.interval[1] <= 100 for column in drawn)
-    assert all(a.left + a.width < b.left for a, b in pairwise(drawn))
+    draw = chart.bars(rows)
+    assert [column.height for column in draw] == [0, pytest.approx(33.333), pytest.approx(83.333)]
+    assert all(column.top + column.height == pytest.approx(100) for column in draw)
+    assert all(0 <= column.interval[0] <= column.interval[1] <= 100 for column in draw)
+    assert all(a.left + a.width < b.left for a, b in pairwise(draw))
 
 
 @pytest.mark.parametrize("detected", [True, False])
@@ -969,17 +969,17 @@ def test_pages_of_numbers_are_safe_html(request, make, page, filled):
 def test_a_distribution_in_words_and_picture(numbers):
     """Median first, then the geometric mean, the band, and the quantiles of the API; what is not resolved is muted."""
     client = numbers.test_client()
-    told = client.get("/api/v1/metrics/startup", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()["number"]
+    headers = client.get("/api/v1/metrics/startup", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()["number"]
     html = client.get("/m/startup").get_data(as_text=True)
-    median = next(each for each in told["quantiles"] if each["share"] == 0.5)
+    median = next(each for each in headers["quantiles"] if each["share"] == 0.5)
     assert 450 < median["value"] < 550
     assert html.index("Median <b>") < html.index("Geometric mean")
     rows = Rows(html.partition("quantiles")[2]).rows
     assert [row[0] for row in rows] == [
-        f"{100 * each['share']:g}%" + ("" if each["resolved"] else "(not resolved)") for each in told["quantiles"]
+        f"{100 * each['share']:g}%" + ("" if each["resolved"] else "(not resolved)") for each in headers["quantiles"]
     ]
-    shown = [float(row[1].split("\u202f")[0].replace(",", "")) for row in rows]
-    assert shown == pytest.approx([each["value"] for each in told["quantiles"]], rel=0.1)
+    page = [float(row[1].split("\u202f")[0].replace(",", "")) for row in rows]
+    assert page == pytest.approx([each["value"] for each in headers["quantiles"]], rel=0.1)
     missing = [row[0].removesuffix("(not resolved)") for row in rows if row[0].endswith("(not resolved)")]
     assert all(each in html.partition("not resolved by")[0][-80:] for each in missing)
     for view in ("density", "cumulative"):
@@ -990,7 +990,7 @@ def test_a_distribution_in_words_and_picture(numbers):
     assert len(html.encode()) < 40_000
     rows, _ = table(client, "/m/startup/values.csv")
     assert [row["figure"] for row in rows][:2] == ["geometric mean", "5% quantile"]
-    assert [float(row["estimate"]) for row in rows[1:]] == [each["value"] for each in told["quantiles"]]
+    assert [float(row["estimate"]) for row in rows[1:]] == [each["value"] for each in headers["quantiles"]]
 
 
 def test_means_in_words(numbers):
@@ -1034,9 +1034,9 @@ def test_ordered_answers_and_sets(numbers):
 def test_a_sentence_comes_first(numbers, page, words):
     """What the reports say stands above all numbers, and names no winner where there is none."""
     html = numbers.test_client().get(f"/m/{page}").get_data(as_text=True)
-    found = re.search(r'<p class="headline" dir="auto">(.*?)</p>', html)
-    assert found
-    assert re.fullmatch(words, found[1]), found[1]
+    match = re.search(r'<p class="headline" dir="auto">(.*?)</p>', html)
+    assert match
+    assert re.fullmatch(words, match[1]), match[1]
     assert html.index("headline") < html.index('class="tiles"')
 
 

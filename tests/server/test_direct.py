@@ -63,15 +63,15 @@ def connect():
         ours, theirs = socket.socketpair()
         opened.extend([ours, theirs])
         ours.settimeout(0)
-        theirs.settimeout(20)
+        theirs.settimeout(600)
         arrival = SimpleNamespace(held=bytearray(held))
         return SimpleNamespace(
             sock=ours, client=("127.0.0.1", 1), server=("127.0.0.1", 2), arrival=arrival, init=lambda: None
         ), theirs
 
     yield make
-    for each in opened:
-        each.close()
+    for item in opened:
+        item.close()
 
 
 def good(_environ):
@@ -84,7 +84,7 @@ def test_an_upload_is_answered_in_one_write(connect):
     conn, client = connect()
     Direct(worker, Door(good)).add(conn)
     received = client.recv(1 << 16)
-    assert worker.done.wait(20)
+    assert worker.done.wait(600)
     assert received.startswith(b"HTTP/1.1 202 ACCEPTED\r\nServer: gunicorn\r\nDate: ")
     assert received.endswith(b"\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n{}")
     assert worker.settled == [(conn, True)]
@@ -107,7 +107,7 @@ def test_what_is_odd_is_gunicorns(connect):
     worker = Worker()
     conn, _ = connect(UPLOAD.replace(b"Host", b"Expect: 100-continue\r\nHost"))
     Direct(worker, Door(good)).add(conn)
-    assert worker.done.wait(20)
+    assert worker.done.wait(600)
     assert worker.by_gunicorn == [conn]
 
 
@@ -121,7 +121,7 @@ def test_what_the_door_leaves_is_flasks(connect):
     worker = Worker(app)
     conn, client = connect()
     Direct(worker, Door(lambda _: None)).add(conn)
-    assert worker.done.wait(20)
+    assert worker.done.wait(600)
     received = client.recv(1 << 16)
     assert received.startswith(b"HTTP/1.1 418 TEAPOT\r\n")
     assert received.endswith(b"\r\nX: 2\r\n\r\nshort and stout")
@@ -143,20 +143,20 @@ def test_after_a_bug_the_next_upload_is_answered(connect, where, monkeypatch):
             raise ZeroDivisionError
         return good(environ)
 
-    made = Direct(worker, Door(fail_once if where == "the door" else good))
+    result = Direct(worker, Door(fail_once if where == "the door" else good))
     if where == "reading":
         monkeypatch.setattr(direct.plain_request, "read", lambda *_: 1 / 0)
     if where == "the pool":
         worker.tpool.shutdown()
     conn, client = connect(UPLOAD if where != "the pool" else b"POST odd")
-    made.add(conn)
-    assert worker.done.wait(20)
+    result.add(conn)
+    assert worker.done.wait(600)
     assert worker.by_gunicorn == [conn] or client.recv(1) == b""
     assert [each for each, _ in worker.settled] == [conn]
     monkeypatch.undo()
     worker.done.clear()
     conn, client = connect()
-    made.add(conn)
+    result.add(conn)
     assert client.recv(1 << 16).startswith(b"HTTP/1.1 202")
 
 
@@ -168,13 +168,13 @@ def test_uploads_that_arrive_meanwhile_are_answered_together(connect):
         def answer(self, environs):
             groups.append(len(environs))
             if len(groups) == 1:
-                first.wait(20)
+                first.wait(600)
             return super().answer(environs)
 
-    made = Direct(worker, Slow(good))
+    result = Direct(worker, Slow(good))
     conns = [connect() for _ in range(40)]
     for conn, _ in conns:
-        made.add(conn)
+        result.add(conn)
     first.set()
     for _, client in conns:
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 202")
@@ -190,10 +190,10 @@ def test_a_client_that_does_not_read_holds_nobody_up(connect):
     slow.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     large = Answer([], b"x" * (1 << 22))
     answers = iter([large])
-    made = Direct(worker, Door(lambda environ: next(answers, None) or good(environ)))
-    made.add(slow)
+    number = Direct(worker, Door(lambda environ: next(answers, None) or good(environ)))
+    number.add(slow)
     conn, client = connect()
-    made.add(conn)
+    number.add(conn)
     assert client.recv(1 << 16).startswith(b"HTTP/1.1 202")
     received = 0
     while received < len(large.body):

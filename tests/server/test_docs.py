@@ -21,12 +21,12 @@ SOURCES = [path.read_text("utf-8") for path in [RULES, *(ROOT / "server" / "deni
 
 
 def codes():
-    found = set()
+    results = set()
     for source in SOURCES:
-        found |= set(re.findall(r'(?:Problem|Refused)\(\s*\d+,\s*"([a-z0-9_]+)"', source))
+        results |= set(re.findall(r'(?:Problem|Refused)\(\s*\d+,\s*"([a-z0-9_]+)"', source))
     layout = (ROOT / "client" / "deniable" / "wire" / "layout.py").read_text("utf-8")
-    found |= set(re.findall(r'PayloadError\("([a-z_]+)"', layout))
-    return sorted(found)
+    results |= set(re.findall(r'PayloadError\("([a-z_]+)"', layout))
+    return sorted(results)
 
 
 def test_codes_are_found():
@@ -66,9 +66,9 @@ def test_access_is_documented():
     """Each role of a key, each user of the store that is shipped, and each limit stands in docs/access.md."""
     access = (ROOT / "docs" / "access.md").read_text("utf-8")
     users = [line.split()[1] for line in (ROOT / "deploy" / "users.acl").read_text("utf-8").splitlines()]
-    limits = [f"DENIABLE_{each.name.upper()}" for each in fields(Settings) if each.name.startswith("rate_limit_")]
+    limits = [f"DENIABLE_{field.name.upper()}" for field in fields(Settings) if field.name.startswith("rate_limit_")]
     for name in (*ROLES, *(user for user in users if user != "default"), *limits, "DENIABLE_SERVES", "DENIABLE_TRUSTED_PROXIES"):
         assert f"`{name}" in access, name
-    for each in fields(Settings):
-        if each.name.startswith("rate_limit_"):
-            assert f"`{each.default}`" in access
+    for field in fields(Settings):
+        if field.name.startswith("rate_limit_"):
+            assert f"`{field.default}`" in access

@@ -48,9 +48,9 @@ class Way:
             answers = self.door.answer(environs)
         else:
             answers = [answer for each in environs for answer in self.door.answer([each])]
-        return [self.told(*each) for each in zip(environs, answers, strict=True)]
+        return [self.outcome(*each) for each in zip(environs, answers, strict=True)]
 
-    def told(self, environ, answer):
+    def outcome(self, environ, answer):
         """Return an answer, without what differs from one request to the next."""
         if answer:
             self.answered_directly += 1
@@ -58,9 +58,9 @@ class Way:
         else:
             status, headers, body = by_flask(self.served.flask, environ)
         number = dict(headers)["X-Request-ID"]
-        rest = [(name, value) for name, value in headers if name not in ("X-Request-ID", "Retry-After", "Content-Length")]
+        remainder = [(name, value) for name, value in headers if name not in ("X-Request-ID", "Retry-After", "Content-Length")]
         assert dict(headers)["Content-Length"] == str(len(body))
-        return status, [name for name, _ in headers], rest, body.replace(number.encode(), b"a number")
+        return status, [name for name, _ in headers], remainder, body.replace(number.encode(), b"a number")
 
     def left(self):
         """Return what is in the store, and what Prometheus is told."""
@@ -106,8 +106,8 @@ def by_flask(app, environ):
 
 def environ(body, headers):
     """Return the environment of an upload, as a server makes it."""
-    made = EnvironBuilder("/v1/reports", method="POST", data=body, headers=headers).get_environ()
-    return made | {"REMOTE_ADDR": ELSEWHERE, "wsgi.input": BytesIO(body)}
+    environment = EnvironBuilder("/v1/reports", method="POST", data=body, headers=headers).get_environ()
+    return environment | {"REMOTE_ADDR": ELSEWHERE, "wsgi.input": BytesIO(body)}
 
 
 def some_groups(served):
@@ -175,11 +175,11 @@ def both(start, served, settings, prepare=lambda _: None):
         served.store._client.flushall()
         way = start(settings, direct=direct)
         prepare(way.served)
-        sizes, answers, rest = Random("sizes"), [], list(requests)
-        while rest:
+        sizes, answers, remainder = Random("sizes"), [], list(requests)
+        while remainder:
             number = sizes.randint(1, MOST)
-            answers += way.send(rest[:number])
-            rest = rest[number:]
+            answers += way.send(remainder[:number])
+            remainder = remainder[number:]
         seen.append(answers)
         ways.append(way)
     for (body, headers), direct, by_flask in zip(requests, *seen, strict=True):
@@ -281,17 +281,17 @@ def test_the_first_of_a_group_pays_for_new_sums(start, served, settings, refused
 
 def test_a_store_that_hangs_is_waited_for_once(way, monkeypatch):
     """Not once for each upload: one thread answers them all. Each gets the error that Flask makes of it."""
-    asked = []
+    query = []
 
     def take(*_):
-        asked.append(1)
+        query.append(1)
         raise redis.TimeoutError("Timeout reading from socket")
 
     monkeypatch.setattr(Room, "take", take)
     assert way.door.answer([environ(*each) for each in good(way, *"abcdefgh")]) == [None] * 8
-    assert len(asked) == 1
+    assert len(query) == 1
     assert {status for status, *_ in way.send(good(way, *"abc"))} == {"503 SERVICE UNAVAILABLE"}
-    assert len(asked) == 2
+    assert len(query) == 2
 
 
 @pytest.mark.parametrize("unknown", ["a key", "partitions", "the day's key of sources", "nothing"])
@@ -331,9 +331,9 @@ def test_what_costs_much_to_refuse_is_checked_by_flask(way):
     """A body that is large, and one of which a part is refused, do not hold up the others."""
     groups = some_groups(way.served)
     bad = [groups[0] | {"metric": f"nobodys-{number}"} for number in range(3)]
-    for some in (groups + bad, [groups[0]] * 600):
-        ((_, headers),) = good(way, f"{len(some)}")
-        assert way.door.answer([environ(json.dumps({"format": 1, "groups": some}).encode(), headers)]) == [None]
+    for part in (groups + bad, [groups[0]] * 600):
+        ((_, headers),) = good(way, f"{len(part)}")
+        assert way.door.answer([environ(json.dumps({"format": 1, "groups": part}).encode(), headers)]) == [None]
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def shop(serve):
 def test_arms_are_compared_for_all_looks(shop):
     """The interval is wider than that of other segments, and the answer says why."""
     body = ask(shop, "theme/compare?a=arm=control&b=arm=large")
-    told = body["experiment"]
-    assert (told["segment"], told["base"], told["planned"]) == ("arm", "control", 0.05)
-    assert "however often anybody looks" in told["says"]
+    answer = body["experiment"]
+    assert (answer["segment"], answer["base"], answer["planned"]) == ("arm", "control", 0.05)
+    assert "however often anybody looks" in answer["says"]
     (dark,) = (each for each in body["differences"] if each["value"] == "dark")
     assert dark["differs"]
     assert 0.2 < dark["interval"][0] < 0.375 < dark["interval"][1]
@@ -105,13 +105,13 @@ def test_arms_of_other_sizes_than_declared_are_told(shop):
     assert experiments(shop.app.registry, shop.store).status == "ok"
     other = Experiment(base="control", planned=0.05, split={"control": 9, "large": 1})
     lopsided = replace(shop.app.registry, experiments={"arm": other})
-    found = experiments(lopsided, shop.store)
-    assert found.status == "warning"
-    said = "The arms control and large have 50% and 50% of the reports, declared were 90% and 10%."
-    assert said in found.seen
+    results = experiments(lopsided, shop.store)
+    assert results.status == "warning"
+    output = "The arms control and large have 50% and 50% of the reports, declared were 90% and 10%."
+    assert output in results.seen
     shop.app.registry.experiments["arm"].split.update({"control": 9, "large": 1})
-    assert said in page(shop, "theme")
-    assert said in ask(shop, "theme/compare?a=arm=control&b=arm=large")["experiment"]["sizes"]["says"]
+    assert output in page(shop, "theme")
+    assert output in ask(shop, "theme/compare?a=arm=control&b=arm=large")["experiment"]["sizes"]["says"]
 
 
 def test_means_of_arms_are_compared_for_all_looks(shop):
@@ -181,9 +181,9 @@ def test_arms_differ_in_a_boolean_as_in_one_value(serve):
     for arm, yes in (("control", 400), ("large", 460)):
         send(shop, "theme", [1] * yes + [0] * (800 - yes), week(2), segment=f"platform=linux,arm={arm}")
     shop.drain(days=40)
-    told = ask(shop, "theme/compare?a=arm=control&b=arm=large")
-    assert told["overall"]["p_value"] == pytest.approx(told["differences"][0]["p_value"])
-    assert told["overall"]["p_value"] < 1
+    answer = ask(shop, "theme/compare?a=arm=control&b=arm=large")
+    assert answer["overall"]["p_value"] == pytest.approx(answer["differences"][0]["p_value"])
+    assert answer["overall"]["p_value"] < 1
 
 
 @pytest.mark.parametrize("metric", ["theme", "size"])
@@ -191,9 +191,11 @@ def test_rows_compare_arms_for_all_looks(shop, metric):
     """Differences of a query are those of the comparison: of arms for all looks, of other segments for one."""
     pairs = {"arm": ("control", "large")} | ({"platform": ("linux", "macos")} if metric == "theme" else {})
     for segment, (base, other) in pairs.items():
-        told = answered(shop, f"{metric}/compare?a={segment}={base}&b={segment}={other}")
-        asked = {"metrics": [metric], "dimensions": [segment, "value"], "compare": {"dimension": segment, "base": base}}
-        rows = shop.http.post("/api/v1/query", json=asked, headers={"Authorization": f"Bearer {READ}"}).get_json()["rows"]
-        found = {row["value"]: [row[name] for name in ("difference", "diff_low", "diff_high", "p")] for row in rows if row["p"]}
-        assert found == {each["label"]: [each["difference"], *each["interval"], each["p_value"]] for each in told["differences"]}
-        assert (told["experiment"] is None) == (segment == "platform")
+        answer = answered(shop, f"{metric}/compare?a={segment}={base}&b={segment}={other}")
+        query = {"metrics": [metric], "dimensions": [segment, "value"], "compare": {"dimension": segment, "base": base}}
+        rows = shop.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"}).get_json()["rows"]
+        results = {row["value"]: [row[name] for name in ("difference", "diff_low", "diff_high", "p")] for row in rows if row["p"]}
+        assert results == {
+            each["label"]: [each["difference"], *each["interval"], each["p_value"]] for each in answer["differences"]
+        }
+        assert (answer["experiment"] is None) == (segment == "platform")

@@ -44,14 +44,14 @@ CHECKS = [
     response_schema_conformance,
 ]
 # The fixtures serve all examples of a test: what an example leaves behind is what the next one meets, as in life.
-few = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=300, suppress_health_check=list(HealthCheck))
 
 
 def counted(served):
     """Everything in the store that reports are in, before and after they are counted."""
-    kept = (b":reports", b":tally:", b":tallies:", b":weights:", b":dead")
-    return {key: value for key, value in served.state().items() if any(part in key for part in kept)}
+    stored = (b":reports", b":tally:", b":tallies:", b":weights:", b":dead")
+    return {key: value for key, value in served.state().items() if any(part in key for part in stored)}
 
 
 # What the document describes, kept to and not
@@ -59,7 +59,13 @@ def counted(served):
 
 # Where nothing is sent, nothing can be wrong with it.
 ASKED = [
-    pytest.param(operation, mode, way, id=f"{operation.method} {operation.path} {mode.value} {name}")
+    pytest.param(
+        operation,
+        mode,
+        way,
+        id=f"{operation.method} {operation.path} {mode.value} {name}",
+        marks=[pytest.mark.slow("batches are drawn from a large schema")] * (operation.path == "/v1/reports"),
+    )
     for operation in OPERATIONS
     for mode in GenerationMode
     for name, way in {"by Flask": lambda flask: flask, "directly": directly}.items()
@@ -68,8 +74,9 @@ ASKED = [
 ]
 
 
+@pytest.mark.parametrize("examples", [20, pytest.param(80, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize(("operation", "mode", "way"), ASKED)
-def test_what_is_asked_is_answered_as_documented(served, operation, mode, way):
+def test_what_is_asked_is_answered_as_documented(served, operation, mode, way, examples):
     """Requests made from the document, and such as break it, get an answer of its shape; no refused one changes a count."""
     if operation.key == "metrics":
         served = type(served)(replace(served.service.settings, metrics_key=METRICS))
@@ -81,7 +88,7 @@ def test_what_is_asked_is_answered_as_documented(served, operation, mode, way):
     key = {"ingest": INGEST, "read": READ, "admin": admin, "metrics": METRICS}.get(operation.key, "nobodys-key")
     before = counted(served)
 
-    @few
+    @settings(few, max_examples=examples)
     @given(case=cases)
     def ask(case):
         answer = case.call(headers={"Authorization": f"Bearer {key}"})
@@ -104,23 +111,23 @@ documents = st.recursive(
 
 
 @st.composite
-def nearly_batches(draw, made):
+def nearly_batches(draw, honest_groups):
     """Draw a batch that is honest but for a few members, which may be missing, doubled, or anything at all."""
-    groups = [dict(draw(st.sampled_from(made))) for _ in range(draw(st.integers(0, 4)))]
+    groups = [dict(draw(st.sampled_from(honest_groups))) for _ in range(draw(st.integers(0, 4)))]
     for group in groups:
         for member in draw(st.lists(st.sampled_from([*group, "more"]), max_size=2)):
             if draw(st.booleans()):
                 group[member] = draw(scraps)
             else:
                 group.pop(member, None)
-    whole = {"format": draw(st.just(1) | scraps), "groups": draw(st.just(groups) | documents)}
-    return json.dumps(whole).encode()
+    full = {"format": draw(st.just(1) | scraps), "groups": draw(st.just(groups) | documents)}
+    return json.dumps(full).encode()
 
 
 @st.composite
-def nearly_bytes(draw, made):
+def nearly_bytes(draw, honest_groups):
     """Draw an honest batch of which a byte or a few are others, which need not be JSON, nor UTF-8."""
-    body = bytearray(json.dumps({"format": 1, "groups": [draw(st.sampled_from(made))]}).encode())
+    body = bytearray(json.dumps({"format": 1, "groups": [draw(st.sampled_from(honest_groups))]}).encode())
     for _ in range(draw(st.integers(1, 3))):
         body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
     return bytes(body)
@@ -128,9 +135,9 @@ def nearly_bytes(draw, made):
 
 def test_no_batch_breaks_the_ingest(served):
     """A batch is taken, or refused with a problem; what is taken can be counted, and is as many reports as the answer says."""
-    made = [served.group(metric, [0, 1, 1]) for metric in ("ui.theme", "export.used", "plugin", "country")]
+    result = [served.group(metric, [0, 1, 1]) for metric in ("ui.theme", "export.used", "plugin", "country")]
     others = documents.map(lambda document: json.dumps(document).encode())
-    bodies = nearly_batches(made) | nearly_bytes(made) | others | st.binary(max_size=200)
+    bodies = nearly_batches(result) | nearly_bytes(result) | others | st.binary(max_size=200)
 
     @many
     @given(body=bodies)

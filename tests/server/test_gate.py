@@ -15,15 +15,15 @@ SENT = "authorization, content-type, content-encoding, idempotency-key"
 @pytest.fixture
 def with_origins(settings):
     """Serve scripts of given origins."""
-    made = []
+    result = []
 
     def start(origins):
         flask = create_app(replace(settings, cors_origins=origins))
-        made.append(flask)
+        result.append(flask)
         return flask.test_client()
 
     yield start
-    for flask in made:
+    for flask in result:
         for app in flask.extensions["deniable"].apps.values():
             app.store._client.close()
 
@@ -33,8 +33,8 @@ def cors(answer):
 
 
 def preflight(client, path, method, origin=PAGE):
-    asked = {"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": SENT}
-    return client.options(path, headers=asked)
+    query = {"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": SENT}
+    return client.options(path, headers=query)
 
 
 def test_any_page_may_send_reports(served):

@@ -34,14 +34,14 @@ FIELDS = {"refId", "datasource", "url", "url_options", "root_selector", "filters
 
 def interpolated(text, value):
     """Put values in the place of variables, as Grafana does."""
-    given = {
+    arguments = {
         "${server}": "",
         "${metric}": "theme",
         "${value:doublequote}": json.dumps(value),
         "${__from:date:iso}": f"{day(8)}T11:12:13.456Z",
         "${__to:date:iso}": f"{day(0)}T11:12:13.456Z",
     }
-    for name, instead in given.items():
+    for name, instead in arguments.items():
         text = text.replace(name, instead)
     assert "$" not in text
     return text
@@ -64,29 +64,29 @@ def test_each_query_is_answered_with_its_columns(filled, name):  # noqa: F811
     for column in query["columns"]:
         assert set(column) == {"selector", "text", "type"}
         assert column["type"] in KNOWN["columns"]
-        found = [row[column["selector"]] for row in rows if row[column["selector"]] is not None]
-        assert found
+        results = [row[column["selector"]] for row in rows if row[column["selector"]] is not None]
+        assert results
         if column["type"] == "timestamp":
-            assert all(datetime.fromisoformat(each).tzinfo for each in found)
+            assert all(datetime.fromisoformat(each).tzinfo for each in results)
         elif column["type"] == "number":
-            assert {type(each) for each in found} <= {int, float}
+            assert {type(each) for each in results} <= {int, float}
 
 
 @pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS)
 def test_each_panel_draws_columns_that_it_asks_for(panel):
-    asked = {column["text"] for column in panel["targets"][0]["columns"]}
+    query = {column["text"] for column in panel["targets"][0]["columns"]}
     overrides = panel["fieldConfig"]["overrides"]
     named = {each["matcher"]["options"] for each in overrides}
     named |= {each["value"] for one in overrides for each in one["properties"] if each["id"] == "custom.fillBelowTo"}
-    assert named <= asked
-    assert ("time" in asked) == (panel["type"] != "table")
+    assert named <= query
+    assert ("time" in query) == (panel["type"] != "table")
 
 
 def test_each_state_has_its_colour(filled):  # noqa: F811
     """What the timeline maps is what rows say."""
     (mapping,) = PANELS["What is published"]["fieldConfig"]["defaults"]["mappings"]
-    asked = {"metrics": "theme", "dimensions": "time,platform"}
-    answer = filled.http.get(f"/api/v1/query?{urlencode(asked)}", headers={"Authorization": f"Bearer {READ}"})
+    query = {"metrics": "theme", "dimensions": "time,platform"}
+    answer = filled.http.get(f"/api/v1/query?{urlencode(query)}", headers={"Authorization": f"Bearer {READ}"})
     states = {row["state"] for row in answer.get_json()["rows"]}
     assert "withheld" in states
     assert states <= set(mapping["options"]) == {"published", "withheld", "joined", "missing", "true", "false"}

@@ -56,32 +56,32 @@ def run(monkeypatch, capsys):
 
 def test_a_good_environment(run, environment):
     """Every setting is shown with where it came from, and no secret is. A store that is away is told, and is no fault."""
-    status, said = run(environment, "--json")
+    status, variables = run(environment, "--json")
     assert status == 0
-    found = json.loads(said)
-    assert (found["errors"], found["warnings"], found["apps"]) == ([], [], {"shop": 5})
-    assert found["store"].startswith("sums and releases take at most ")
-    assert found["store"].endswith("the store does not answer, so its maxmemory is not known")
-    shown = {each["name"]: (each["value"], each["origin"]) for each in found["settings"]}
-    assert set(VARIABLES) <= set(shown)
-    assert shown["DENIABLE_REDIS_URL"] == ("redis://store.example:6379/0", "environment")
-    assert shown["DENIABLE_INGEST_KEYS"] == ("(hidden) 2 of shop", "environment")
-    assert shown["DENIABLE_METRICS_KEY"] == ("(hidden)", "environment")
-    assert shown["DENIABLE_MAX_BACKLOG"] == ("10000", "default")
-    assert shown["DENIABLE_WORKER_BATCH"] == ("100", "default")
-    assert shown["DENIABLE_ARCHIVE"] == ("s3://bucket/reports", "environment")
-    assert "canary" not in said
-    status, said = run(environment)
+    results = json.loads(variables)
+    assert (results["errors"], results["warnings"], results["apps"]) == ([], [], {"shop": 5})
+    assert results["store"].startswith("sums and releases take at most ")
+    assert results["store"].endswith("the store does not answer, so its maxmemory is not known")
+    page = {each["name"]: (each["value"], each["origin"]) for each in results["settings"]}
+    assert set(VARIABLES) <= set(page)
+    assert page["DENIABLE_REDIS_URL"] == ("redis://store.example:6379/0", "environment")
+    assert page["DENIABLE_INGEST_KEYS"] == ("(hidden) 2 of shop", "environment")
+    assert page["DENIABLE_METRICS_KEY"] == ("(hidden)", "environment")
+    assert page["DENIABLE_MAX_BACKLOG"] == ("10000", "default")
+    assert page["DENIABLE_WORKER_BATCH"] == ("100", "default")
+    assert page["DENIABLE_ARCHIVE"] == ("s3://bucket/reports", "environment")
+    assert "canary" not in variables
+    status, variables = run(environment)
     assert status == 0
-    assert "canary" not in said
-    assert "deniable doctor" in said
+    assert "canary" not in variables
+    assert "deniable doctor" in variables
 
 
 def test_an_option_stands_above_a_variable(run, environment):
     """The store that `--redis-url` names is the one that is looked at."""
-    status, said = run(environment, "--json", "--redis-url", "redis://other.example:6379/1")
+    status, variables = run(environment, "--json", "--redis-url", "redis://other.example:6379/1")
     assert status == 0
-    (store,) = (each["value"] for each in json.loads(said)["settings"] if each["name"] == "DENIABLE_REDIS_URL")
+    (store,) = (each["value"] for each in json.loads(variables)["settings"] if each["name"] == "DENIABLE_REDIS_URL")
     assert store == "redis://other.example:6379/1"
 
 
@@ -110,13 +110,13 @@ def test_each_fault_is_named(environment, name):
 
 def test_all_faults_are_named_at_once(run, environment):
     """What is wrong is all told, and the status is 2."""
-    status, said = run(environment | FAULTS | {"DENIABLE_REDIS_ULR": REDIS})
+    status, variables = run(environment | FAULTS | {"DENIABLE_REDIS_ULR": REDIS})
     assert status == 2
     for name in FAULTS:
-        assert f"error: {name}" in said
-    assert "error: nothing reads DENIABLE_REDIS_ULR; is DENIABLE_REDIS_URL meant?" in said
-    assert f"{len(FAULTS) + 1} errors" in said
-    assert "canary" not in said
+        assert f"error: {name}" in variables
+    assert "error: nothing reads DENIABLE_REDIS_ULR; is DENIABLE_REDIS_URL meant?" in variables
+    assert f"{len(FAULTS) + 1} errors" in variables
+    assert "canary" not in variables
 
 
 def test_every_fault_of_every_registry_is_named(environment, registry_file, tmp_path):
@@ -155,16 +155,16 @@ def test_every_signed_registry_is_compared(environment, tmp_path):
 )
 def test_what_is_no_fault_may_be_a_warning(run, environment, change, words):
     """What a server takes and nobody may want is told, with status 0."""
-    status, said = run(environment | change)
+    status, variables = run(environment | change)
     assert status == 0
-    assert "warning: DENIABLE_" in said
-    assert words in said
+    assert "warning: DENIABLE_" in variables
+    assert words in variables
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if "WORKER" not in name and name != "WEB_CONCURRENCY"])
 def test_a_server_refuses_what_is_an_error(environment, name, monkeypatch):
     """What is told to be an error stops the start."""
-    for each, value in (environment | {name: FAULTS[name]}).items():
-        monkeypatch.setenv(each, value)
+    for item, value in (environment | {name: FAULTS[name]}).items():
+        monkeypatch.setenv(item, value)
     with pytest.raises(ValueError, match=name):
         create_app()

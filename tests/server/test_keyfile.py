@@ -17,14 +17,14 @@ from deniable_server.settings import Keys
 def test_keys_are_the_same_at_each_start(tmp_path):
     """What was drawn is found again; an app that came later gets keys of its own, and those of the others stay."""
     folder = tmp_path / "new" / "data"
-    drawn = KeyFile(folder).keys(["shop"])
-    assert re.fullmatch(r"pk_[\w-]{32}", drawn["shop"]["ingest"])
-    assert re.fullmatch(r"rk_[\w-]{32}", drawn["shop"]["read"])
-    assert KeyFile(folder).keys(["shop"]) == drawn
+    draw = KeyFile(folder).keys(["shop"])
+    assert re.fullmatch(r"pk_[\w-]{32}", draw["shop"]["ingest"])
+    assert re.fullmatch(r"rk_[\w-]{32}", draw["shop"]["read"])
+    assert KeyFile(folder).keys(["shop"]) == draw
     both = KeyFile(folder).keys(["blog", "shop"])
-    assert both["shop"] == drawn["shop"]
+    assert both["shop"] == draw["shop"]
     assert len({key for keys in both.values() for key in keys.values()}) == 4
-    assert KeyFile(folder).keys(["shop"]) == drawn
+    assert KeyFile(folder).keys(["shop"]) == draw
     assert Keys(",".join(f"{app}:{keys['read']}" for app, keys in both.items())).app(both["blog"]["read"]) == "blog"
 
 
@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path):
 def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     """If a new app's keys cannot be written, the file is as before and nothing is left lying beside."""
     file = KeyFile(tmp_path)
-    drawn = file.keys(["shop"])
+    draw = file.keys(["shop"])
     before = set(tmp_path.iterdir())
 
     def full(*_, **__):
@@ -104,4 +104,4 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     with pytest.raises(ConfigurationError, match="No space left"):
         file.keys(["shop", "blog"])
     assert set(tmp_path.iterdir()) == before
-    assert file.keys(["shop"]) == drawn
+    assert file.keys(["shop"]) == draw

@@ -40,9 +40,9 @@ def make(command):
     """Make a key; return it and its id."""
 
     def run(role, name=""):
-        status, text, said = command("create", "--role", role, "--name", name)
+        status, text, output = command("create", "--role", role, "--name", name)
         assert status == 0
-        return text.strip(), re.search(r"id ([0-9a-f]{16})", said)[1]
+        return text.strip(), re.search(r"id ([0-9a-f]{16})", output)[1]
 
     return run
 
@@ -159,20 +159,20 @@ def test_a_key_is_for_its_app_and_the_command_says_so(command, registry_file, mo
     assert command("list", app=None)[0] == 2
     monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
     assert command("create", "--role", "read", app=None)[0] == 0
-    status, _, said = command("create", "--role", "read", app="shpo")
+    status, _, output = command("create", "--role", "read", app="shpo")
     assert status == 2
-    assert "shop" in said
+    assert "shop" in output
 
 
 def test_a_store_that_is_away_is_said(command, monkeypatch):
     """Without a store the command fails in one line, which has no address or password of it."""
     monkeypatch.setenv("DENIABLE_REDIS_URL", "redis://:hunter2@127.0.0.1:1/0")
-    status, _, said = command("list")
-    assert (status, said) == (3, "the store cannot be used (ConnectionError)\n")
+    status, _, output = command("list")
+    assert (status, output) == (3, "the store cannot be used (ConnectionError)\n")
     monkeypatch.setenv("DENIABLE_REDIS_URL", "http://:hunter2@127.0.0.1:1/0")
-    status, _, said = command("list")
+    status, _, output = command("list")
     assert status == 2
-    assert "hunter2" not in said
+    assert "hunter2" not in output
     monkeypatch.delenv("DENIABLE_REDIS_URL")
     assert command("list")[0] == 2
 
@@ -243,17 +243,17 @@ def test_an_admin_revokes_a_key_everywhere(make, served, caplog):
     """A key that an admin revokes over HTTP is refused within two seconds by every process, and once revoked it is not there."""
     others = [served, served.restarted()]
     clocks = [Clock(), Clock()]
-    for each, clock in zip(others, clocks, strict=True):
-        each.service.ring._clock = clock
+    for item, clock in zip(others, clocks, strict=True):
+        item.service.ring._clock = clock
     (text, id_), (admin, own) = make("read"), make("admin")
-    assert [each.get("/api/v1/metrics", text).status_code for each in others] == [200, 200]
+    assert [item.get("/api/v1/metrics", text).status_code for item in others] == [200, 200]
     answer = revoked(served, id_, admin)
     assert (answer.status_code, answer.data) == (204, b"")
     assert f"key {id_} of shop was revoked" in caplog.text
     assert admin not in caplog.text
     for clock in clocks:
         clock.now += FRESH_SECONDS
-    assert [each.get("/api/v1/metrics", text).status_code for each in others] == [401, 401]
+    assert [item.get("/api/v1/metrics", text).status_code for item in others] == [401, 401]
     again = revoked(others[1], id_, admin)
     assert (again.status_code, again.get_json()["code"]) == (404, "no_such_key")
     assert revoked(served, own, admin).status_code == 204  # an admin may throw away the own key
@@ -266,11 +266,11 @@ def test_an_admin_revokes_a_key_everywhere(make, served, caplog):
 def test_an_admin_looks_after_one_app(command, make, served):
     """An admin neither sees nor revokes keys of another app, nor those of the environment."""
     admin, _ = make("admin")
-    said = command("create", "--role", "admin", app="blog")[2]
-    other = re.search(r"id ([0-9a-f]{16})", said)[1]
+    output = command("create", "--role", "admin", app="blog")[2]
+    other = re.search(r"id ([0-9a-f]{16})", output)[1]
     assert [row["role"] for row in served.get("/api/v1/keys", admin).get_json()["keys"]] == ["admin"]
-    given = next(key for (key,) in served.service.ring._fixed.values() if key.role == "ingest")
-    for id_ in (other, given.id, "*", "0" * 15, f"{other} "):
+    arguments = next(key for (key,) in served.service.ring._fixed.values() if key.role == "ingest")
+    for id_ in (other, arguments.id, "*", "0" * 15, f"{other} "):
         assert revoked(served, id_, admin).status_code == 404
     assert len(json.loads(command("list", "--json", app="blog")[1])) == 1
 
@@ -293,16 +293,16 @@ def test_a_revoked_key_is_refused_within_seconds_by_all(command, make, served):
     """Each process goes by what it has read for two seconds and no longer; a new key is good at once."""
     others = [served, served.restarted()]
     clocks = [Clock(), Clock()]
-    for each, clock in zip(others, clocks, strict=True):
-        each.service.ring._clock = clock
+    for item, clock in zip(others, clocks, strict=True):
+        item.service.ring._clock = clock
     text, id_ = make("read")
-    assert [each.get("/api/v1/metrics", text).status_code for each in others] == [200, 200]
+    assert [item.get("/api/v1/metrics", text).status_code for item in others] == [200, 200]
     new, _ = make("read")  # no time passes
-    assert [each.get("/api/v1/metrics", new).status_code for each in others] == [200, 200]
+    assert [item.get("/api/v1/metrics", new).status_code for item in others] == [200, 200]
     assert command("revoke", id_)[0] == 0
     for clock in clocks:
         clock.now += FRESH_SECONDS
-    assert [each.get("/api/v1/metrics", text).status_code for each in others] == [401, 401]
+    assert [item.get("/api/v1/metrics", text).status_code for item in others] == [401, 401]
     assert command("revoke", id_)[0] == 1
     assert command("revoke", "*")[0] == 1
     others[1].store._client.close()

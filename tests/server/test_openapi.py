@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import jsonschema_rs
@@ -23,26 +24,26 @@ ROUTES = {f"{each.method.upper()} {each.path}": each for each in OPERATIONS}
 
 
 def pairs(codes):
-    return {(status, code) for status, some in (codes or {}).items() for code in some}
+    return {(status, code) for status, part in (codes or {}).items() for code in part}
 
 
 def sections():
     """Return the parts of docs/http.md by what their headings name."""
-    found = {}
+    results = {}
     for part in re.split(r"^## ", (ROOT / "docs" / "http.md").read_text("utf-8"), flags=re.MULTILINE)[1:]:
         heading, _, text = part.partition("\n")
         for name in re.findall(r"`([^`]+)`", heading) or [heading]:
-            found[name] = text
-    return found
+            results[name] = text
+    return results
 
 
 def table(text):
     """Read the statuses and codes of a section's tables; several in a row belong together in their order, or all to one."""
-    found = set()
+    results = set()
     for statuses, codes in re.findall(r"^\| ([0-9, ]+) \| ([^|]*) \|", text, re.MULTILINE):
         listed, named = [int(status) for status in statuses.split(", ")], re.findall(r"`(\w+)`", codes)
-        found |= set(zip(listed * len(named) if len(listed) == 1 else listed, named, strict=True))
-    return found
+        results |= set(zip(listed * len(named) if len(listed) == 1 else listed, named, strict=True))
+    return results
 
 
 def test_every_route_is_in_the_document(served):
@@ -60,10 +61,10 @@ def test_every_route_is_in_the_document(served):
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_page_for_people_says_the_same(route):
     """Each address has its section in docs/http.md, with the codes that the document has for it."""
-    told = table(sections()[route])
+    rows = table(sections()[route])
     own = pairs(ROUTES[route].codes)
-    assert own - pairs(KEYED) <= told
-    assert {pair for pair in told if pair[0] >= 400} <= own
+    assert own - pairs(KEYED) <= rows
+    assert {pair for pair in rows if pair[0] >= 400} <= own
 
 
 def test_what_any_address_answers_is_told_once():
@@ -104,11 +105,11 @@ def members(schema, place):
             yield f"{place}.{name}", member
         for name, inner in schema.items():
             inside = inner.items() if name == "properties" else [(name, inner)]
-            for step, each in inside:
-                yield from members(each, f"{place}.{step}")
+            for step, item in inside:
+                yield from members(item, f"{place}.{step}")
     elif isinstance(schema, list):
-        for each in schema:
-            yield from members(each, place)
+        for item in schema:
+            yield from members(item, place)
 
 
 def test_every_member_is_described():
@@ -152,6 +153,10 @@ def test_good_answers_have_the_shape_they_are_said_to_have(served):
         check("Accepted", {"accepted": 1})
 
 
+@cache
+def validator(name):
+    return jsonschema_rs.validator_for(schemas.ref(name) | {"components": {"schemas": schemas.components()}})
+
+
 def check(name, answer):
-    schema = schemas.ref(name) | {"components": {"schemas": schemas.components()}}
-    jsonschema_rs.validator_for(schema).validate(answer)
+    validator(name).validate(answer)

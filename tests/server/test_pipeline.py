@@ -35,8 +35,8 @@ def page(served, admin):
 def send_made_up(served, metric, targets, n):
     """Upload honest reports and half as many that were made for the greatest gain; count them and look."""
     mechanism = served.mechanism(metric)
-    made = forgery.maximal_gain(mechanism, targets, n // 2, np.random.default_rng(3))
-    group = served.group(metric, [], count=n // 2, payloads=b64encode(made).decode())
+    result = forgery.maximal_gain(mechanism, targets, n // 2, np.random.default_rng(3))
+    group = served.group(metric, [], count=n // 2, payloads=b64encode(result).decode())
     answer = served.post({"format": 1, "groups": [served.group(metric, [0] * n), group]})
     assert answer.get_json()["accepted"] == n + n // 2
     served.drain()
@@ -104,16 +104,16 @@ def test_pages_tell_of_alarms(served, page):
     """The list names the metrics concerned, the metric's page says what was seen and what to do, the others say nothing."""
     assert "look made up" not in page("/live")
     send_made_up(served, "plugin", [1, 3], 2000)
-    shown = page("/live")
-    assert "Some reports look made up" in shown
-    assert 'What was counted of <a href="/m/plugin/live">plugin</a> is not' in shown
-    shown = page("/m/plugin/live")
-    assert "Some of these reports look made up" in shown
-    assert "bits set" in shown
-    assert "Honest reports do so with probability" in shown
-    assert "What to do" in shown
+    html = page("/live")
+    assert "Some reports look made up" in html
+    assert 'What was counted of <a href="/m/plugin/live">plugin</a> is not' in html
+    html = page("/m/plugin/live")
+    assert "Some of these reports look made up" in html
+    assert "bits set" in html
+    assert "Honest reports do so with probability" in html
+    assert "What to do" in html
     influence = float(served.mechanism("plugin").influence)
-    assert f"up to {influence:.3g} respondents" in shown
+    assert f"up to {influence:.3g} respondents" in html
     assert "look made up" not in page("/m/country/live")
 
 
@@ -135,6 +135,6 @@ def test_rules_without_a_law_are_told_as_such(served, page):
         served.store._client.hset(index, name.replace(today, then), int(time.time()))
         served.store._client.hdel(index, name)
         looking.check(int(time.time()))
-    shown = page("/m/ui.theme/live")
-    assert "6 times as many reports as in the median of the periods before" in shown
-    assert "No probability is known for it." in shown
+    html = page("/m/ui.theme/live")
+    assert "6 times as many reports as in the median of the periods before" in html
+    assert "No probability is known for it." in html

@@ -32,12 +32,12 @@ def by_gunicorn(held):
     with ours, theirs:
         theirs.sendall(held)
         theirs.shutdown(socket.SHUT_WR)
-        asked = next(http.get_parser(config, ours, PEER))
-        _, environ = wsgi.create(asked, ours, PEER, SERVER, config)
+        query = next(http.get_parser(config, ours, PEER))
+        _, environ = wsgi.create(query, ours, PEER, SERVER, config)
         body = environ["wsgi.input"].read()
-        rest = asked.unreader.read()
-    assert rest == b""
-    return environ, body, not asked.should_close()
+        remainder = query.unreader.read()
+    assert remainder == b""
+    return environ, body, not query.should_close()
 
 
 def same(held):
@@ -119,7 +119,7 @@ values = st.sampled_from(
 ) | st.text(st.characters(max_codepoint=255), max_size=8)
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(
     more=st.lists(st.tuples(names, values), max_size=4),
     body=st.binary(max_size=4),

@@ -104,8 +104,8 @@ def tokens(markdown):
         yield from token.children or ()
 
 
-def document(path, **given):
-    return compose(gather(Path(path)), now=MADE, software="1.2.3", **given)
+def document(path, **options):
+    return compose(gather(Path(path)), now=MADE, software="1.2.3", **options)
 
 
 def plainly(inline):
@@ -115,11 +115,11 @@ def plainly(inline):
 
 def table(text, caption):
     """Find the rows of the one table whose caption begins so, as cells that are read."""
-    found, cells, latest = [], None, ""
+    results, cells, latest = [], None, ""
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "table_open" and latest.startswith(caption):
             cells = []
-            found.append(cells)
+            results.append(cells)
         elif token.type == "table_close":
             cells = None
         elif token.type == "tr_open" and cells is not None:
@@ -128,23 +128,23 @@ def table(text, caption):
             latest = plainly(token)
             if cells is not None:
                 cells[-1].append(latest)
-    ((_, *rows),) = found
+    ((_, *rows),) = results
     return [tuple(row) for row in rows]
 
 
 def sections(text):
     """Return what is read under each heading, by heading."""
-    found, title, heading = {}, "", False
+    results, title, heading = {}, "", False
     for token in tokens(text):
         if token.type == "heading_open":
             heading = True
         elif token.type == "inline" and heading:
             title, heading = plainly(token), False
-            assert title not in found
-            found[title] = ""
+            assert title not in results
+            results[title] = ""
         elif token.type in ("inline", "fence"):
-            found[title] += " " + (plainly(token) if token.children else token.content)
-    return found
+            results[title] += " " + (plainly(token) if token.children else token.content)
+    return results
 
 
 def first_page(text):
@@ -186,16 +186,16 @@ def report(shipped):
 def test_everything_is_there(report, shipped):
     """Each required heading and each metric is there, in both formats, and links go to headings."""
     assert list(sections(report)) == ["Privacy report: shop", *HEADINGS]
-    asked = {row[0]: row for row in table(report, "What is asked")}
-    made = Page(page(report))
-    assert list(asked) == [each.metric.id for each in shipped.metrics]
-    for each in shipped.metrics:
-        assert asked[each.metric.id][2:5] == (each.metric.description, each.metric.owner, str(each.metric.expires))
-        for text in asked[each.metric.id]:
-            assert squeezed(text) in made.text
-    ids = [attributes["id"] for _, attributes in made.tags if "id" in attributes]
+    rows = {row[0]: row for row in table(report, "What is asked")}
+    parsed = Page(page(report))
+    assert list(rows) == [metric.metric.id for metric in shipped.metrics]
+    for metric in shipped.metrics:
+        assert rows[metric.metric.id][2:5] == (metric.metric.description, metric.metric.owner, str(metric.metric.expires))
+        for text in rows[metric.metric.id]:
+            assert squeezed(text) in parsed.text
+    ids = [attributes["id"] for _, attributes in parsed.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    links = {attributes["href"] for attributes in made.named("a")}
+    links = {attributes["href"] for attributes in parsed.named("a")}
     assert len(links) == 10
     assert links <= {f"#{id_}" for id_ in ids}
     assert {attributes for token in tokens(report) if token.type == "link_open" for attributes in token.attrs.values()} == links
@@ -207,9 +207,9 @@ def test_both_formats_are_equally_complete(report):
     texts = [plainly(token) for token in tokens(report) if token.type == "inline"]
     assert len(texts) > 500
     for text in texts:
-        found = read.find(squeezed(text), at)
-        assert found >= 0, text
-        at = found
+        results = read.find(squeezed(text), at)
+        assert results >= 0, text
+        at = results
 
 
 def test_nothing_is_filled_in_for_the_controller(report):
@@ -257,9 +257,9 @@ def test_the_command_has_the_defaults_of_the_report():
     """What the options say is what is computed where nothing is given."""
     parser = Parser(prog="deniable report")
     command(parser)
-    given = parser.parse_args(["privacy"])
+    arguments = parser.parse_args(["privacy"])
     defaults = {name: each.default for name, each in signature(gather).parameters.items() if name != "path"}
-    assert defaults == {name: getattr(given, name) for name in ("delta", "devices")}
+    assert defaults == {name: getattr(arguments, name) for name in ("delta", "devices")}
 
 
 def test_the_first_page_is_short(report):
@@ -270,58 +270,58 @@ def test_the_first_page_is_short(report):
 
 def test_the_first_page_stays_short(written):
     """However many metrics there are, and warnings of them, the page names few: those that tell most. The annex has all."""
-    text = document(written(many(40)))
+    text = document(written(many(25)))
     rows = table(first_page(text), "The 15 metrics that tell most")
-    assert [row[0] for row in rows] == [f"m{number}" for number in range(39, 24, -1)]
+    assert [row[0] for row in rows] == [f"m{number}" for number in range(24, 9, -1)]
     assert all(len(row[1]) <= 50 for row in rows)
     assert number_of_words(first_page(text)) <= 850
     assert "m0 (4), " not in first_page(text)
-    assert "and 34 more" in sections(text)["What needs your decision"]
-    assert len(table(text, "What is asked")) == 40
-    assert "m39" in sections(text)["1. The questions"]
+    assert "and 19 more" in sections(text)["What needs your decision"]
+    assert len(table(text, "What is asked")) == 25
+    assert "m24" in sections(text)["1. The questions"]
     assert "more than a device may spend" in sections(text)["What needs your decision"]
 
 
 def test_metrics_stand_with_what_they_tell(report, shipped):
     """The table of the page has each metric, worst first, with the odds of a report and how often a guess is right."""
     rows = table(first_page(report), "The metrics")
-    assert {row[0] for row in rows} == {each.metric.id for each in shipped.metrics}
-    by_id = {each.metric.id: each for each in shipped.metrics}
-    told = []
+    assert {row[0] for row in rows} == {item.metric.id for item in shipped.metrics}
+    by_id = {item.metric.id: item for item in shipped.metrics}
+    answer = []
     for id_, question, reports, odds, one, year in rows:
-        each = by_id[id_]
-        (first,) = (guess for guess in each.guesses if guess.reports == 1)
-        assert question == each.metric.description
-        assert odds == words.odds(each.mechanism.epsilon)
-        assert (one, year) == (words.percent(first.even), words.percent(each.guesses[-1].even))
-        assert ("kept" in reports, "sample" in reports) == (each.metric.permanent, each.metric.sample != "1")
-        mechanism = each.mechanism
-        told.append(mechanism.epsilon_permanent if each.metric.permanent else each.guesses[-1].reports * mechanism.epsilon)
-    assert told == sorted(told, reverse=True)
+        item = by_id[id_]
+        (first,) = (guess for guess in item.guesses if guess.reports == 1)
+        assert question == item.metric.description
+        assert odds == words.odds(item.mechanism.epsilon)
+        assert (one, year) == (words.percent(first.even), words.percent(item.guesses[-1].even))
+        assert ("kept" in reports, "sample" in reports) == (item.metric.permanent, item.metric.sample != "1")
+        mechanism = item.mechanism
+        answer.append(mechanism.epsilon_permanent if item.metric.permanent else item.guesses[-1].reports * mechanism.epsilon)
+    assert answer == sorted(answer, reverse=True)
 
 
 def test_a_year_has_as_many_reports_as_a_device_makes(written, shipped):
     """What a year tells counts every report that `deniable account` counts, of metrics with several in a period, too."""
     often = gather(written(MANY + ONE_OF_MANY.format(number=0, epsilon=1, words="d") + 'period = "month"\nper_period = 3\n'))
     for facts in (often, shipped):
-        for each in facts.metrics:
-            (use,) = plan(facts.registry, metrics=[each.metric.id], days=365).uses
-            assert each.metric.permanent or each.guesses[-1].reports == use.occasions
+        for metric in facts.metrics:
+            (use,) = plan(facts.registry, metrics=[metric.metric.id], days=365).uses
+            assert metric.metric.permanent or metric.guesses[-1].reports == use.occasions
     assert often.metrics[0].guesses[-1].reports == 39
 
 
 def test_what_is_to_be_decided_stands_first(shipped, written):
     """A failed proof, each warning and each metric with noise anew is named before anything else, with what to do."""
     title = "What needs your decision"
-    told = sections(compose(shipped, now=MADE, software="1"))[title]
-    for each in shipped.metrics:
-        assert (each.metric.id in told) != each.metric.permanent
-    assert "No store was looked at" in told
-    assert "Not proved" not in told
-    failed = [attempt(each.metric, each.mechanism) for each in shipped.metrics]
+    answer = sections(compose(shipped, now=MADE, software="1"))[title]
+    for metric in shipped.metrics:
+        assert (metric.metric.id in answer) != metric.metric.permanent
+    assert "No store was looked at" in answer
+    assert "Not proved" not in answer
+    failed = [attempt(metric.metric, metric.mechanism) for metric in shipped.metrics]
     object.__setattr__(failed[0].proof, "faults", ("broken",))
-    told = sections(compose(shipped, now=MADE, software="1", proved=failed))[title]
-    assert told.startswith(f" Not proved: {failed[0].metric}. Do not use this registry before the proof holds.")
+    answer = sections(compose(shipped, now=MADE, software="1", proved=failed))[title]
+    assert answer.startswith(f" Not proved: {failed[0].metric}. Do not use this registry before the proof holds.")
     path = written(many(1))
     text = document(path)
     assert list(sections(text)).index(title) == 1
@@ -333,10 +333,10 @@ def test_the_page_has_what_the_registry_says(written, shipped):
     """Days and least numbers of reports on the page are those of the registry."""
     text = first_page(compose(shipped, now=MADE, software="1"))
     more = "[publication]\nmin_reports = 321\n[retention]\ntallies = 7\nreleases = 800\n[analysts]\nepsilon = 0\n"
-    told = sections(document(written(many(1) + more)))
-    assert "7 days after their period has closed, once published; else 800" in told["What is stored, and for how long"]
-    assert "at least 321 reports" in told["What is published, and to whom"]
-    assert "noisy numbers" not in told["What is published, and to whom"]
+    answer = sections(document(written(many(1) + more)))
+    assert "7 days after their period has closed, once published; else 800" in answer["What is stored, and for how long"]
+    assert "at least 321 reports" in answer["What is published, and to whom"]
+    assert "noisy numbers" not in answer["What is published, and to whom"]
     assert "noisy numbers" in text
 
 
@@ -368,9 +368,9 @@ def test_sentences_are_short(report, shipped, written):
 def test_digest_version_and_date(written, registry_file):
     """The report has the digest of the file, the version and the date; another file has another digest."""
     first, digest = document(registry_file), sha256(registry_file.read_bytes()).hexdigest()
-    for told in ("Made 2026-11-21 12:00 UTC by deniable 1.2.3", f"SHA-256 {digest}"):
-        assert told in first_page(first)
-        assert squeezed(told) in Page(page(first)).text
+    for answer in ("Made 2026-11-21 12:00 UTC by deniable 1.2.3", f"SHA-256 {digest}"):
+        assert answer in first_page(first)
+        assert squeezed(answer) in Page(page(first)).text
     assert digest not in document(written(registry_file.read_text("utf-8").replace("Which country", "Which land")))
 
 
@@ -387,55 +387,55 @@ def test_figures_of_metrics_are_those_of_the_mechanisms(report, shipped):
     randomised = {row[0]: row for row in table(report, "Mechanisms and their")}
     spent = {row[0]: row for row in table(report, "Each metric by itself")}
     guessed = {row[:2]: row[2:] for row in table(report, "How often the best")}
-    for each in shipped.metrics:
-        made = mechanisms.of(each.metric)
-        _, _, name, _, _, _, one, exact, kept = randomised[each.metric.id]
-        assert (name.split(",")[0], one, exact) == (made.name, f"{made.epsilon:.12g}", str(made.ratio))
-        assert f"{made.name}: {made.summary}." in sections(report)["2. How answers are randomised"]
-        assert guessed[each.metric.id, "1 report"][0] == words.nats(made.epsilon)
-        if each.metric.permanent:
-            assert isinstance(made, Permanent)
-            assert kept == f"{made.epsilon_permanent:.12g}"
-            assert guessed[each.metric.id, "reports of one kept answer"][0] == words.nats(made.epsilon_permanent)
-            assert spent[each.metric.id][4] == words.nats(made.kept_responses * made.epsilon_permanent)
-            assert spent[each.metric.id][5] == f"2 and {made.kept_responses}"
+    for metric in shipped.metrics:
+        result = mechanisms.of(metric.metric)
+        _, _, name, _, _, _, one, exact, stored = randomised[metric.metric.id]
+        assert (name.split(",")[0], one, exact) == (result.name, f"{result.epsilon:.12g}", str(result.ratio))
+        assert f"{result.name}: {result.summary}." in sections(report)["2. How answers are randomised"]
+        assert guessed[metric.metric.id, "1 report"][0] == words.nats(result.epsilon)
+        if metric.metric.permanent:
+            assert isinstance(result, Permanent)
+            assert stored == f"{result.epsilon_permanent:.12g}"
+            assert guessed[metric.metric.id, "reports of one kept answer"][0] == words.nats(result.epsilon_permanent)
+            assert spent[metric.metric.id][4] == words.nats(result.kept_responses * result.epsilon_permanent)
+            assert spent[metric.metric.id][5] == f"2 and {result.kept_responses}"
         else:
-            assert (kept, spent[each.metric.id][5]) == ("none", "none")
+            assert (stored, spent[metric.metric.id][5]) == ("none", "none")
 
 
 @pytest.mark.parametrize("title", ["4. What all reports of a device come to", "8. What is proved and what is claimed"])
 def test_what_kept_answers_show_stands_beside_the_figures(report, title):
     """Sums of kept answers have their condition beside them; page and annex say that a change or a return shows."""
-    told = sections(report)
-    assert "between histories that change, and return to an earlier answer, at the same times" in told[title]
-    assert "a return to an earlier" in told["4. What all reports of a device come to"]
-    assert "a return to an earlier" in told["9. What is not protected, in full"]
-    assert "it shows that a kept answer changed or returned" in told["What is not protected"]
+    answer = sections(report)
+    assert "between histories that change, and return to an earlier answer, at the same times" in answer[title]
+    assert "a return to an earlier" in answer["4. What all reports of a device come to"]
+    assert "a return to an earlier" in answer["9. What is not protected, in full"]
+    assert "it shows that a kept answer changed or returned" in answer["What is not protected"]
 
 
 def test_totals_are_those_of_the_accounting(report, shipped):
     """Totals over a day, a month and a year are those of `deniable account`, and the lifetime's is the budget's."""
-    found = table(report, "All metrics together")
-    for row, days in zip(found, (1, 30, 365), strict=False):
+    rows = table(report, "All metrics together")
+    for row, days in zip(rows, (1, 30, 365), strict=False):
         planned = plan(shipped.registry, days=days)
         account = statement(planned.spends, [1e-6], devices=4, plan=planned)
-        (each,), (theirs,) = account.accounts, account.theirs
+        (item,), (theirs,) = account.accounts, account.theirs
         assert row == (
             f"{days} day{'s' * (days > 1)}",
-            words.nats(each.basic),
+            words.nats(item.basic),
             words.nats(planned.allowed),
-            words.nats(min(each.basic, planned.allowed)),
-            words.nats(min(each.epsilon, planned.allowed)),
+            words.nats(min(item.basic, planned.allowed)),
+            words.nats(min(item.epsilon, planned.allowed)),
             words.nats(min(theirs.basic, 4 * planned.allowed)),
         )
     budget = shipped.registry.budget
-    assert found[3][2] == words.nats(budget.lifetime)
+    assert rows[3][2] == words.nats(budget.lifetime)
     by_metric = {row[0]: row for row in table(report, "Each metric by itself")}
     (use,) = plan(shipped.registry, metrics=["cart.size"], days=365).uses
     assert by_metric["cart.size"][2] == words.nats(use.occasions * use.spend.epsilon)
-    told = sections(report)["What a device may spend in all"]
-    assert f"at most {words.nats(budget.per_window)} in any 30 days and {words.nats(budget.lifetime)} ever" in told
-    assert f"come to {found[2][3]} in a year" in told
+    answer = sections(report)["What a device may spend in all"]
+    assert f"at most {words.nats(budget.per_window)} in any 30 days and {words.nats(budget.lifetime)} ever" in answer
+    assert f"come to {rows[2][3]} in a year" in answer
 
 
 def test_what_publishing_takes(report):
@@ -459,10 +459,10 @@ owner = "o"
 """
 
 
-def of(name, size, *, kept=False):
+def of(name, size, *, permanent=False):
     """Make a metric and its mechanism."""
     values = ", ".join(f'"{value}"' for value in "abcdefgh"[:size])
-    text = ONE.format(values=values, name=name, kept="epsilon_permanent = 2.0" if kept else "")
+    text = ONE.format(values=values, name=name, kept="epsilon_permanent = 2.0" if permanent else "")
     metric = registry.parse(text).metrics["m"]
     return metric, mechanisms.of(metric)
 
@@ -485,8 +485,8 @@ def test_the_best_guess_is_bounded(name, size):
     even = max(
         best(mechanism, [Fraction(int(value in pair), 2) for value in range(size)]) for pair in combinations(range(size), 2)
     )
-    rest = (1 - Fraction(9, 10)) / (size - 1)
-    sure = best(mechanism, [Fraction(9, 10)] + [rest] * (size - 1))
+    remainder = (1 - Fraction(9, 10)) / (size - 1)
+    sure = best(mechanism, [Fraction(9, 10)] + [remainder] * (size - 1))
     for truth, bound in ((alike, one.alike), (even, one.even), (sure, one.sure)):
         assert truth <= bound + 1e-12
     if name == "grr":
@@ -498,28 +498,28 @@ def test_the_best_guess_from_many_reports():
     """From k reports of a yes or no the best guess is the majority's, and the report says how often that is right."""
     metric, mechanism = of("binary", 2)
     p = float(mechanism.p)
-    found = {each.reports: each for each in guesses(Declared.of(metric))}
-    assert sorted(found) == [0, 1, 10, 100, 365]
+    results = {each.reports: each for each in guesses(Declared.of(metric))}
+    assert sorted(results) == [0, 1, 10, 100, 365]
     right = sum(comb(365, k) * p**k * (1 - p) ** (365 - k) for k in range(183, 366))
-    assert found[365].even == pytest.approx(right, abs=1e-9)
+    assert results[365].even == pytest.approx(right, abs=1e-9)
     right = sum(comb(10, k) * p**k * (1 - p) ** (10 - k) * (1 if k > 5 else 0.5 if k == 5 else 0) for k in range(11))
-    assert found[10].even == pytest.approx(right, abs=1e-6)
+    assert results[10].even == pytest.approx(right, abs=1e-6)
     beliefs = (max(0.9 * p**k * (1 - p) ** (10 - k), 0.1 * (1 - p) ** k * p ** (10 - k)) * comb(10, k) for k in range(11))
-    assert found[10].sure == pytest.approx(sum(beliefs), abs=1e-6)
+    assert results[10].sure == pytest.approx(sum(beliefs), abs=1e-6)
 
 
 def test_kept_responses_bound_the_guess():
     """However many reports of one answer are seen, the guess is no better than from the kept response."""
-    metric, mechanism = of("l_grr", 2, kept=True)
-    nothing, one, kept = guesses(Declared.of(metric))
+    metric, mechanism = of("l_grr", 2, permanent=True)
+    nothing, one, stored = guesses(Declared.of(metric))
     assert (nothing.even, nothing.alike, nothing.sure) == (0.5, 0.5, SURE)
     assert one.even == pytest.approx(exp(1) / (1 + exp(1)), abs=1e-6)
-    assert kept.even == pytest.approx(exp(2) / (1 + exp(2)), abs=1e-6)
-    assert (kept.reports, kept.epsilon) == (None, mechanism.epsilon_permanent)
-    metric, mechanism = of("l_osue", 4, kept=True)
-    _, _, kept = guesses(Declared.of(metric))
-    assert kept.alike == pytest.approx(min(Observer(mechanism).bound().success, kept.alike))
-    assert Observer(mechanism).bound().success <= kept.alike + 1e-12
+    assert stored.even == pytest.approx(exp(2) / (1 + exp(2)), abs=1e-6)
+    assert (stored.reports, stored.epsilon) == (None, mechanism.epsilon_permanent)
+    metric, mechanism = of("l_osue", 4, permanent=True)
+    _, _, stored = guesses(Declared.of(metric))
+    assert stored.alike == pytest.approx(min(Observer(mechanism).bound().success, stored.alike))
+    assert Observer(mechanism).bound().success <= stored.alike + 1e-12
 
 
 def test_posteriors():
@@ -545,24 +545,24 @@ def test_numbers_are_rounded_up():
 
 def test_proofs_are_those_of_the_mechanisms(report, shipped):
     """With --prove the table has what walking all draws showed, and says where it was another domain, or none."""
-    found = {row[0]: row for row in table(report, "Proofs by enumeration")}
-    assert found["return.regretted"][3] == f"{mechanisms.of(shipped.registry.metrics['return.regretted']).epsilon:.12g}"
-    assert found["ui.theme"][5] == "proved"
-    assert "its own mechanism" in found["cart.size"][1]
-    assert "fewer answers" in found["search.engine"][1]
-    assert found["crash.site"][5].startswith("not run")
+    rows = {row[0]: row for row in table(report, "Proofs by enumeration")}
+    assert rows["return.regretted"][3] == f"{mechanisms.of(shipped.registry.metrics['return.regretted']).epsilon:.12g}"
+    assert rows["ui.theme"][5] == "proved"
+    assert "its own mechanism" in rows["cart.size"][1]
+    assert "fewer answers" in rows["search.engine"][1]
+    assert rows["crash.site"][5].startswith("not run")
     assert "No proof was run" in compose(shipped, now=MADE, software="1")
 
 
 def test_doubts_are_those_of_lint(written, registry_file):
     """What lint warns of, a budget that does not suffice and a trial stand out."""
     path = written(registry_file.read_text("utf-8").replace("epsilon = 1.0", "epsilon = 6.0"))
-    told = sections(document(path))
-    text = " ".join(told.values())
+    answer = sections(document(path))
+    text = " ".join(answer.values())
     for warning in lint(path).warnings:
         assert words.plain(warning.rule) in text
-    assert "This is a trial" in told["What is published, and to whom"]
-    assert "asks for more than a device may spend" in told["What needs your decision"]
+    assert "This is a trial" in answer["What is published, and to whom"]
+    assert "asks for more than a device may spend" in answer["What needs your decision"]
     assert "This registry is a trial" in text
     assert "asks for more than the budget has" in text
 
@@ -629,23 +629,23 @@ def test_numbers_and_sets(written):
     """What is asked of a number and a set is told in words; each is proved; guesses of a number are not among all numbers."""
     facts = gather(written(NUMBERS))
     proved = [attempt(each.metric, each.mechanism) for each in facts.metrics]
-    made = compose(facts, now=MADE, software="1", proved=proved)
-    told = {row[0]: row[5] for row in table(made, "What is asked")}
-    assert told["search.ms"] == "a number of ms from 1 to 60000; what is beyond counts as the nearer end"
-    assert told["steps"].endswith("the nearer end; rounded to an end of the range on the device")
-    assert told["load"].endswith("the nearer end; told as one of equal parts of the range")
-    assert told["plugins"] == "any of 4 options: git, spelling, preview, other"
-    assert told["mood"] == "3: bad; fair; good"
-    found = {row[0]: row for row in table(made, "Proofs by enumeration")}
-    assert {row[5] for row in found.values()} == {"proved"}
-    assert "window, 3 answers: fewer answers" in found["search.ms"][1]
-    assert "sampled_pair, 8 answers: fewer answers" in found["tools"][1]
+    result = compose(facts, now=MADE, software="1", proved=proved)
+    rows = {row[0]: row[5] for row in table(result, "What is asked")}
+    assert rows["search.ms"] == "a number of ms from 1 to 60000; what is beyond counts as the nearer end"
+    assert rows["steps"].endswith("the nearer end; rounded to an end of the range on the device")
+    assert rows["load"].endswith("the nearer end; told as one of equal parts of the range")
+    assert rows["plugins"] == "any of 4 options: git, spelling, preview, other"
+    assert rows["mood"] == "3: bad; fair; good"
+    table_rows = {row[0]: row for row in table(result, "Proofs by enumeration")}
+    assert {row[5] for row in table_rows.values()} == {"proved"}
+    assert "window, 3 answers: fewer answers" in table_rows["search.ms"][1]
+    assert "sampled_pair, 8 answers: fewer answers" in table_rows["tools"][1]
     assert {each.metric: each.own for each in proved} == {
         "search.ms": False, "steps": True, "load": False, "plugins": True, "tools": False, "mood": True,
     }  # fmt: skip
-    guessed = [row for row in table(made, "How often the best") if row[0] in ("search.ms", "steps", "load")]
+    guessed = [row for row in table(result, "How often the best") if row[0] in ("search.ms", "steps", "load")]
     assert {row[4] for row in guessed} == {"none"}
-    assert squeezed("a number of ms from 1 to 60000") in Page(page(made)).text
+    assert squeezed("a number of ms from 1 to 60000") in Page(page(result)).text
 
 
 TEXTS = """
@@ -667,14 +667,14 @@ def test_texts_and_kept_texts(written):
     """Answers that nobody can list have no column of all answers, and those kept are bounded by what is reserved."""
     path = written(TEXTS)
     (path.parent / "list.txt").write_text("one\ntwo\n", "utf-8")
-    made = document(path)
-    assert [row[4] for row in table(made, "How often")] == ["none"] * 2
-    ((*_, until, answers, _),) = table(made, "What is asked")
+    result = document(path)
+    assert [row[4] for row in table(result, "How often")] == ["none"] * 2
+    ((*_, until, answers, _),) = table(result, "What is asked")
     assert until == "no end"
     assert "only 2 candidates" in answers
-    ((*_, kept),) = table(made, "Each metric by itself")
-    assert kept == "2 and 20"
-    assert "this registry allows none about withheld segments" in made
+    ((*_, rows),) = table(result, "Each metric by itself")
+    assert rows == "2 and 20"
+    assert "this registry allows none about withheld segments" in result
 
 
 # Escaping
@@ -705,13 +705,13 @@ def hostile(written):
 def test_hostile_texts_are_text_in_html(hostile):
     """Whatever a registry says, it makes no element of the page and names no address; it is shown as it was written."""
     written = page(hostile)
-    made = Page(written)
-    assert not {"script", "img", "link", "iframe", "object", "base", "form", "svg"} & {tag for tag, _ in made.tags}
-    assert all(attributes["href"].startswith("#") for attributes in made.named("a"))
-    assert not any(name.startswith("on") or name in ("src", "style") for _, attributes in made.tags for name in attributes)
-    shown = squeezed(words.plain(HOSTILE))
-    assert made.text.count(shown) >= 2  # purpose and owner
-    assert squeezed(visible(HOSTILE)) in made.text  # an answer
+    parsed = Page(written)
+    assert not {"script", "img", "link", "iframe", "object", "base", "form", "svg"} & {tag for tag, _ in parsed.tags}
+    assert all(attributes["href"].startswith("#") for attributes in parsed.named("a"))
+    assert not any(name.startswith("on") or name in ("src", "style") for _, attributes in parsed.tags for name in attributes)
+    text = squeezed(words.plain(HOSTILE))
+    assert parsed.text.count(text) >= 2  # purpose and owner
+    assert squeezed(visible(HOSTILE)) in parsed.text  # an answer
     assert "\u202e" not in written
     assert "\u0007" not in written
     assert html.escape("{{ 7 * 7 }}") in written
@@ -720,13 +720,13 @@ def test_hostile_texts_are_text_in_html(hostile):
 def test_hostile_texts_are_text_in_markdown(hostile):
     """The same in Markdown: no HTML, links, pictures or code, and no table grows a column."""
     written = hostile
-    found = list(tokens(written))
-    assert not [token for token in found if token.type in ("html_block", "html_inline", "image", "code_inline")]
-    assert all(token.attrs["href"].startswith("#") for token in found if token.type == "link_open")
-    assert [token.content.split()[0] for token in found if token.type == "fence"] == ["deniable"]
-    shown = squeezed(words.plain(HOSTILE))
-    cells = [squeezed("".join(child.content for child in token.children)) for token in found if token.type == "inline"]
-    assert sum(shown in cell for cell in cells) >= 2
+    results = list(tokens(written))
+    assert not [token for token in results if token.type in ("html_block", "html_inline", "image", "code_inline")]
+    assert all(token.attrs["href"].startswith("#") for token in results if token.type == "link_open")
+    assert [token.content.split()[0] for token in results if token.type == "fence"] == ["deniable"]
+    text = squeezed(words.plain(HOSTILE))
+    cells = [squeezed("".join(child.content for child in token.children)) for token in results if token.type == "inline"]
+    assert sum(text in cell for cell in cells) >= 2
     assert any(squeezed(visible(HOSTILE)) in cell for cell in cells)
     assert "https://evil" not in written.replace("https\\://evil", "")
     assert not re.search(r"(?<!\\)www\.evil", written.replace("www\\.", ""))
@@ -748,25 +748,25 @@ def test_a_paragraph_stays_one(text):
 def test_the_page_is_one_file(report):
     """Nothing is fetched, nothing is run; the page says so to the browser, too."""
     written = page(report)
-    made = Page(written)
-    assert not {"script", "link", "img", "iframe", "object", "svg"} & {tag for tag, _ in made.tags}
+    parsed = Page(written)
+    assert not {"script", "link", "img", "iframe", "object", "svg"} & {tag for tag, _ in parsed.tags}
     assert not re.search(r"url\(|@import|https?://", written)
-    (policy,) = (each["content"] for each in made.named("meta") if each.get("http-equiv") == "Content-Security-Policy")
+    (policy,) = (each["content"] for each in parsed.named("meta") if each.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'")
 
 
 def test_the_page_is_accessible(report):
     """It has a language, a title, one first heading and a caption and heads for each table; headings skip no level."""
     written = page(report)
-    made = Page(written)
-    assert made.named("html") == [{"lang": "en"}]
-    levels = [int(tag[1]) for tag, _ in made.tags if re.fullmatch("h[1-6]", tag)]
+    parsed = Page(written)
+    assert parsed.named("html") == [{"lang": "en"}]
+    levels = [int(tag[1]) for tag, _ in parsed.tags if re.fullmatch("h[1-6]", tag)]
     assert levels.count(1) == 1
     assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
     tables = [token for token in tokens(report) if token.type == "table_open"]
-    assert len(made.named("table")) == len(made.named("caption")) == len(tables) == 15
-    assert all(each.get("scope") in ("row", "col") for each in made.named("th"))
-    assert len([each for each in made.named("th") if each["scope"] == "row"]) == written.count("<tr>") - len(tables)
+    assert len(parsed.named("table")) == len(parsed.named("caption")) == len(tables) == 15
+    assert all(each.get("scope") in ("row", "col") for each in parsed.named("th"))
+    assert len([each for each in parsed.named("th") if each["scope"] == "row"]) == written.count("<tr>") - len(tables)
     assert "<title>Privacy report: shop</title>" in written
 
 
@@ -817,7 +817,7 @@ def test_the_command_writes_both(run, registry_file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "complaint"),
     [
         (["--output", "report.pdf"], "--output ends with"),
         (["--registry", "nowhere.toml"], "nowhere.toml"),
@@ -828,12 +828,12 @@ def test_the_command_writes_both(run, registry_file, tmp_path):
         (["--output", "nowhere/report.md"], "cannot be written"),
     ],
 )
-def test_wrong_usage(run, registry_file, arguments, told, monkeypatch, tmp_path):
+def test_wrong_usage(run, registry_file, arguments, complaint, monkeypatch, tmp_path):
     """What cannot be is refused with status 2, and says why."""
     monkeypatch.chdir(tmp_path)
     status, _, err = run(*(() if "--registry" in arguments else ("--registry", registry_file)), *arguments)
     assert status == 2
-    assert told in err
+    assert complaint in err
 
 
 def test_a_store_that_is_away(run, registry_file, unused_port):

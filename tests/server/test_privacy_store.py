@@ -92,8 +92,8 @@ def close(shop, days=8):
 
 
 def ask(shop, **question):
-    asked = {"period": today(), "cells": ["platform=mac"], "epsilon": 0.5} | question
-    return shop.http.post("/api/v1/metrics/export/withheld", json=asked, headers={"Authorization": f"Bearer {READ}"})
+    query = {"period": today(), "cells": ["platform=mac"], "epsilon": 0.5} | question
+    return shop.http.post("/api/v1/metrics/export/withheld", json=query, headers={"Authorization": f"Bearer {READ}"})
 
 
 def today():
@@ -114,10 +114,10 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
         seen.update(key.decode() for key in store._client.scan_iter())
 
     # A period that is published before it closes, then closes, with questions about it and an alarm.
-    for made in (False, True):
+    for result in (False, True):
         send(shop, "theme", [0] * 250, payloads=b64encode(b"\x0f" * 250).decode())
         count(shop, Folder(str(tmp_path / "archive")))
-        assert bool(Publisher(store, declared).publish(time())) == made
+        assert bool(Publisher(store, declared).publish(time())) == result
     assert Watch(store, declared).check(int(time()))
     scan()
     send(shop, "export", [0, 1] * 30)
@@ -161,8 +161,8 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     scan()
     unknown = sorted(key for key in seen if schema.find(key, "shop") is None)
     assert unknown == []
-    found = {schema.find(key, "shop") for key in seen}
-    assert [kind.name for kind in schema.ALL if kind not in found] == []
+    results = {schema.find(key, "shop") for key in seen}
+    assert [kind.name for kind in schema.ALL if kind not in results] == []
 
 
 def test_what_is_not_listed_is_not_found():
@@ -178,7 +178,7 @@ def test_the_storage_table_has_the_registry_s_days(shop):
     text = written(shop)[-1]
     section = text[text.index("### 6. ") : text.index("### 7. ")].replace("\\", "")
     cells = {name: until for name, _, until in re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", section, re.MULTILINE)}
-    listed = [kept.name.replace("{app}", "{shop}") for kept in (*schema.ALL, *elsewhere.SERVERS, *elsewhere.DEVICE)]
+    listed = [stored.name.replace("{app}", "{shop}") for stored in (*schema.ALL, *elsewhere.SERVERS, *elsewhere.DEVICE)]
     assert [name for name in cells if name not in ("Name", "---")] == listed
     assert cells["{shop}:tally:*"].startswith("7 days")
     assert cells["{shop}:weights:*"] == "the same"
@@ -193,8 +193,8 @@ def written(shop):
     facts = gather(path_of(shop))
     published = [read_published(shop.store, each) for each in facts.metrics]
     spent = Budgets(shop.store, facts.registry.analysts).spent()
-    made = datetime(2026, 11, 21, tzinfo=UTC)
-    return published, spent, compose(facts, now=made, software="1", published=published, spent=spent)
+    result = datetime(2026, 11, 21, tzinfo=UTC)
+    return published, spent, compose(facts, now=result, software="1", published=published, spent=spent)
 
 
 def path_of(shop):
@@ -270,12 +270,12 @@ def test_the_user_of_queries_may_read_all_of_it(shop):
     count(shop)
     close(shop)
     assert ask(shop).status_code == 200
-    whole, admin = written(shop), shop.store._client
+    full, admin = written(shop), shop.store._client
     (rules,) = (line for line in ACL.read_text("utf-8").splitlines() if line.startswith("user query "))
     admin.execute_command("ACL", "SETUSER", "reviewer", *re.findall(r"\([^)]*\)|\S+", rules)[2:], "on", "nopass")
     try:
         admin.execute_command("AUTH", "reviewer", "any")
-        assert written(shop) == whole
+        assert written(shop) == full
         with pytest.raises(redis.exceptions.NoPermissionError):
             admin.execute_command("XRANGE", "{shop}:reports", "-", "+")
     finally:

@@ -37,10 +37,10 @@ def test_association(serve, related):
     body = ask(served, people)
     assert [row["value"] for row in body["estimates"]][:2] == [["light", "no"], ["light", "yes"]]
     assert body["estimates"][4]["label"] == "dark, yes"
-    found = body["association"]
-    assert found["factors"] == {"theme": ["light", "dark"], "export": ["no", "yes", "later"]}
-    assert found["degrees"] == 2
-    assert (found["p_value"] < 1e-6) is related
+    results = body["association"]
+    assert results["factors"] == {"theme": ["light", "dark"], "export": ["no", "yes", "later"]}
+    assert results["degrees"] == 2
+    assert (results["p_value"] < 1e-6) is related
     page = served.http.get("/m/both").get_data(as_text=True)
     assert "Do theme and export go together?" in page
     if related:
@@ -69,9 +69,9 @@ def test_the_table_of_two_factors(serve):
     page = served.http.get("/m/both").get_data(as_text=True)
     table = page.partition('<table class="crossed">')[2].partition("</table>")[0]
     shares = re.findall(r"<b>([^<]+)%</b>", table)
-    told = [*cells[:3], margins["theme"][0], *cells[3:], margins["theme"][1], *margins["export"]]
-    told = [each["frequency"] if isinstance(each, dict) else each for each in told]
-    assert [float(each.replace("\N{MINUS SIGN}", "-")) for each in shares] == pytest.approx([100 * e for e in told], abs=0.06)
+    answer = [*cells[:3], margins["theme"][0], *cells[3:], margins["theme"][1], *margins["export"]]
+    answer = [each["frequency"] if isinstance(each, dict) else each for each in answer]
+    assert [float(each.replace("\N{MINUS SIGN}", "-")) for each in shares] == pytest.approx([100 * e for e in answer], abs=0.06)
     assert "any export" in table
 
 

@@ -198,11 +198,11 @@ def test_periods_are_pooled_with_the_error_of_people(serve, registry_file):
     assert "All periods" in page
     assert "report it once a day" in page
     assert "of all reports of an answer ε = 2" in page
-    several = "The same people may have answered in several periods"
-    assert several in page
+    many = "The same people may have answered in several periods"
+    assert many in page
     page = served.http.get(f"/m/ui.theme?period={days[0]}").get_data(as_text=True)
     assert "of all who might have answered" in page
-    assert several not in page
+    assert many not in page
 
 
 def test_a_device_may_answer_several_times_a_period(serve, registry_file):

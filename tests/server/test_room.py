@@ -75,7 +75,7 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
     """They are refused while there is room for the rest; keys, erasure and queries work; then all is counted, once each."""
     monkeypatch.setenv("DENIABLE_REDIS_URL", settings.redis_url)
     monkeypatch.setenv("DENIABLE_REGISTRY", settings.registry)
-    most = limited(60 * MB)
+    most = limited(20 * MB)
     again()
     first = []
     for number in range(1000):
@@ -91,14 +91,14 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
     memory = served.store._client.info("memory")
     assert room.UPLOADS * most < memory["used_memory"] + 4 * MB < (room.UPLOADS + 0.05) * most + 4 * MB
 
-    status, told = run(capsys, "keys", "create", "--role", "ingest")
+    status, printed = run(capsys, "keys", "create", "--role", "ingest")
     assert status == 0
-    made = told.err.split()[1].rstrip(",")
-    assert run(capsys, "keys", "revoke", made)[0] == 0
+    key = printed.err.split()[1].rstrip(",")
+    assert run(capsys, "keys", "revoke", key)[0] == 0
     assert run(capsys, "erase", "--app", "shop", "--metric", "gone", "--yes")[0] in (0, 1)
-    status, told = run(capsys, "doctor", "--json")
-    found = {each["check"]: each["status"] for each in map(json.loads, told.out.splitlines())}
-    assert found["memory"] in ("warning", "fault")  # the one above three quarters, the other a little below
+    status, printed = run(capsys, "doctor", "--json")
+    results = {each["check"]: each["status"] for each in map(json.loads, printed.out.splitlines())}
+    assert results["memory"] in ("warning", "fault")  # the one above three quarters, the other a little below
     assert served.get("/api/v1/metrics").status_code == 200
 
     refused = len(first) - 1
@@ -156,8 +156,8 @@ class TestLimits:
     def test_they_hold(self, served, limited):
         """Uploads that find no room are counted as requests, and for no bytes."""
         limited(served.store._client.info("memory")["used_memory"] // 5)
-        told = [served.post(small(served), X_Forwarded_For="203.0.113.7").status_code for _ in range(5)]
-        assert told == [503, 503, 503, 429, 429]
+        answer = [served.post(small(served), X_Forwarded_For="203.0.113.7").status_code for _ in range(5)]
+        assert answer == [503, 503, 503, 429, 429]
         assert not [key for key in served.store._client.scan_iter() if key.endswith(b":bytes")]
 
 

@@ -6,15 +6,10 @@ import csv
 import gzip
 import io
 import json
-import os
-import subprocess
-from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from shutil import which
 from urllib.parse import urlencode
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -134,8 +129,8 @@ def ask(shop, status=200, **query):
 
 
 def get(shop, status=200, headers=None, **parameters):
-    given = {"Authorization": f"Bearer {READ}", **(headers or {})}
-    answer = shop.http.get(f"/api/v1/query?{urlencode(parameters)}", headers=given)
+    arguments = {"Authorization": f"Bearer {READ}", **(headers or {})}
+    answer = shop.http.get(f"/api/v1/query?{urlencode(parameters)}", headers=arguments)
     assert answer.status_code == status, answer.get_data()
     return answer
 
@@ -146,48 +141,52 @@ def rows(shop, **query):
 
 def test_rows_are_the_estimates_of_the_other_endpoints(filled):
     """Without time a row is what the metric's own endpoint says over all periods; with time what its series says."""
-    whole = filled.get("/api/v1/metrics/theme").get_json()
-    found = rows(filled, metrics=["theme"])
-    assert [(row["value"], row["n"], row["closed"]) for row in found] == [
-        (each["label"], whole["n"], True) for each in whole["estimates"]
+    body = filled.get("/api/v1/metrics/theme").get_json()
+    table_rows = rows(filled, metrics=["theme"])
+    assert [(row["value"], row["n"], row["closed"]) for row in table_rows] == [
+        (item["label"], body["n"], True) for item in body["estimates"]
     ]
-    for row, each in zip(found, whole["estimates"], strict=True):
-        assert (row["estimate"], row["stderr"], row["detected"]) == (each["frequency"], each["stderr"], each["detected"])
-        assert [row["low_all"], row["high_all"]] == pytest.approx(each["simultaneous"])
+    for row, item in zip(table_rows, body["estimates"], strict=True):
+        assert (row["estimate"], row["stderr"], row["detected"]) == (item["frequency"], item["stderr"], item["detected"])
+        assert [row["low_all"], row["high_all"]] == pytest.approx(item["simultaneous"])
         assert row["low_all"] < row["low"] < row["estimate"] < row["high"] < row["high_all"]
     series = filled.get("/api/v1/metrics/theme/series?segment=platform=linux").get_json()
-    found = rows(filled, metrics=["theme"], dimensions=["time", "value", "platform"], filters=[["is", "platform", ["linux"]]])
+    table_rows = rows(
+        filled, metrics=["theme"], dimensions=["time", "value", "platform"], filters=[["is", "platform", ["linux"]]]
+    )
     lines = {line["label"]: line["points"] for line in series["lines"]}
-    names = [told["period"] for told in series["periods"]]
-    shown = [row for row in found if row["period"] in names]
-    for row in shown:
+    names = [answer["period"] for answer in series["periods"]]
+    page = [row for row in table_rows if row["period"] in names]
+    for row in page:
         if row["state"] != "published":
             assert {row[name] for name in ("value", "n", "estimate", "low", "closed", "version")} == {None}
             continue
         point = lines[row["value"]][names.index(row["period"])]
         assert row["estimate"] == point["estimate"]
         assert [row["low"], row["high"]] == point["interval"]
-    assert {(row["period"], row["state"]) for row in shown} == {(told["period"], told["state"]) for told in series["periods"]}
-    assert shown[0]["time"] == f"{names[0]}T00:00:00Z"
+    assert {(row["period"], row["state"]) for row in page} == {
+        (answer["period"], answer["state"]) for answer in series["periods"]
+    }
+    assert page[0]["time"] == f"{names[0]}T00:00:00Z"
 
 
 def test_a_value_of_a_segment_is_compared_with_another(filled):
     """Differences are those of the comparison of the same two segments, over the periods in which both are published."""
-    told = filled.get("/api/v1/metrics/theme/compare?a=platform=linux&b=platform=macos").get_json()
+    body = filled.get("/api/v1/metrics/theme/compare?a=platform=linux&b=platform=macos").get_json()
     compare = {"dimension": "platform", "base": "linux"}
-    found = rows(filled, metrics=["theme"], dimensions=["value", "platform"], compare=compare)
-    assert {row["difference"] for row in found if row["platform"] == "linux"} == {None}
-    macos = {row["value"]: row for row in found if row["platform"] == "macos"}
-    assert len(told["differences"]) == len(macos) == 3
-    for each in told["differences"]:
-        row = macos[each["label"]]
+    table_rows = rows(filled, metrics=["theme"], dimensions=["value", "platform"], compare=compare)
+    assert {row["difference"] for row in table_rows if row["platform"] == "linux"} == {None}
+    macos = {row["value"]: row for row in table_rows if row["platform"] == "macos"}
+    assert len(body["differences"]) == len(macos) == 3
+    for item in body["differences"]:
+        row = macos[item["label"]]
         assert [row["difference"], row["diff_low"], row["diff_high"], row["p"]] == [
-            each["difference"],
-            *each["interval"],
-            each["p_value"],
+            item["difference"],
+            *item["interval"],
+            item["p_value"],
         ]
-    assert [row["state"] for row in found if row["platform"] == "beos"] == ["withheld"]
-    assert {row["difference"] for row in found if row["platform"] in ("beos", "(other)")} == {None}
+    assert [row["state"] for row in table_rows if row["platform"] == "beos"] == ["withheld"]
+    assert {row["difference"] for row in table_rows if row["platform"] in ("beos", "(other)")} == {None}
 
 
 def test_yes_and_no_are_one_hypothesis(shop):
@@ -195,30 +194,30 @@ def test_yes_and_no_are_one_hypothesis(shop):
     for version, yes in (("1.0", 150), ("2.0", 190)):
         send(shop, "update", [1] * yes + [0] * (300 - yes), day(2), segment=f"version={version}")
     shop.drain(days=40)
-    asked = {"metrics": ["update"], "dimensions": ["segment_version", "value"]}
-    asked["filters"] = [["is", "segment_version", ["1.0", "2.0"]]]
-    compared = ask(shop, **asked, compare={"dimension": "segment_version", "base": "1.0"})["rows"]
+    query = {"metrics": ["update"], "dimensions": ["segment_version", "value"]}
+    query["filters"] = [["is", "segment_version", ["1.0", "2.0"]]]
+    compared = ask(shop, **query, compare={"dimension": "segment_version", "base": "1.0"})["rows"]
     tested = [row for row in compared if row["p"] is not None]
     assert [row["value"] for row in tested] == ["no", "yes"]
     assert [row["p_holm"] for row in tested] == pytest.approx([row["p"] for row in tested])
     one = ask(shop, metrics=["update"], filters=[["is", "segment_version", ["2.0"]]])["rows"]
     assert [row["low_all"] for row in one] == pytest.approx([row["low"] for row in one])
     headers = {"Authorization": f"Bearer {READ}"}
-    told = shop.http.get("/api/v1/metrics/update/compare?a=version=1.0&b=version=2.0", headers=headers).get_json()
-    for each in told["differences"]:
-        assert each["simultaneous"] == pytest.approx(each["interval"])
+    answer = shop.http.get("/api/v1/metrics/update/compare?a=version=1.0&b=version=2.0", headers=headers).get_json()
+    for item in answer["differences"]:
+        assert item["simultaneous"] == pytest.approx(item["interval"])
 
 
 def test_a_time_is_compared_with_the_range_before(filled):
     """The range before has the same length; by weekday it is whole weeks away."""
-    told = filled.get(f"/api/v1/metrics/wait/compare?a={day(6)}&b={day(2)}").get_json()["differences"][0]
+    body = filled.get(f"/api/v1/metrics/wait/compare?a={day(6)}&b={day(2)}").get_json()["differences"][0]
     query = {"metrics": ["wait"], "compare": {"date_range": "previous"}, "filters": [["is", "value", ["mean"]]]}
-    found = rows(filled, **query, dimensions=["time", "value"], date_range=[day(5), day(2)])
-    last = found[-1]
-    assert (last["period"], last["difference"], last["p"]) == (day(2), told["difference"], told["p_value"])
-    assert [last["diff_low"], last["diff_high"]] == told["interval"]
-    assert {row["difference"] for row in found[:-1]} <= {None}
-    assert rows(filled, **query, date_range=[day(5), day(2)])[0]["difference"] == told["difference"]
+    table_rows = rows(filled, **query, dimensions=["time", "value"], date_range=[day(5), day(2)])
+    last = table_rows[-1]
+    assert (last["period"], last["difference"], last["p"]) == (day(2), body["difference"], body["p_value"])
+    assert [last["diff_low"], last["diff_high"]] == body["interval"]
+    assert {row["difference"] for row in table_rows[:-1]} <= {None}
+    assert rows(filled, **query, date_range=[day(5), day(2)])[0]["difference"] == body["difference"]
     query["compare"]["match"] = "weekday"
     assert rows(filled, **query, date_range=[day(5), day(2)])[0]["difference"] is None
     assert ask(filled, 400, **query)["code"] == "query_conflict"
@@ -228,36 +227,36 @@ def test_the_slope_is_that_of_the_series(filled):
     """The trend of each value is that of the series, on every row of its version."""
     series = filled.get("/api/v1/metrics/theme/series").get_json()
     for dimensions in (["time", "value"], ["value"]):
-        found = rows(filled, metrics=["theme"], dimensions=dimensions, include=["trend"])
+        table_rows = rows(filled, metrics=["theme"], dimensions=dimensions, include=["trend"])
         for line in series["lines"]:
             slopes = {
                 (row["trend"], row["trend_low"], row["trend_high"])
-                for row in found
+                for row in table_rows
                 if row["value"] == line["label"] and row["state"] == "published"
             }
             assert slopes == {(line["trend"]["slope"], *line["trend"]["interval"])}
 
 
 def test_of_a_number_values_are_its_mean_and_quantiles(filled):
-    told = filled.get("/api/v1/metrics/wait").get_json()["number"]
+    body = filled.get("/api/v1/metrics/wait").get_json()["number"]
     mean, *quantiles = rows(filled, metrics=["wait"])
-    assert (mean["value"], mean["estimate"], mean["stderr"]) == ("mean", told["mean"], told["stderr"])
-    assert [mean["low"], mean["high"]] == told["interval"]
+    assert (mean["value"], mean["estimate"], mean["stderr"]) == ("mean", body["mean"], body["stderr"])
+    assert [mean["low"], mean["high"]] == body["interval"]
     assert [(row["value"], row["estimate"], row["low"], row["high"]) for row in quantiles] == [
-        (f"p{round(100 * each['share']):02}", each["value"], *each["interval"]) for each in told["quantiles"]
+        (f"p{round(100 * each['share']):02}", each["value"], *each["interval"]) for each in body["quantiles"]
     ]
     assert {(row["stderr"], row["detected"]) for row in quantiles} == {(None, None)}
     (only,) = rows(filled, metrics=["wait"], dimensions=[], target="respondents")
-    assert [only["low"], only["high"]] == told["respondents"]
+    assert [only["low"], only["high"]] == body["respondents"]
     assert "value" not in only
     about = ask(filled, metrics=["wait", "theme"])["metrics"]
     assert [(each["id"], each["unit"]) for each in about] == [("wait", "ms"), ("theme", "share")]
 
 
 def test_options_of_a_set_are_values(filled):
-    told = filled.get("/api/v1/metrics/tools").get_json()["estimates"]
-    found = rows(filled, metrics=["tools"], view="consistent")
-    assert [(row["value"], row["estimate"]) for row in found] == [(each["label"], each["consistent"]) for each in told]
+    body = filled.get("/api/v1/metrics/tools").get_json()["estimates"]
+    table_rows = rows(filled, metrics=["tools"], view="consistent")
+    assert [(row["value"], row["estimate"]) for row in table_rows] == [(each["label"], each["consistent"]) for each in body]
 
 
 def test_what_a_search_found_is_a_value(shop):
@@ -265,37 +264,37 @@ def test_what_a_search_found_is_a_value(shop):
     send(shop, "url", ["a"] * 300, day(3))
     send(shop, "url", ["a", "b"] * 25, day(2))
     shop.drain(days=40)
-    found = rows(shop, metrics=["url"], dimensions=["time", "value"])
-    assert [found[0][name] for name in ("period", "value")] == [day(3), "a"]
-    assert 35 < found[0]["n"] < 120  # those that confirm, a quarter
-    assert all(row["detected"] for row in found if row["value"])
-    last = [row for row in found if row["period"] == day(2)]
+    table_rows = rows(shop, metrics=["url"], dimensions=["time", "value"])
+    assert [table_rows[0][name] for name in ("period", "value")] == [day(3), "a"]
+    assert 35 < table_rows[0]["n"] < 120  # those that confirm, a quarter
+    assert all(row["detected"] for row in table_rows if row["value"])
+    last = [row for row in table_rows if row["period"] == day(2)]
     assert last
     assert all(row["n"] == 50 if row["value"] is None else row["n"] < 30 for row in last)
 
 
 def test_the_consistent_view_and_the_respondents(filled):
     """Shares are possible, with the raw intervals; those of respondents are narrower."""
-    told = filled.get("/api/v1/metrics/theme").get_json()["estimates"]
-    raw, shown = (rows(filled, metrics=["theme"], view=view) for view in ("raw", "consistent"))
-    assert [row["estimate"] for row in shown] == [each["consistent"] for each in told]
-    assert [(row["low"], row["stderr"]) for row in shown] == [(row["low"], row["stderr"]) for row in raw]
+    body = filled.get("/api/v1/metrics/theme").get_json()["estimates"]
+    raw, table_rows = (rows(filled, metrics=["theme"], view=view) for view in ("raw", "consistent"))
+    assert [row["estimate"] for row in table_rows] == [each["consistent"] for each in body]
+    assert [(row["low"], row["stderr"]) for row in table_rows] == [(row["low"], row["stderr"]) for row in raw]
     those = rows(filled, metrics=["theme"], target="respondents")
     assert all(own["high"] - own["low"] < row["high"] - row["low"] for own, row in zip(those, raw, strict=True))
 
 
 def test_without_values_a_row_tells_how_many_reports(filled):
-    found = rows(filled, metrics=["theme"], dimensions=["time"])
-    assert [row["n"] for row in found if row["state"] == "published"] == [360, 470, 560]
-    assert {row["estimate"] for row in found} == {None}
+    table_rows = rows(filled, metrics=["theme"], dimensions=["time"])
+    assert [row["n"] for row in table_rows if row["state"] == "published"] == [360, 470, 560]
+    assert {row["estimate"] for row in table_rows} == {None}
 
 
 def test_filters_keep_values_and_segments(filled):
-    found = rows(filled, metrics=["theme"], filters=[["is_not", "value", ["dark"]], ["is", "platform", ["linux"]]])
-    assert [row["value"] for row in found] == ["light", "=cmd()"]
-    assert {row["n"] for row in found} == {filled.get("/api/v1/metrics/theme?segment=platform=linux").get_json()["n"]}
-    found = rows(filled, metrics=["theme"], dimensions=["platform"], filters=[["is_not", "platform", ["beos", "(other)"]]])
-    assert [row["platform"] for row in found] == ["linux", "macos"]
+    table_rows = rows(filled, metrics=["theme"], filters=[["is_not", "value", ["dark"]], ["is", "platform", ["linux"]]])
+    assert [row["value"] for row in table_rows] == ["light", "=cmd()"]
+    assert {row["n"] for row in table_rows} == {filled.get("/api/v1/metrics/theme?segment=platform=linux").get_json()["n"]}
+    table_rows = rows(filled, metrics=["theme"], dimensions=["platform"], filters=[["is_not", "platform", ["beos", "(other)"]]])
+    assert [row["platform"] for row in table_rows] == ["linux", "macos"]
 
 
 def test_a_segment_whose_name_is_taken_has_another_column(shop):
@@ -304,11 +303,11 @@ def test_a_segment_whose_name_is_taken_has_another_column(shop):
         send(shop, "update", [1] * 80, day(3), segment=f"version={version}")
     shop.drain(days=40)
     query = {"metrics": ["update"], "dimensions": ["segment_version"]}
-    found = rows(shop, **query)
-    assert {row["version"] for row in found if row["state"] == "published"} == {1}
-    assert [row["segment_version"] for row in found] == ["1.0", "1.1", "2.0", "(other)"]
-    found = rows(shop, **query, filters=[["is", "segment_version", ["1", "2.0"]]])
-    assert [(row["segment_version"], row["n"]) for row in found] == [("1", 160), ("2.0", 80)]
+    table_rows = rows(shop, **query)
+    assert {row["version"] for row in table_rows if row["state"] == "published"} == {1}
+    assert [row["segment_version"] for row in table_rows] == ["1.0", "1.1", "2.0", "(other)"]
+    table_rows = rows(shop, **query, filters=[["is", "segment_version", ["1", "2.0"]]])
+    assert [(row["segment_version"], row["n"]) for row in table_rows] == [("1", 160), ("2.0", 80)]
     query["dimensions"].append("value")
     query["filters"] = [["is", "segment_version", ["1", "1.0"]]]
     refused = ask(shop, 400, **query, compare={"dimension": "segment_version", "base": "1"})
@@ -370,14 +369,14 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
 )
 def test_a_refusal_says_what_is_possible(shop, changes, words):
     """In words of the query, with what was given."""
-    asked = {name: given for name, given in ({"metrics": ["theme"]} | changes).items() if given is not None}
-    assert words in ask(shop, 400, **asked)["detail"]
+    query = {name: arguments for name, arguments in ({"metrics": ["theme"]} | changes).items() if arguments is not None}
+    assert words in ask(shop, 400, **query)["detail"]
 
 
 def test_a_value_of_any_metric_asked_for_is_known(filled):
     """What a search may find is not known before; a value of one metric is no fault of the other."""
-    found = rows(filled, metrics=["theme", "wait"], filters=[["is", "value", ["dark", "mean"]]])
-    assert [row["value"] for row in found] == ["dark", "mean"]
+    table_rows = rows(filled, metrics=["theme", "wait"], filters=[["is", "value", ["dark", "mean"]]])
+    assert [row["value"] for row in table_rows] == ["dark", "mean"]
     assert rows(filled, metrics=["url"], filters=[["is", "value", ["x"]]])[0]["value"] is None
 
 
@@ -388,8 +387,8 @@ def test_of_many_values_the_nearest_is_told(serve):
 
 
 def test_the_level_of_the_address_is_told_alike(shop):
-    told = shop.get("/api/v1/metrics/theme?level=95").get_json()["detail"]
-    assert told == "level is a confidence between 0.5 and 0.999999; got 95"
+    body = shop.get("/api/v1/metrics/theme?level=95").get_json()["detail"]
+    assert body == "level is a confidence between 0.5 and 0.999999; got 95"
 
 
 def test_a_segment_without_a_value_is_told_how_to_write_it(shop):
@@ -416,15 +415,15 @@ def test_pages_together_are_the_whole(filled):
     """Each page has its rows; intervals and tests allow for all of them, whichever page is asked for."""
     query = {"metrics": ["theme", "wait"], "dimensions": ["time", "value"], "compare": {"date_range": "previous"}}
     query["date_range"] = RANGE
-    whole = ask(filled, **query)
-    found, offset = [], 0
+    answer = ask(filled, **query)
+    results, offset = [], 0
     while offset is not None:
         page = ask(filled, **query, pagination={"limit": 4, "offset": offset})
-        assert (page["total"], page["releases"]) == (whole["total"], whole["releases"])
-        found += page["rows"]
+        assert (page["total"], page["releases"]) == (answer["total"], answer["releases"])
+        results += page["rows"]
         offset = page["next"]
-    assert found == whole["rows"]
-    assert len(found) == whole["total"] > 20
+    assert results == answer["rows"]
+    assert len(results) == answer["total"] > 20
     following = get(filled, metrics="theme", limit=2).headers["Link"]
     assert following == '</api/v1/query?metrics=theme&limit=2&offset=2>; rel="next"'
 
@@ -441,10 +440,10 @@ def test_the_address_asks_the_same_as_the_body(filled):
         "include": ["trend"],
         "pagination": {"limit": 7, "offset": 1},
     }
-    asked = {name: json.dumps(query[name]) for name in ("filters", "compare")}
-    asked |= {name: ",".join(query[name]) for name in ("metrics", "date_range", "dimensions", "include")}
-    asked |= {"target": "respondents", "level": 0.9, "limit": 7, "offset": 1}
-    assert get(filled, **asked).get_json() == ask(filled, **query)
+    answer = {name: json.dumps(query[name]) for name in ("filters", "compare")}
+    answer |= {name: ",".join(query[name]) for name in ("metrics", "date_range", "dimensions", "include")}
+    answer |= {"target": "respondents", "level": 0.9, "limit": 7, "offset": 1}
+    assert get(filled, **answer).get_json() == ask(filled, **query)
     assert get(filled, metrics="theme", pool="true").get_json()["query"]["pool"] is True
     assert get(filled, metrics="theme", date_range="30d").get_json()["query"]["date_range"] == "30d"
 
@@ -471,23 +470,23 @@ def test_what_is_known_is_not_sent_again(filled):
 def test_each_answer_about_a_metric_is_sent_once(filled, path):
     """Whoever has the answer gets 304, until something is published of the metric, or the question is another."""
 
-    def asked(status, path, **headers):
+    def fetch(status, path, **headers):
         answer = filled.http.get(f"/api/v1/metrics/{path.format(day(6), day(2))}", headers=headers | authorized)
         assert answer.status_code == status, answer.get_data()
         return answer
 
     authorized = {"Authorization": f"Bearer {READ}"}
-    first = asked(200, path)
+    first = fetch(200, path)
     assert first.headers["Cache-Control"] == "private, no-cache"
     known = {"If-None-Match": first.headers["ETag"]}
-    assert asked(304, path, **known).get_data() == b""
-    asked(200, f"{path}{'&' if '?' in path else '?'}level=0.9", **known)
-    asked(200, path.replace("theme", "theme@1"), **known)
+    assert fetch(304, path, **known).get_data() == b""
+    fetch(200, f"{path}{'&' if '?' in path else '?'}level=0.9", **known)
+    fetch(200, path.replace("theme", "theme@1"), **known)
     send(filled, "theme", [1] * 100, day(1))
     filled.drain()
-    asked(304, path, **known)  # counted, and not published
+    fetch(304, path, **known)  # counted, and not published
     filled.drain(days=40)
-    assert asked(200, path, **known).headers["ETag"] != first.headers["ETag"]
+    assert fetch(200, path, **known).headers["ETag"] != first.headers["ETag"]
 
 
 def test_another_list_of_candidates_is_another_state(filled):
@@ -507,94 +506,67 @@ def same(one, other):
 
 
 def test_every_format_has_the_same_rows(filled):
-    asked = {"metrics": "theme,wait", "dimensions": "time,value", "compare": '{"date_range":"previous"}'}
-    asked["date_range"] = ",".join(RANGE)
-    answer = get(filled, **asked).get_json()
-    whole, names = answer["rows"], [each["name"] for each in answer["columns"]]
-    assert [list(row) for row in whole] == [names] * len(whole)
+    query = {"metrics": "theme,wait", "dimensions": "time,value", "compare": '{"date_range":"previous"}'}
+    query["date_range"] = ",".join(RANGE)
+    answer = get(filled, **query).get_json()
+    full, names = answer["rows"], [each["name"] for each in answer["columns"]]
+    assert [list(row) for row in full] == [names] * len(full)
 
-    written = get(filled, **asked, format="csv")
+    written = get(filled, **query, format="csv")
     assert written.content_type == "text/csv; charset=utf-8"
     header, *lines = csv.reader(io.StringIO(written.get_data(as_text=True)))
     assert header == names
-    for line, row in zip(lines, whole, strict=True):
+    for line, row in zip(lines, full, strict=True):
         expected = [
             {None: "", True: "true", False: "false"}.get(each, each) if type(each) in (bool, type(None)) else each
             for each in row.values()
         ]
         expected = [f"'{each}" if each == "=cmd()" else each for each in expected]
         assert line == [repr(each) if isinstance(each, float) else str(each) for each in expected]
-    assert pl.read_csv(written.get_data())["n"].to_list() == [row["n"] for row in whole]
+    assert pl.read_csv(written.get_data())["n"].to_list() == [row["n"] for row in full]
     frame = pd.read_csv(io.BytesIO(written.get_data()), parse_dates=["time"])
     assert frame["estimate"].tolist() == pytest.approx(
-        [np.nan if row["estimate"] is None else row["estimate"] for row in whole], nan_ok=True
+        [np.nan if row["estimate"] is None else row["estimate"] for row in full], nan_ok=True
     )
 
     for name, read in (("parquet", parquet.read_table), ("arrow", feather.read_table)):
-        answer = get(filled, **asked, format=name)
+        answer = get(filled, **query, format=name)
         assert answer.headers["Content-Disposition"] == f'attachment; filename="rows.{name}"'
         table = read(io.BytesIO(answer.get_data()))
         assert table.column_names == names
-        found = table.to_pylist()
-        for row in found:
+        results = table.to_pylist()
+        for row in results:
             row["time"] = f"{row['time']:%Y-%m-%dT%H:%M:%SZ}"
-        assert found == whole
+        assert results == full
         frame = {"parquet": pl.read_parquet, "arrow": pl.read_ipc}[name](io.BytesIO(answer.get_data()))
-        assert frame["estimate"].to_list() == [row["estimate"] for row in whole]
+        assert frame["estimate"].to_list() == [row["estimate"] for row in full]
         assert json.loads(table.schema.metadata[b"deniable"])["query"]["metrics"] == ["theme", "wait"]
-
-
-@pytest.mark.skipif(not which("ssconvert"), reason="no Gnumeric on PATH")
-def test_a_spreadsheet_opens_the_rows(filled, tmp_path):
-    """Gnumeric has the same numbers and texts, nothing is a formula, and what looks like one keeps its apostrophe or is shown."""
-    asked = {"metrics": "theme,wait", "dimensions": "time,value", "date_range": ",".join(RANGE)}
-    whole = get(filled, **asked).get_json()["rows"]
-    given, opened = tmp_path / "rows.csv", tmp_path / "rows.gnumeric"
-    given.write_bytes(get(filled, **asked, format="csv").get_data())
-    subprocess.run(
-        ["ssconvert", given, opened], check=True, capture_output=True, timeout=60, env={**os.environ, "LC_ALL": "C.UTF-8"}
-    )
-    cells = ET.fromstring(gzip.decompress(opened.read_bytes())).iter("{http://www.gnumeric.org/v10.dtd}Cell")
-    table = defaultdict(dict)
-    for cell in cells:
-        assert cell.get("ValueType") or not (cell.text or "").startswith("="), cell.text
-        table[int(cell.get("Row"))][int(cell.get("Col"))] = (cell.get("ValueType"), cell.text)
-    names = [table[0][column][1] for column in sorted(table[0])]
-    assert names == list(whole[0])
-    for number, row in enumerate(whole, 1):
-        for column, (name, value) in enumerate(row.items()):
-            kind, text = table[number].get(column, (None, None))
-            if isinstance(value, float):
-                assert (kind, float(text)) == ("40", pytest.approx(value, rel=1e-12)), name
-            elif isinstance(value, int) and not isinstance(value, bool):
-                assert (kind, int(text)) == ("40", value), name
-    assert any(text in {"=cmd()", "'=cmd()"} for row in table.values() for _, text in row.values())
 
 
 def test_an_answer_is_compressed_if_the_client_takes_it(filled):
     """Rows are much alike, so gzip makes them small; each encoding has its own ETag. Parquet is compressed by itself."""
     for name in ("json", "csv", "arrow"):
-        asked = {"metrics": "theme", "dimensions": "time,value", "format": name}
-        plain, packed = get(filled, **asked), get(filled, 200, {"Accept-Encoding": "br, gzip"}, **asked)
+        query = {"metrics": "theme", "dimensions": "time,value", "format": name}
+        plain, packed = get(filled, **query), get(filled, 200, {"Accept-Encoding": "br, gzip"}, **query)
         assert "Content-Encoding" not in plain.headers
         assert (packed.headers["Content-Encoding"], "Accept-Encoding" in packed.headers["Vary"]) == ("gzip", True)
         assert gzip.decompress(packed.get_data()) == plain.get_data()
         assert 2 * len(packed.get_data()) < len(plain.get_data())
         assert packed.headers["ETag"] != plain.headers["ETag"]
-    whole = get(filled, 200, {"Accept-Encoding": "gzip"}, metrics="theme", format="parquet")
-    assert "Content-Encoding" not in whole.headers
+    answer = get(filled, 200, {"Accept-Encoding": "gzip"}, metrics="theme", format="parquet")
+    assert "Content-Encoding" not in answer.headers
     assert "Content-Encoding" not in get(filled, 200, {"Accept-Encoding": "gzip;q=0"}, metrics="theme").headers
 
 
 def test_the_header_accept_chooses_the_format(filled):
-    for accept, found in (
+    for accept, page in (
         ("text/csv", "text/csv"),
         ("application/vnd.apache.parquet", "application/vnd.apache.parquet"),
         ("text/html, */*;q=0.8", "application/json"),
         ("text/csv;q=0.5, application/json", "application/json"),
     ):
         answer = get(filled, headers={"Accept": accept}, metrics="theme")
-        assert (answer.mimetype, "Accept," in answer.headers["Vary"]) == (found, True)
+        assert (answer.mimetype, "Accept," in answer.headers["Vary"]) == (page, True)
 
 
 def test_no_text_is_run_as_a_formula():
@@ -671,9 +643,9 @@ def test_the_audit_log_tells_what_was_asked(filled):
 def test_the_audit_log_tells_all_metrics_the_earlier_range_and_the_pool(filled):
     """Metrics of other periods have the dates in their own; an earlier range is told in dates, too."""
     ask(filled, metrics=["theme", "tools@1"], date_range=RANGE, pool=True)
-    told = logged(filled)
-    assert (told["metric"], told["pool"], told["period"]) == ("theme,tools@1", "true", f"{day(6)}/{day(2)}")
-    assert "filters" not in told
+    answer = logged(filled)
+    assert (answer["metric"], answer["pool"], answer["period"]) == ("theme,tools@1", "true", f"{day(6)}/{day(2)}")
+    assert "filters" not in answer
     ask(filled, metrics=["theme", "wait"], date_range=RANGE, compare={"date_range": "previous"})
     assert logged(filled)["compare"] == f"{day(11)}/{day(7)}"
 
@@ -682,9 +654,9 @@ def test_the_audit_log_has_dates_in_each_length_of_period(serve):
     weekly = REGISTRY.replace('[metrics."tools"]', '[metrics."tools"]\nperiod = "week"')
     shop = serve(weekly)
     ask(shop, metrics=["theme", "wait", "tools"], date_range=["2026-10-05", "2026-10-18"], compare={"date_range": "previous"})
-    told = logged(shop)
-    assert told["period"] == "2026-10-05/2026-10-18,2026-W41/2026-W42"
-    assert told["compare"] == "2026-09-21/2026-10-04,2026-W39/2026-W40"
+    answer = logged(shop)
+    assert answer["period"] == "2026-10-05/2026-10-18,2026-W41/2026-W42"
+    assert answer["compare"] == "2026-09-21/2026-10-04,2026-W39/2026-W40"
 
 
 def test_texts_that_a_search_may_find_are_not_logged(filled):
@@ -715,24 +687,24 @@ def test_a_long_text_is_cut_in_the_audit_log(serve):
 
 
 def test_adjusted_p_values_are_the_levels_at_which_holm_rejects():
-    found = np.array([0.04, 0.001, np.nan, 0.02, 0.9])
-    adjusted = holm_adjusted(found)
+    results = np.array([0.04, 0.001, np.nan, 0.02, 0.9])
+    adjusted = holm_adjusted(results)
     assert adjusted.tolist() == pytest.approx([0.08, 0.004, np.nan, 0.06, 0.9], nan_ok=True)
     for alpha in (0.003, 0.05, 0.07, 0.95):
-        assert holm(found[~np.isnan(found)], alpha).tolist() == (adjusted[~np.isnan(found)] <= alpha).tolist()
+        assert holm(results[~np.isnan(results)], alpha).tolist() == (adjusted[~np.isnan(results)] <= alpha).tolist()
 
 
 def test_nothing_counted_but_not_published_shows(shop):
     """No byte of any answer changes before a release, neither states nor the list of periods."""
     send(shop, "theme", [1] * 100, day(20))
     shop.drain(days=15)
-    asked = [
+    query = [
         {"metrics": "theme", "dimensions": "time,value,platform"},
         {"metrics": "theme", "dimensions": "platform"},
         {"metrics": "theme,wait", "include": "trend"},
     ]
-    before = [get(shop, **each).get_data() for each in asked]
+    before = [get(shop, **each).get_data() for each in query]
     send(shop, "theme", [1] * 300, day(3))
     send(shop, "theme", [1] * 300, day(3), segment="platform=beos")
     shop.drain()
-    assert [get(shop, **each).get_data() for each in asked] == before
+    assert [get(shop, **each).get_data() for each in query] == before

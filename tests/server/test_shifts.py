@@ -56,14 +56,14 @@ def test_what_was_told_stays_when_more_is_published(shop):
     for ago in range(27, 0, -1):
         share = 20 if ago > 6 else 95
         send(shop, "used", [1] * share + [0] * (100 - share), day(ago))
-    told = []
+    answer = []
     for days in (10, 22, 25, 27, 33):
         shop.drain(days=days)
-        told.append(yes(ask(shop, "used/series"))["shifts"])
-    assert {len(each) for each in told} == {0, 1}
-    for earlier, later in pairwise(told):
+        answer.append(yes(ask(shop, "used/series"))["shifts"])
+    assert {len(each) for each in answer} == {0, 1}
+    for earlier, later in pairwise(answer):
         assert [each | {"single": None} for each in later[: len(earlier)]] == [each | {"single": None} for each in earlier]
-    (shift,) = told[-1]
+    (shift,) = answer[-1]
     assert shift["single"] is False
 
 

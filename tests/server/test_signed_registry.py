@@ -42,15 +42,15 @@ def revised(registry_file, tmp_path):
 @pytest.fixture
 def start(served):
     """Start a server with other settings."""
-    made = []
+    servers = []
 
     def another(settings):
-        made.append(type(served)(settings))
-        return made[-1]
+        servers.append(type(served)(settings))
+        return servers[-1]
 
     yield another
-    for each in made:
-        each.store._client.close()
+    for server in servers:
+        server.store._client.close()
 
 
 @pytest.fixture
@@ -59,20 +59,20 @@ def signed(start, settings, revised, tmp_path):
 
     def serve(text=None, registry=revised, until=None):
         file = tmp_path / "registry.signed.json"
-        file.write_bytes(seal(said(revised) if text is None else text, PRIVATE, until)[0].write())
+        file.write_bytes(seal(text_of(revised) if text is None else text, PRIVATE, until)[0].write())
         return start(replace(settings, registry=str(registry), signed_registry=str(file)))
 
     return serve
 
 
-def said(path):
+def text_of(path):
     """Return what devices are told of a registry."""
     return Restriction.of(load(path)).write()
 
 
 def get(served, key=INGEST, **headers):
-    given = {"Authorization": f"Bearer {key}"} if key else {}
-    return served.http.get("/v1/registry", headers=given | {name.replace("_", "-"): value for name, value in headers.items()})
+    arguments = {"Authorization": f"Bearer {key}"} if key else {}
+    return served.http.get("/v1/registry", headers=arguments | {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 def test_devices_get_what_was_signed(signed, revised):
@@ -82,7 +82,7 @@ def test_devices_get_what_was_signed(signed, revised):
     assert (answer.status_code, answer.mimetype) == (200, "application/json")
     envelope = Envelope.read(answer.data)
     envelope.verify(PUBLIC)
-    assert envelope.text == said(revised)
+    assert envelope.text == text_of(revised)
     assert answer.headers["Cache-Control"] == "no-store"
     assert not {"ETag", "Last-Modified", "Set-Cookie"} & set(answer.headers.keys())
     assert get(served).data == answer.data
@@ -91,11 +91,11 @@ def test_devices_get_what_was_signed(signed, revised):
 def test_nobody_is_told_that_they_have_it(signed):
     """Whatever a request says that it knows, the answer is the whole: no device has a reason to name what it was served."""
     served = signed()
-    whole = get(served).data
-    digest = Envelope.read(whole).digest
+    response = get(served).data
+    digest = Envelope.read(response).digest
     for known in (f'"{digest}"', f'W/"{digest}"', "*"):
         answer = get(served, If_None_Match=known)
-        assert (answer.status_code, answer.data) == (200, whole)
+        assert (answer.status_code, answer.data) == (200, response)
 
 
 @pytest.mark.parametrize(("key", "code"), [(None, "missing_key"), ("pk_wrong_12345", "unknown_key"), (READ, "unknown_key")])
@@ -126,7 +126,7 @@ def test_the_document_says_what_is_sent(signed, until):
 
 def test_what_devices_are_told_is_what_is_served(signed, revised, registry_file):
     """A server does not start with an envelope that says something else than its registry: somebody forgot to sign it again."""
-    text = said(revised)
+    text = text_of(revised)
     for other, app in (
         (text.replace('"revision":7', '"revision":6'), "shop"),
         (text.replace('"app":"shop"', '"app":"blog"'), "blog"),
@@ -151,13 +151,13 @@ def test_what_devices_are_told_is_in_the_audit_log(signed, revised, real_redis):
     """With its digest, which whoever watches a server can compare; once, until something else is signed."""
 
     def logged():
-        found = map(intact_entry, real_redis.lrange("{shop}:audit", 0, -1))
-        return [entry.details for entry in found if entry.event == "registry.served"]
+        results = map(intact_entry, real_redis.lrange("{shop}:audit", 0, -1))
+        return [entry.details for entry in results if entry.event == "registry.served"]
 
     before = len(logged())
     served = signed()
     digest = Envelope.read(get(served).data).digest
-    assert digest == sha256(said(revised).encode()).hexdigest()
+    assert digest == sha256(text_of(revised).encode()).hexdigest()
     signed(until=datetime.now(UTC).date())
     (last,) = logged()[before:]
     assert last["signed"] == digest
@@ -180,15 +180,15 @@ def test_of_a_folder_the_newest_registry_is_what_devices_are_told(signed, revise
     folder.mkdir()
     text = revised.read_text("utf-8")
     (folder / "0001.toml").write_text(text, "utf-8")
-    head, mark, rest = text.rpartition("[metrics.")
+    head, mark, remainder = text.rpartition("[metrics.")
     newest = folder / "0002.toml"
     newest.write_text(head.replace("revision = 7", "revision = 8"), "utf-8")
-    served = signed(said(newest), folder)
-    left_out = rest.partition("]")[0].strip('"')
+    served = signed(text_of(newest), folder)
+    left_out = remainder.partition("]")[0].strip('"')
     assert mark
     assert left_out in served.app.highest
-    told = Restriction.read(Envelope.read(get(served).data).text)
-    assert set(told.metrics) == set(load(revised).metrics) - {left_out}
+    page = Restriction.read(Envelope.read(get(served).data).text)
+    assert set(page.metrics) == set(load(revised).metrics) - {left_out}
 
 
 def test_files_that_are_none_stop_the_start(start, settings, revised, tmp_path):
@@ -205,7 +205,7 @@ def test_files_that_are_none_stop_the_start(start, settings, revised, tmp_path):
         with pytest.raises(error, match=words):
             start(replace(settings, registry=str(revised), signed_registry=str(wrong)))
     good = tmp_path / "good.json"
-    good.write_bytes(seal(said(revised), PRIVATE)[0].write())
+    good.write_bytes(seal(text_of(revised), PRIVATE)[0].write())
     twice = os.pathsep.join([str(good), str(good)])
     with pytest.raises(ConfigurationError, match="one file for each app; shop has two"):
         start(replace(settings, registry=str(revised), signed_registry=twice))

@@ -91,7 +91,7 @@ def filled(real_redis, path):
                 commit(Stratum(*declared.definition, period, leaf), declared.layout, parts)
             for period in OPEN:
                 partition.copy([tallies.name(Stratum(*declared.definition, period, leaf)) for leaf in leaves], metric.id, 0)
-            cells = [breakdown.text(each) for each in product(*((*some, None) for some in words))]
+            cells = [breakdown.text(each) for each in product(*((*words_, None) for words_ in words))]
             for period, cell in product(PUBLISHED, cells):
                 publish(Stratum(*declared.definition, period, cell), declared.layout)
         return real_redis.info("memory")["used_memory"] - before
@@ -117,16 +117,16 @@ def test_periods_are_those_of_the_figure(path):
 def test_the_doctor_compares_it_with_the_store(real_redis, store_url, path, divided):
     """With its `maxmemory`; a divided app has sums in each part."""
     Store(real_redis, "shop").divide(divided)
-    told = {"DENIABLE_REDIS_URL": store_url, "DENIABLE_REGISTRY": str(path)}
+    environment = {"DENIABLE_REDIS_URL": store_url, "DENIABLE_REGISTRY": str(path)}
     most = space.total(space.spaces(registry.load(path), divided))
     try:
         for limit, warned in ((2 * most, False), (most, True)):
             real_redis.config_set("maxmemory", limit)
-            found = inspect(told)
-            assert found.errors == []
-            assert [space.written(limit) in each and "set maxmemory " in each for each in found.warnings] == [True] * warned
-            assert found.store.endswith(f"maxmemory is {space.written(limit)}")
+            findings = inspect(environment)
+            assert findings.errors == []
+            assert [space.written(limit) in each and "set maxmemory " in each for each in findings.warnings] == [True] * warned
+            assert findings.store.endswith(f"maxmemory is {space.written(limit)}")
     finally:
         real_redis.config_set("maxmemory", 0)
-    assert inspect(told).warnings == []
-    assert "no maxmemory" in inspect(told).store
+    assert inspect(environment).warnings == []
+    assert "no maxmemory" in inspect(environment).store

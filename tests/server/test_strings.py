@@ -88,10 +88,10 @@ def test_candidates_from_the_device_to_the_page(start, name):
     assert [row["value"] for row in only["estimates"]] == detected
     assert 0 < body["detection_frequency"] < 0.2
     assert {row["interval_kind"] for row in only["estimates"]} == {"selected"}
-    rest = body["unallocated"]
-    assert abs(rest["frequency"]) < 6 * rest["stderr"]
-    reach = 1.96 * rest["stderr"]
-    assert rest["interval"] == pytest.approx([rest["frequency"] - reach, rest["frequency"] + reach], abs=0.001)
+    remainder = body["unallocated"]
+    assert abs(remainder["frequency"]) < 6 * remainder["stderr"]
+    reach = 1.96 * remainder["stderr"]
+    assert remainder["interval"] == pytest.approx([remainder["frequency"] - reach, remainder["frequency"] + reach], abs=0.001)
     page = served.http.get("/m/page").get_data(as_text=True)
     assert "größer.example" in page
     assert "24 candidates" in page
@@ -189,7 +189,7 @@ def test_what_nobody_listed_is_found(start, name, type_, held):
 
 def test_what_was_tried_and_not_confirmed_is_not_shown(start):
     """Of what a search came upon only what is detected is answered; of candidates all are."""
-    for source, shown in (("discover = true\nmax_length = 2", [True]), ('candidates = "words.txt"', [True, False])):
+    for source, page in (("discover = true\nmax_length = 2", [True]), ('candidates = "words.txt"', [True, False])):
         served = start(registry("", source=source, epsilon=3))
         declared = served.app.highest["page"]
         channel = SimpleNamespace(p=Fraction(3, 4), q=Fraction(1, 4))
@@ -197,17 +197,17 @@ def test_what_was_tried_and_not_confirmed_is_not_shown(start):
         positions = [declared.metric.position(text) for text in ("ab", "cd")]
         vars(read)["_decoded"] = positions, Supported(channel, 1000, np.array([600, 260]))
         measured = read.estimates(served.app.describe(read.declared), 0.95)
-        assert [row.detected for row in measured.estimates] == shown
+        assert [row.detected for row in measured.estimates] == page
 
 
 def test_what_was_found_steers_no_page(start):
     """Whoever sends control and direction characters does so for their own amusement: a label shows them written out."""
-    found = "\u202e\x1b[2J"
+    results = "\u202e\x1b[2J"
     served = start(registry("", source="discover = true\nmax_length = 8"))
-    answer(served, 0, [found] * 3000 + ["honest"] * 3000)
+    answer(served, 0, [results] * 3000 + ["honest"] * 3000)
     answered = served.get("/api/v1/metrics/page")
     rows = {row["value"]: row["label"] for row in answered.get_json()["estimates"]}
-    assert rows == {found: r"\u202e\u001b[2J", "honest": "honest"}
+    assert rows == {results: r"\u202e\u001b[2J", "honest": "honest"}
     assert answered.data.isascii()
     assert b"\x1b" not in answered.data
     for path in ("/", "/m/page"):

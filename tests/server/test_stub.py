@@ -22,25 +22,25 @@ def both(served, registry_file):
     stub = StubServer(registry_file, key="pk_test_12345678")
     numbers = iter(range(1000))
 
-    def told(status, body):
+    def outcome(status, body):
         errors = [{name: error[name] for name in ("group", "code", "count")} for error in body.get("errors", ())]
         known = {name: body[name] for name in ("accepted", "rejected", "duplicate") if name in body}
         return status, body.get("code"), known | {"errors": errors}
 
     def post(body, **headers):
         wire = body if isinstance(body, bytes) else json.dumps(body).encode()
-        given = {
+        arguments = {
             "Authorization": "Bearer pk_test_12345678",
             "Idempotency-Key": f"upload-{next(numbers)}",
             "Content-Type": "application/json",
         }
-        given.update({name.replace("_", "-"): value for name, value in headers.items()})
-        given = {name: value for name, value in given.items() if value is not None}
-        real = served.http.post("/v1/reports", data=wire, headers=given)
-        status, _, answer = stub.answer(given, wire)
-        assert told(status, answer) == told(real.status_code, real.get_json())
+        arguments.update({name.replace("_", "-"): value for name, value in headers.items()})
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        real = served.http.post("/v1/reports", data=wire, headers=arguments)
+        status, _, answer = stub.answer(arguments, wire)
+        assert outcome(status, answer) == outcome(real.status_code, real.get_json())
         assert stub.attempts[-1].status == real.status_code
-        return told(status, answer)
+        return outcome(status, answer)
 
     post.stub = stub
     return post

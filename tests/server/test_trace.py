@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
-import time
-from contextlib import contextmanager
 from uuid import UUID
 
 import pytest
-import requests
 
 from deniable_aggregator.answer import measurement
 from deniable_aggregator.process import logs
 from deniable_server.http.trace import HEADER
-from deniable_server.local.stack import free_port
 
 
 @pytest.fixture
@@ -39,7 +32,7 @@ def lines():
 
 
 @pytest.fixture
-def told(lines):
+def events(lines):
     """Gather it from level info on."""
     logging.getLogger().setLevel(logging.INFO)
     return lines
@@ -47,9 +40,9 @@ def told(lines):
 
 def number(answer):
     assert len(answer.headers.getlist(HEADER)) == 1
-    drawn = UUID(answer.headers[HEADER])
-    assert drawn.version == 4
-    return str(drawn)
+    uuid = UUID(answer.headers[HEADER])
+    assert uuid.version == 4
+    return str(uuid)
 
 
 def test_every_answer_has_a_number_of_its_own(served):
@@ -73,15 +66,15 @@ def test_a_problem_names_its_request(served):
         assert answer.get_json()["instance"] == f"urn:uuid:{number(answer)}"
 
 
-def test_a_line_for_each_request(served, told):
+def test_a_line_for_each_request(served, events):
     """At level info a request is one line: its rule and not its address, what became of it, and nothing of the client."""
     sent = served.post({"format": 1, "groups": [served.group("ui.theme", [0])]}, User_Agent="canary-agent")
     refused = served.get("/api/v1/metrics/canary-metric?segment=canary-segment")
     strange = served.http.open("/canary-path", method="CANARY")
-    assert [each["event"] for each in told] == ["answered"] * 3
-    assert all(each.pop("time") and each.pop("logger") == "deniable.request" for each in told)
+    assert [each["event"] for each in events] == ["answered"] * 3
+    assert all(each.pop("time") and each.pop("logger") == "deniable.request" for each in events)
     common = {"level": "info", "event": "answered"}
-    assert told == [
+    assert events == [
         common | {"request": number(sent), "route": "/v1/reports", "method": "POST", "status": 202, "app": "shop"},
         common
         | {"request": number(refused), "route": "/api/v1/metrics/<id_>", "method": "GET", "status": 404}
@@ -99,7 +92,7 @@ def test_nothing_is_written_of_good_requests_at_the_default_level(served, lines)
     assert lines == []
 
 
-def test_a_bug_is_logged_with_its_request(served, told, monkeypatch):
+def test_a_bug_is_logged_with_its_request(served, events, monkeypatch):
     """What goes wrong is logged with the number that the client was given, and without its message."""
 
     def fail(*_, **__):
@@ -108,75 +101,10 @@ def test_a_bug_is_logged_with_its_request(served, told, monkeypatch):
     monkeypatch.setattr(measurement, "measure", fail)
     answer = served.get("/api/v1/metrics/plugin")
     assert answer.status_code == 500
-    failure, answered = told
+    failure, answered = events
     assert failure["level"] == "error"
     assert "RuntimeError in /api/v1/metrics/<id_>" in failure["event"]
     assert failure["request"] == answered["request"] == number(answer)
     assert answered["code"] == "internal"
-    assert "canary" not in json.dumps(told)
+    assert "canary" not in json.dumps(events)
     assert logs.current() == {}
-
-
-@contextmanager
-def gunicorn(settings, *arguments, **environment):
-    """Run gunicorn as it is deployed; yield its address and what it says on stderr, once it has ended."""
-    bind = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", bind, "-w", "1", *arguments]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
-    process = subprocess.Popen(
-        [*command, "deniable_server:create_app()"],
-        env=kept | settings.environment() | environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said = []
-    try:
-        yield f"http://{bind}", process, said
-    finally:
-        process.terminate()
-        said += process.communicate(timeout=30)[1].splitlines()
-
-
-def answer_of(process, url, method="GET", **options):
-    while True:
-        assert process.poll() is None
-        try:
-            return requests.request(method, url, timeout=5, **options)
-        except (requests.ConnectionError, requests.Timeout):  # it may still be starting
-            time.sleep(0.05)
-
-
-def test_gunicorn_logs_as_it_is_told(settings):
-    """All lines of gunicorn and the app are JSON; requests that gunicorn refuses have a number, too; strays are told."""
-    told = {"DENIABLE_LOG_LEVEL": "debug", "DENIABLE_LOG_FORMAT": "json", "DENIABLE_MAX_BACKLOGS": "7"}
-    with gunicorn(settings, **told) as (url, process, said):
-        good = answer_of(process, f"{url}/healthz")
-        refused = requests.get(f"{url}/healthz", headers={"X-Long": "x" * 5000}, timeout=5)
-    assert (good.status_code, refused.status_code) == (200, 431)
-    records = [json.loads(line) for line in said]
-    assert {"gunicorn.error", "deniable.request", "deniable.settings"} <= {each["logger"] for each in records}
-    lines = {each.get("request"): each for each in records}
-    assert lines[good.headers[HEADER]].items() >= {"route": "/healthz", "status": 200}.items()
-    assert lines[refused.headers[HEADER]].items() >= {"status": 431, "code": "headers_too_large"}.items()
-    assert refused.json()["instance"] == f"urn:uuid:{refused.headers[HEADER]}"
-    (stray,) = [each for each in records if each["logger"] == "deniable.settings"]
-    assert stray["event"] == "nothing reads DENIABLE_MAX_BACKLOGS; is DENIABLE_MAX_BACKLOG meant?"
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "status", "message"),
-    [
-        ("DENIABLE_LOG_FORMAT", "yaml", 2, "DENIABLE_LOG_FORMAT is console or json; got 'yaml'"),
-        ("DENIABLE_CLOCK_SKEW", "soon", 2, "DENIABLE_CLOCK_SKEW is a whole number of at least 1; got 'soon'"),
-        ("DENIABLE_READ_KEYS", "rk_11111111", 2, "DENIABLE_READ_KEYS: a key is written app:key"),
-        ("DENIABLE_REGISTRY", "/no/such.toml", 3, "/no/such.toml: the registry is missing"),
-    ],
-)
-def test_gunicorn_does_not_start_on_a_bad_value(settings, name, value, status, message):
-    """The start ends with the variable, the rule and the value, and no trace of the code; a key is not repeated."""
-    with gunicorn(settings, **{name: value}) as (_, process, said):
-        assert process.wait(30) == status
-    text = "\n".join(said)
-    assert message in text
-    assert "Traceback" not in text
-    assert "rk_1" not in text

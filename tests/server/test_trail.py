@@ -58,8 +58,8 @@ def test_queries_are_logged_with_what_they_asked(served, count):
     """An answer is logged with the key, the metric and the parameters; the list of metrics is one entry."""
     assert served.get("/api/v1/metrics").status_code == 200
     assert served.get("/api/v1/metrics/ui.theme").status_code == 200
-    asked = f"period={count}&segment=platform%3Dlinux&level=0.90&only=detected"
-    answer = served.get(f"/api/v1/metrics/export.used?{asked}")
+    query = f"period={count}&segment=platform%3Dlinux&level=0.90&only=detected"
+    answer = served.get(f"/api/v1/metrics/export.used?{query}")
     details = {"metric": "export.used", "period": count, "segment": "platform=linux", "level": "0.9", "only": "detected"}
     segments, periods = (
         f"/api/v1/metrics/export.used/compare?{of}"
@@ -71,9 +71,9 @@ def test_queries_are_logged_with_what_they_asked(served, count):
         ("query.answered", ACTOR, API | {"metric": "ui.theme"}),
         outcome(answer, API | details),
     ]
-    for asked, told in zip((segments, periods), sides, strict=True):
-        answer = served.get(asked)
-        assert queries(served.store._client)[-1] == outcome(answer, API | {"metric": "export.used"} | told)
+    for query, statement in zip((segments, periods), sides, strict=True):
+        answer = served.get(query)
+        assert queries(served.store._client)[-1] == outcome(answer, API | {"metric": "export.used"} | statement)
     assert not verify(served.app.audit).faults
 
 
@@ -117,11 +117,11 @@ def test_a_segment_that_is_too_long_is_cut(serve, registry_file):
     word = "x" * 1200
     served = serve(registry_file.read_text("utf-8").replace('"macos"', f'"{word}"'))
     served.get(f"/api/v1/metrics/export.used?segment=platform%3D{word}")
-    told = queries(served.store._client)[-1][2]["segment"]
+    answer = queries(served.store._client)[-1][2]["segment"]
     cell = f"platform={word}"
-    assert len(told) == 1000
-    assert told.startswith("platform=xxx")
-    assert told.endswith(f"x... (1209 characters, SHA-256 {sha256(cell.encode()).hexdigest()})")
+    assert len(answer) == 1000
+    assert answer.startswith("platform=xxx")
+    assert answer.endswith(f"x... (1209 characters, SHA-256 {sha256(cell.encode()).hexdigest()})")
 
 
 def test_pages_are_logged_once(served, settings, count):
@@ -131,8 +131,8 @@ def test_pages_are_logged_once(served, settings, count):
     assert served.http.get("/").status_code == 303
     assert served.http.post("/login", data={"token": token, "key": READ}).status_code == 303
     assert served.http.get("/").status_code == 200
-    shown = served.http.get(f"/m/export.used?period={count}&order=domain&page=1")
-    assert shown.status_code in (200, 404)  # whether or not so few reports are published
+    answer = served.http.get(f"/m/export.used?period={count}&order=domain&page=1")
+    assert answer.status_code in (200, 404)  # whether or not so few reports are published
     assert served.http.get("/m/secret").status_code == 404
     opened = type(served)(replace(settings, dashboard="open"))
     assert opened.http.get("/").status_code == 200
@@ -140,7 +140,7 @@ def test_pages_are_logged_once(served, settings, count):
     opened.store._client.close()
     assert queries(served.store._client) == [
         ("query.answered", ACTOR, PAGE),
-        outcome(shown, PAGE | {"metric": "export.used", "period": count}, queries(served.store._client)[1][2].get("problem")),
+        outcome(answer, PAGE | {"metric": "export.used", "period": count}, queries(served.store._client)[1][2].get("problem")),
         ("query.refused", ACTOR, PAGE | {"problem": "unknown_metric"}),
         ("query.answered", "open", PAGE),
     ]
@@ -251,9 +251,9 @@ def test_a_registry_is_logged_once_for_all_processes(served, registry_file, real
     for changed, count in ((f"{text}\n# more\n", 2), (f"{text}\n# more\n", 2), (text, 3)):
         registry_file.write_text(changed, "utf-8")
         served.restarted().store._client.close()
-        found = publications(real_redis)
-        assert len(found) == count
-    assert found[0].details == found[2].details != found[1].details
+        results = publications(real_redis)
+        assert len(results) == count
+    assert results[0].details == results[2].details != results[1].details
 
 
 def test_servers_that_start_at_once_log_once(served, registry_file, real_redis, monkeypatch):
@@ -267,20 +267,20 @@ def test_servers_that_start_at_once_log_once(served, registry_file, real_redis, 
 
     monkeypatch.setattr(Rule, "compile", compiled)
     registry_file.write_text(registry_file.read_text("utf-8") + "# more\n", "utf-8")
-    barrier, made = Barrier(6), []
+    barrier, result = Barrier(6), []
 
     def start():
-        barrier.wait(20)
-        made.append(served.restarted())
+        barrier.wait(600)
+        result.append(served.restarted())
 
     threads = [Thread(target=start) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
-    for each in made:
-        each.store._client.close()
-    assert len(made) == 6
+        thread.join(600)
+    for item in result:
+        item.store._client.close()
+    assert len(result) == 6
     assert len(publications(real_redis)) == 2
     assert not verify(served.app.audit).faults
 
@@ -320,22 +320,22 @@ def test_what_is_logged_is_what_was_read(settings, monkeypatch, registry_file, r
 def test_keys_are_logged_as_they_are_made_and_revoked(served, real_redis):
     """Each change of a key has its entry, with who did it, and nothing of the key; what changes nothing has none."""
     keys = KeyStore(Store(real_redis, "shop"))
-    text, made = keys.create("read", "Zoë's laptop")
+    text, key = keys.create("read", "Zoë's laptop")
     admin, manager = keys.create("admin", "")
     assert not keys.revoke("0" * 16)
     assert not keys.revoke("*")
-    answer = served.http.delete(f"/api/v1/keys/{made.id}", headers={"Authorization": f"Bearer {admin}"})
+    answer = served.http.delete(f"/api/v1/keys/{key.id}", headers={"Authorization": f"Bearer {admin}"})
     assert answer.status_code == 204
     assert keys.revoke(manager.id)
     assert [(e.event, e.actor, e.details) for e in entries(real_redis) if e.event.startswith("key.")] == [
-        ("key.created", "command", {"id": made.id, "role": "read", "name": "Zoë's laptop"}),
+        ("key.created", "command", {"id": key.id, "role": "read", "name": "Zoë's laptop"}),
         ("key.created", "command", {"id": manager.id, "role": "admin", "name": ""}),
-        ("key.revoked", f"key:{manager.id}", {"id": made.id}),
+        ("key.revoked", f"key:{manager.id}", {"id": key.id}),
         ("key.revoked", "command", {"id": manager.id}),
     ]
     logged = b"".join(real_redis.lrange("{shop}:audit", 0, -1))
     assert text[3:].encode() not in logged
-    assert made.digest.hex().encode() not in logged
+    assert key.digest.hex().encode() not in logged
 
 
 def test_a_change_of_keys_that_cannot_be_logged_is_not_made(real_redis):

@@ -87,18 +87,18 @@ def folder(tmp_path):
 def shop(settings, folder):
     """Serve both registries."""
     (folder / "0002.toml").write_text(NEW, "utf-8")
-    made = Served(replace(settings, registry=str(folder), dashboard="open"))
-    yield made
-    made.store._client.close()
+    server = Served(replace(settings, registry=str(folder), dashboard="open"))
+    yield server
+    server.store._client.close()
 
 
 def group(shop, name, values, days=0, **changes):
     """Make a group of reports of a version, as an app makes them that has its registry."""
     question = shop.app.find(name)
     day = (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
-    told = {"version": question.metric.version, "fingerprint": question.fingerprint, "period": day}
+    answer = {"version": question.metric.version, "fingerprint": question.fingerprint, "period": day}
     payloads = b"".join(question.mechanism.randomize(value) for value in values)
-    return shop.group(question.metric.id, [0], count=len(values), payloads=b64encode(payloads).decode(), **(told | changes))
+    return shop.group(question.metric.id, [0], count=len(values), payloads=b64encode(payloads).decode(), **(answer | changes))
 
 
 def accepted(shop, *groups):
@@ -123,10 +123,10 @@ def test_a_rollout(shop):
     assert len(one["periods"]) == 3
     assert one["merged"] is two["merged"] is None
 
-    whole = shop.get("/api/v1/metrics/theme").get_json()
-    assert (whole["version"], whole["n"], whole["estimates"]) == (2, sent["theme@2"], two["estimates"])
-    assert [(each["version"], each["n"]) for each in whole["versions"]] == [(2, sent["theme@2"]), (1, sent["theme@1"])]
-    merged = whole["merged"]
+    body = shop.get("/api/v1/metrics/theme").get_json()
+    assert (body["version"], body["n"], body["estimates"]) == (2, sent["theme@2"], two["estimates"])
+    assert [(each["version"], each["n"]) for each in body["versions"]] == [(2, sent["theme@2"]), (1, sent["theme@1"])]
+    merged = body["merged"]
     assert [each["version"] for each in merged["versions"]] == [2, 1]
     assert sum(each["weight"] for each in merged["versions"]) == pytest.approx(1)
     assert merged["n"] == 1760
@@ -149,7 +149,7 @@ def test_a_rollout(shop):
     assert "1,760 reports published" in shop.get("/").get_data(as_text=True)
 
 
-def asked(shop, status=200, **query):
+def answer_of(shop, status=200, **query):
     """Ask a query."""
     answer = shop.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"})
     assert answer.status_code == status
@@ -161,10 +161,10 @@ def test_versions_are_pooled_in_a_query(shop):
     accepted(shop, group(shop, "theme@1", [0] * 300 + [1] * 100, 2))
     accepted(shop, group(shop, "theme@2", [1] * 200 + [0] * 100 + [2] * 50, 2), group(shop, "theme@2", [0] * 200, 1))
     shop.drain(days=4)
-    highest = asked(shop, metrics=["theme"], dimensions=["time", "value"])
+    highest = answer_of(shop, metrics=["theme"], dimensions=["time", "value"])
     assert [(row["version"], row["n"]) for row in highest] == [(2, 350)] * 3 + [(2, 200)] * 3
     merged = shop.get("/api/v1/metrics/theme").get_json()["merged"]
-    both = asked(shop, metrics=["theme"], pool=True)
+    both = answer_of(shop, metrics=["theme"], pool=True)
     assert [(row["value"], row["estimate"], row["stderr"]) for row in both] == [
         (each["label"], each["frequency"], each["stderr"]) for each in merged["estimates"]
     ]
@@ -173,11 +173,11 @@ def test_versions_are_pooled_in_a_query(shop):
         pytest.approx(each["simultaneous"]) for each in merged["estimates"]
     ]
     assert {(row["version"], row["epsilon"], row["n"]) for row in both} == {(None, None, 950)}
-    over_time = asked(shop, metrics=["theme"], dimensions=["time", "value"], pool=True)
+    over_time = answer_of(shop, metrics=["theme"], dimensions=["time", "value"], pool=True)
     assert [(row["version"], row["n"]) for row in over_time] == [(None, 750)] * 2 + [(2, 200)] * 3
-    assert [row["n"] for row in asked(shop, metrics=["theme"], dimensions=["time"], pool=True)] == [750, 200]
+    assert [row["n"] for row in answer_of(shop, metrics=["theme"], dimensions=["time"], pool=True)] == [750, 200]
     for member in ({"include": ["trend"]}, {"target": "respondents"}, {"view": "consistent"}):
-        assert asked(shop, 400, metrics=["theme"], pool=True, **member) == "query_conflict"
+        assert answer_of(shop, 400, metrics=["theme"], pool=True, **member) == "query_conflict"
 
 
 def test_a_raised_version_strands_nothing(settings, folder):
@@ -254,15 +254,15 @@ def test_values_that_no_registry_lists_count_as_other(shop):
 def test_values_are_merged_where_they_stand_for_the_same(settings, folder, old, new, merged):
     """What stands for undeclared answers, or for none, in one version is not merged with what does not in another."""
     texts = (OLD, 'values = ["light", "dark"]', old), (NEW, 'values = ["dark", "light", "system"]', new)
-    for number, (text, listed, told) in enumerate(texts, 1):
-        more = "".join(f'\n{name} = "{value}"' for name, value in told.items())
+    for number, (text, listed, answer) in enumerate(texts, 1):
+        more = "".join(f'\n{name} = "{value}"' for name, value in answer.items())
         (folder / f"{number:04d}.toml").write_text(text.replace(listed, listed + more), "utf-8")
     shop = Served(replace(settings, registry=str(folder)))
     accepted(shop, group(shop, "theme@1", [0] * 60 + [1] * 140), group(shop, "theme@2", [0] * 60 + [1] * 140))
     shop.drain(days=4)
-    found = shop.get("/api/v1/metrics/theme").get_json()["merged"]
+    body = shop.get("/api/v1/metrics/theme").get_json()["merged"]
     shop.store._client.close()
-    assert (found and {row["value"] for row in found["estimates"]}) == merged
+    assert (body and {row["value"] for row in body["estimates"]}) == merged
 
 
 def test_a_flag_is_no_number(settings, folder):
@@ -275,9 +275,9 @@ def test_a_flag_is_no_number(settings, folder):
     shop = Served(replace(settings, registry=str(folder)))
     accepted(shop, group(shop, "gone@1", [1] * 200), group(shop, "gone@2", [1] * 200))
     shop.drain(days=4)
-    found = shop.get("/api/v1/metrics/gone").get_json()
+    body = shop.get("/api/v1/metrics/gone").get_json()
     shop.store._client.close()
-    assert (len(found["versions"]), found["merged"]) == (2, None)
+    assert (len(body["versions"]), body["merged"]) == (2, None)
 
 
 def test_nothing_rests_on_few_reports_of_a_version(shop):
@@ -310,17 +310,17 @@ def test_the_owner_sees_each_version(shop):
     shop.drain()
     admin = KeyStore(shop.store).create("admin", "")[0]
     live = shop.get("/api/v1/live", admin).get_json()["metrics"]
-    told = [(each["id"], each["version"], each["n"], each["refused"]) for each in live if each["id"] == "theme"]
-    assert told == [("theme", 2, 5, {}), ("theme", 1, 7, {"period_closed": 3})]
+    answer = [(each["id"], each["version"], each["n"], each["refused"]) for each in live if each["id"] == "theme"]
+    assert answer == [("theme", 2, 5, {}), ("theme", 1, 7, {"period_closed": 3})]
     assert shop.get("/api/v1/live/theme@1", admin).get_json()["n"] == 7
 
 
 def test_queries_are_logged_with_their_version(shop, real_redis):
     """An auditor sees which one was asked for."""
     shop.get("/api/v1/metrics/theme@1")
-    told = [intact_entry(line).details for line in real_redis.lrange("{shop}:audit", 0, -1)]
-    assert {"metric": "theme", "version": 1}.items() <= told[-1].items()
-    assert told[0]["digest"] == published.load(shop.service.settings.registry).digest
+    answer = [intact_entry(line).details for line in real_redis.lrange("{shop}:audit", 0, -1)]
+    assert {"metric": "theme", "version": 1}.items() <= answer[-1].items()
+    assert answer[0]["digest"] == published.load(shop.service.settings.registry).digest
 
 
 def test_all_fingerprints_differ(shop):

@@ -24,15 +24,15 @@ KEY = "mk_test_12345678"
 @pytest.fixture
 def watch(settings, served):
     """Serve with a metrics key, and with other changed settings."""
-    made = []
+    result = []
 
     def start(**changes):
-        made.append(type(served)(replace(settings, metrics_key=KEY, **changes)))
-        return made[-1]
+        result.append(type(served)(replace(settings, metrics_key=KEY, **changes)))
+        return result[-1]
 
     yield start
-    for each in made:
-        each.store._client.close()
+    for item in result:
+        item.store._client.close()
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_both_formats_are_spoken(watched):
     assert text.headers["Cache-Control"] == "no-store"
     opened = scrape(watched, Accept="application/openmetrics-text; version=1.0.0")
     assert opened.content_type.startswith("application/openmetrics-text; version=1.0.0")
-    found = [
+    page = [
         {
             (sample.name, *sorted(sample.labels.items()))
             for family in read(answer.get_data(as_text=True))
@@ -109,8 +109,8 @@ def test_both_formats_are_spoken(watched):
         }
         for read, answer in ((read_text, scrape(watched)), (read_openmetrics, opened))
     ]
-    assert found[0] >= found[1] > {series("reports_accepted_total", app="shop")}
-    assert all(name.startswith("deniable_") for name, *_ in found[1])
+    assert page[0] >= page[1] > {series("reports_accepted_total", app="shop")}
+    assert all(name.startswith("deniable_") for name, *_ in page[1])
 
 
 def test_uploads_are_counted_to_the_unit(watched):
@@ -127,8 +127,8 @@ def test_uploads_are_counted_to_the_unit(watched):
             watched.group("plugin", [1, 2], payloads=b64encode(b"\xff" * bits * 2).decode()),  # bits that there are not
         ],
     }
-    told = [watched.post(batch, "one").get_json() for _ in range(3)]
-    assert [(each["accepted"], each["rejected"], each["duplicate"]) for each in told] == [
+    body = [watched.post(batch, "one").get_json() for _ in range(3)]
+    assert [(each["accepted"], each["rejected"], each["duplicate"]) for each in body] == [
         (8, 11, False),
         (8, 11, True),
         (8, 11, True),
@@ -173,10 +173,10 @@ def test_reports_that_were_told_to_come_again_are_not_counted(watch):
 def test_nobody_inflates_what_is_refused(watched):
     """A group that claims more reports than it can hold is counted as what it can hold at most."""
     group = watched.group("ui.theme", [0, 1], version=9)
-    told = watched.post({"format": 1, "groups": [group | {"count": 1_000_000}]}).get_json()
-    assert told["rejected"] == 1_000_000
-    found = samples(watched)[series("reports_rejected_total", app="shop", code="unknown_version")]
-    assert found == len(group["payloads"])
+    body = watched.post({"format": 1, "groups": [group | {"count": 1_000_000}]}).get_json()
+    assert body["rejected"] == 1_000_000
+    results = samples(watched)[series("reports_rejected_total", app="shop", code="unknown_version")]
+    assert results == len(group["payloads"])
 
 
 def test_junk_makes_no_series(watched):
@@ -214,11 +214,11 @@ def test_junk_makes_no_series(watched):
 
 def test_every_code_is_there_from_the_start(watched):
     """Rates of every way to refuse begin at 0: nothing appears that was not there."""
-    found = samples(watched)
-    assert {dict(each[1:])["code"] for each in found if each[0] == "deniable_reports_rejected_total"} == set(REJECTIONS)
-    codes = {dict(each[1:])["code"] for each in found if each[0] == "deniable_uploads_total"}
+    results = samples(watched)
+    assert {dict(each[1:])["code"] for each in results if each[0] == "deniable_reports_rejected_total"} == set(REJECTIONS)
+    codes = {dict(each[1:])["code"] for each in results if each[0] == "deniable_uploads_total"}
     assert {"accepted", "duplicate", "backlog_full", "unknown_key", "store_unavailable"} <= codes
-    assert not any(value for each, value in found.items() if each[0].endswith("_total"))
+    assert not any(value for each, value in results.items() if each[0].endswith("_total"))
 
 
 def test_gauges_tell_the_state(watched):
@@ -240,15 +240,15 @@ def test_gauges_tell_the_state(watched):
     alarm = {"test": "cell", "p_value": 1e-9, "period": "2026-11-21", "segment": "", "n": 9, "what": "w", "values": []}
     field = "|".join(map(str, watched.app.highest["ui.theme"].definition))
     hours = (3600, 7200)
-    kept = [alarm | {"period": f"2026-11-2{i}", "since": hour} for i, hour in enumerate(hours)]
+    stored = [alarm | {"period": f"2026-11-2{i}", "since": hour} for i, hour in enumerate(hours)]
     from json import dumps
 
-    store.alarms.put({field: dumps({"tested": {}, "alarms": kept})})
-    found = samples(watched)
-    assert found[series("workers", app="shop")] == found[series("dead_letters", app="shop")] == 1
-    assert 100 <= found[series("lag_seconds", app="shop")] < 1000
-    assert found[series("alarms", app="shop")] == 2
-    assert found[series("alarm_raised_timestamp_seconds", app="shop")] == 7200
+    store.alarms.put({field: dumps({"tested": {}, "alarms": stored})})
+    results = samples(watched)
+    assert results[series("workers", app="shop")] == results[series("dead_letters", app="shop")] == 1
+    assert 100 <= results[series("lag_seconds", app="shop")] < 1000
+    assert results[series("alarms", app="shop")] == 2
+    assert results[series("alarm_raised_timestamp_seconds", app="shop")] == 7200
 
 
 def test_a_store_that_is_away_is_told(watch, store_url):
@@ -259,15 +259,15 @@ def test_a_store_that_is_away_is_told(watch, store_url):
     with connect(store_url) as operator:
         operator.acl_setuser("default", enabled=True, nopass=True, commands=["-@all", "+acl"], reset_keys=False)
         try:
-            found = samples(watched)
+            results = samples(watched)
             assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0])]}).status_code == 503
             after = samples(watched)
         finally:
             operator.acl_setuser("default", enabled=True, nopass=True, commands=["+@all"], reset_keys=False)
-    assert found[series("store_up")] == 0
-    assert found[series("reports_accepted_total", app="shop")] == 2
-    assert not any(each[0] == "deniable_backlog_batches" for each in found)
-    assert counted(found, after) == {
+    assert results[series("store_up")] == 0
+    assert results[series("reports_accepted_total", app="shop")] == 2
+    assert not any(each[0] == "deniable_backlog_batches" for each in results)
+    assert counted(results, after) == {
         series("uploads_total", app="shop", code="store_unavailable"): 1,
         series("server_errors_total", code="store_unavailable"): 1,
     }
@@ -283,15 +283,15 @@ def test_limits_are_counted_by_app_and_role(watch):
     page = watched.http.get("/login").get_data(as_text=True)
     token = page.partition('name="token" value="')[2].partition('"')[0]
     assert [watched.http.post("/login", data={"key": "x", "token": token}).status_code for _ in range(3)] == [401, 429, 429]
-    found = samples(watched)
-    assert found[series("rate_limited_total", app="shop", role="read")] == 2
-    assert found[series("rate_limited_total", app="shop", role="ingest")] == 2
-    assert found[series("rate_limited_total", app="", role="login")] == 2
-    assert found[series("uploads_total", app="shop", code="rate_limited")] == 2
+    results = samples(watched)
+    assert results[series("rate_limited_total", app="shop", role="read")] == 2
+    assert results[series("rate_limited_total", app="shop", role="ingest")] == 2
+    assert results[series("rate_limited_total", app="", role="login")] == 2
+    assert results[series("uploads_total", app="shop", code="rate_limited")] == 2
 
 
 def test_a_server_that_only_takes_uploads_does_not_look_at_alarms(watch):
     """With `serves` ingest, what its user of the store may not read is not asked for."""
-    found = samples(watch(serves="ingest"))
-    assert series("backlog_batches", app="shop") in found
-    assert series("alarms", app="shop") not in found
+    results = samples(watch(serves="ingest"))
+    assert series("backlog_batches", app="shop") in results
+    assert series("alarms", app="shop") not in results

@@ -18,10 +18,10 @@ def correlated(rho: float, sd: float) -> Days:
     """Return days that differ by so many points, with a correlation from one to the next."""
 
     def draw(rng: np.random.Generator, days: int, metrics: int) -> NDArray[np.float64]:
-        fresh, found = rng.standard_normal((days, metrics)), np.zeros((days, metrics))
+        fresh, noise = rng.standard_normal((days, metrics)), np.zeros((days, metrics))
         for day in range(days):
-            found[day] = fresh[day] if day == 0 else rho * found[day - 1] + np.sqrt(1 - rho**2) * fresh[day]
-        return sd * found
+            noise[day] = fresh[day] if day == 0 else rho * noise[day - 1] + np.sqrt(1 - rho**2) * fresh[day]
+        return sd * noise
 
     return draw
 
@@ -35,6 +35,6 @@ def course(
     true, n = np.clip(level + of(rng, days, metrics), 0.001, 0.999), sizes[:, None]
     shares = (rng.binomial(n, q + true * (p - q)) / n - q) / (p - q)
     held = np.clip(shares, 0, 1)
-    said = q + held * (p - q)
-    stderr = np.sqrt(said * (1 - said) / n) / (p - q)
+    chances = q + held * (p - q)
+    stderr = np.sqrt(chances * (1 - chances) / n) / (p - q)
     return Course(list(range(days)), sizes.tolist(), [0.0] * days, shares, stderr, held * (1 - held))

@@ -75,8 +75,8 @@ def maximal_gain(
             score[row, cell] = len(mechanism.supported(payload) & set(targets)) - len(mechanism.opposed(payload) & set(targets))
     best = score == (score.max(axis=1, keepdims=True) if disguised else score.max())
     if disguised:  # an honest row each, and one of its best cells
-        drawn = rng.integers(0, rows, count)
-        cells = drawn * width + np.array([rng.choice(np.flatnonzero(best[row])) for row in drawn])
+        chosen = rng.integers(0, rows, count)
+        cells = chosen * width + np.array([rng.choice(np.flatnonzero(best[row])) for row in chosen])
     else:
         cells = rng.choice(np.flatnonzero(best), count)
     return _little_endian(cells, mechanism.layout.payload_size).tobytes()
@@ -85,24 +85,24 @@ def maximal_gain(
 def _bits(mechanism: Mechanism, targets: Sequence[int], count: int, rng: np.random.Generator, *, disguised: bool) -> bytes:
     """Set the bits of all targets, and others at random up to a weight that an honest report may have."""
     layout, kind = mechanism.layout, tail_bounds.binomial_sums(mechanism.bounds().ones)[-1]
-    wanted = np.zeros((layout.rows, layout.width), np.bool_)
+    targeted = np.zeros((layout.rows, layout.width), np.bool_)
     for row in range(layout.rows):
         for target in targets:
-            wanted[row, list(members(_wanted(mechanism, row, target)))] = True
+            targeted[row, list(members(_target(mechanism, row, target)))] = True
     strict = disguised or isinstance(mechanism, Subset)  # no more bits than the weight, though targets go without
-    made = []
+    payloads = []
     for begin in range(0, count, _CHUNK):
         rows = rng.integers(0, layout.rows, min(_CHUNK, count - begin))
         mean = round(float(kind @ np.arange(len(kind))))
         weight = rng.choice(len(kind), len(rows), p=kind / kind.sum()) if disguised else np.full(len(rows), mean)
-        own = wanted[rows]
+        own = targeted[rows]
         order = np.argsort(rng.random(own.shape) - own, axis=1)  # the wanted ones first, in random order, and then the others
         chosen = np.arange(layout.width) < np.maximum(weight, 0 if strict else own.sum(axis=1))[:, None]
         bits = np.empty_like(own)
         np.put_along_axis(bits, order, chosen, axis=1)
         packed = np.packbits(bits, axis=1, bitorder="little")
-        made.append(np.concatenate([_little_endian(rows, layout.row_size), packed], axis=1).tobytes())
-    return b"".join(made)
+        payloads.append(np.concatenate([_little_endian(rows, layout.row_size), packed], axis=1).tobytes())
+    return b"".join(payloads)
 
 
 def _little_endian(numbers: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
@@ -111,22 +111,22 @@ def _little_endian(numbers: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
 
 
 @singledispatch
-def _wanted(mechanism: Mechanism, row: int, value: int) -> int:  # noqa: ARG001
+def _target(mechanism: Mechanism, row: int, value: int) -> int:  # noqa: ARG001
     """Return the bits of a row that support a value."""
     return 1 << value
 
 
-@_wanted.register(Bloom)
+@_target.register(Bloom)
 def _(mechanism: Bloom, row: int, value: int) -> int:
     return mechanism.filter(row, value)
 
 
-@_wanted.register(Cms)
+@_target.register(Cms)
 def _(mechanism: Cms, row: int, value: int) -> int:
     return 1 << mechanism.place(row, value)
 
 
-@_wanted.register(DBitFlip)
+@_target.register(DBitFlip)
 def _(mechanism: DBitFlip, row: int, value: int) -> int:
     place = mechanism.response_key(row, value)
     return 1 << place if place < mechanism.buckets else 0

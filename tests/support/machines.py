@@ -30,7 +30,7 @@ REPLICA_TIMEOUT = 10
 """Seconds after which a replica of such a cluster that was away cannot be elected: (5 + 1) x 1 s and one ping are 7."""
 
 
-def wait(until: Callable[[], object], seconds: float = 20.0) -> None:
+def wait(until: Callable[[], object], seconds: float = 120.0) -> None:
     """Wait until something is so."""
     deadline, last = time.monotonic() + seconds, None
     while True:
@@ -75,7 +75,7 @@ class Machine:
     @property
     def client(self) -> redis.Redis:
         """A client of it."""
-        return redis.Redis(port=self.port, socket_timeout=5, decode_responses=True)
+        return redis.Redis(port=self.port, socket_timeout=20, decode_responses=True)
 
     @property
     def primary(self) -> bool:
@@ -135,12 +135,12 @@ class Machines:
 
     def cluster(self, primaries: int, replicas: int, *settings: str) -> str:
         """Start a cluster with so many replicas of each primary; return its URL."""
-        told = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-ping-replica-period", "1"]
-        told += ["--cluster-replica-validity-factor", "5", *settings]
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-ping-replica-period", "1"]
+        options += ["--cluster-replica-validity-factor", "5", *settings]
         nodes, buses = [], []
         while len(nodes) < primaries * (1 + replicas):
             buses.append(str(free_port()))
-            nodes.append(self.start(*told, "--cluster-port", buses[-1]))
+            nodes.append(self.start(*options, "--cluster-port", buses[-1]))
         names = [node.client.cluster("MYID") for node in nodes]
         first = nodes[0]
         for number, node in enumerate(nodes):
@@ -194,7 +194,7 @@ class Machines:
         """Wait until another server takes the writes of one that was killed."""
         others = [each for each in self.all if each is not killed and each.process and "--sentinel" not in each.settings]
         before = sum(each.primary for each in others)
-        wait(lambda: sum(each.primary for each in others) > before, 30)
+        wait(lambda: sum(each.primary for each in others) > before)
 
     def close(self) -> None:
         """End all."""
@@ -203,13 +203,13 @@ class Machines:
             machine.kill()
 
 
-def await_replicas(of: Machine, number: int, seconds: float = 20.0) -> None:
+def await_replicas(of: Machine, number: int, seconds: float = 120.0) -> None:
     """Wait until so many replicas have all that a server has now."""
     now = max(1, of.client.info("replication")["master_repl_offset"])
 
     def have() -> bool:
-        told = of.client.info("replication")
-        there = [told[f"slave{each}"] for each in range(told["connected_slaves"])]
+        replication = of.client.info("replication")
+        there = [replication[f"slave{each}"] for each in range(replication["connected_slaves"])]
         return sum(each["state"] == "online" and each["offset"] >= now for each in there) >= number
 
     wait(have, seconds)
@@ -239,4 +239,4 @@ def _written(settings: Sequence[str]) -> str:
 
 
 def _sentinel(port: int, what: str) -> list[object]:
-    return redis.Redis(port=port, decode_responses=True, socket_timeout=5).execute_command(f"SENTINEL {what}", "shop")
+    return redis.Redis(port=port, decode_responses=True, socket_timeout=20).execute_command(f"SENTINEL {what}", "shop")

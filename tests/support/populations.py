@@ -39,7 +39,7 @@ class Numbers(NamedTuple):
         return np.quantile(self.places(np.random.default_rng(0), 1_000_000), shares, method="inverted_cdf")
 
 
-def _whole(draw: Callable[[np.random.Generator, int], NDArray[np.float64]]) -> Callable[..., NDArray[np.float64]]:
+def _integers(draw: Callable[[np.random.Generator, int], NDArray[np.float64]]) -> Callable[..., NDArray[np.float64]]:
     return lambda rng, n: np.round(draw(rng, n))
 
 
@@ -61,7 +61,7 @@ NUMBERS = {
     "doctor visits, to 8": Numbers(lambda rng, n: rng.negative_binomial(1, 0.25, n).astype(float), 0, 8, 9),
     "stars": Numbers(lambda rng, n: rng.choice(np.arange(1.0, 6.0), n, p=[0.12, 0.06, 0.1, 0.22, 0.5]), 1, 5, 5),
     "80% zero": Numbers(_or(0.8, 0.0, lambda rng, n: rng.integers(1, 21, n).astype(float)), 0, 20, 21),
-    "battery, a third full": Numbers(_whole(_or(0.33, 100.0, lambda rng, n: rng.triangular(1, 70, 100, n))), 0, 100, 101),
+    "battery, a third full": Numbers(_integers(_or(0.33, 100.0, lambda rng, n: rng.triangular(1, 70, 100, n))), 0, 100, 101),
     "durations with a time-out": Numbers(_or(0.12, 30.0, lambda rng, n: rng.exponential(4.0, n)), 0, 30),
     "incomes": Numbers(lambda rng, n: rng.lognormal(np.log(45.0), 0.7, n), 0, 250),
     "uniform": Numbers(lambda rng, n: rng.uniform(0, 1, n), 0, 1),

@@ -5,4 +5,5 @@ from __future__ import annotations
 import pytest
 
 WHEEL, CLUSTER = (pytest.param(name, marks=pytest.mark.other_store) for name in ("wheel", "cluster"))
-EVERY = ["fake", "server", WHEEL, CLUSTER]
+REAL = ["server", WHEEL, CLUSTER]
+EVERY = ["fake", *REAL]

@@ -22,5 +22,5 @@ def of_sets(mechanism, chosen, rng):
     layout, groups, n = mechanism.layout, np.array(mechanism.groups), len(chosen)
     rows = rng.integers(0, layout.rows, n)
     true = sum(chosen[np.arange(n), groups[rows, place]] << place for place in range(groups.shape[1]))
-    told = np.where(rng.random(n) < float(mechanism.keep - mechanism.other), true, rng.integers(0, layout.width, n))
-    return from_cells(layout, np.bincount(rows * layout.width + told, minlength=layout.rows * layout.width))
+    reported = np.where(rng.random(n) < float(mechanism.keep - mechanism.other), true, rng.integers(0, layout.width, n))
+    return from_cells(layout, np.bincount(rows * layout.width + reported, minlength=layout.rows * layout.width))

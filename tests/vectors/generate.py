@@ -138,38 +138,38 @@ def values_of(domain_size: int) -> list[int]:
 def mechanism_vectors() -> list[dict[str, Any]]:
     """Parameters, canonical text, responses to fixed noise, and what they support."""
     vectors = []
-    for given in MADE_SO:
-        mechanism = made(*given)
+    for setting in MADE_SO:
+        mechanism = mechanism_of(*setting)
         assert isinstance(mechanism, FrequencyOracle)
-        vector = response_vector(mechanism, given, {"p": str(mechanism.p), "q": str(mechanism.q)})
+        vector = response_vector(mechanism, setting, {"p": str(mechanism.p), "q": str(mechanism.q)})
         listed = mechanism.domain_size <= 1 << 16  # nobody lists the values of a larger domain
         vector["supports"] = [sorted(mechanism.supported(payload)) for payload in last_payloads(vector)] if listed else []
-        vectors.append(vector | ({"options": given[3]} if given[3] else {}))
+        vectors.append(vector | ({"options": setting[3]} if setting[3] else {}))
     return vectors
 
 
 def score_vectors() -> list[dict[str, Any]]:
     """Write down the same of mechanisms whose reports are scored, and the first scores of some responses."""
     vectors = []
-    for given in SCORED:
-        mechanism = made(*given)
+    for setting in SCORED:
+        mechanism = mechanism_of(*setting)
         assert isinstance(mechanism, Scored)
-        vector = response_vector(mechanism, given, {}) | {"options": given[3]}
+        vector = response_vector(mechanism, setting, {}) | {"options": setting[3]}
         vector["scores"] = [list(map(str, mechanism.scores(payload)[:8])) for payload in last_payloads(vector)]
         vectors.append(vector)
     return vectors
 
 
-def made(name: str, domain_size: int, epsilon: str, options: dict[str, Any]) -> mechanisms.Mechanism:
+def mechanism_of(name: str, domain_size: int, epsilon: str, options: dict[str, Any]) -> mechanisms.Mechanism:
     """Make the mechanism of a vector."""
     return mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
 
 
 def response_vector(
-    mechanism: mechanisms.Mechanism, given: tuple[str, int, str, dict[str, Any]], claims: dict[str, str]
+    mechanism: mechanisms.Mechanism, setting: tuple[str, int, str, dict[str, Any]], claims: dict[str, str]
 ) -> dict[str, Any]:
     """Write down parameters, canonical text, and responses to fixed noise."""
-    name, domain_size, epsilon, _ = given
+    name, domain_size, epsilon, _ = setting
     layout, seed, values = mechanism.layout, f"{name} {domain_size} {epsilon}", values_of(domain_size)
     return {
         "mechanism": name,
@@ -225,19 +225,19 @@ def permanent_vectors() -> dict[str, Any]:
     for name, domain_size, epsilon, options in PERMANENT:
         mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
         assert isinstance(mechanism, Permanent)
-        drawn = []
+        responses = []
         for number, value in enumerate(values_of(domain_size)):
             seed = f"{name} {domain_size} {epsilon} {number}"
             source, row = Script(seed), number % mechanism.layout.rows
-            kept = mechanism.respond_permanently(row, value, source)
-            reports = [mechanism.respond_instantly(row, kept, source).hex() for _ in range(2)]
-            drawn.append(
+            memoised = mechanism.respond_permanently(row, value, source)
+            reports = [mechanism.respond_instantly(row, memoised, source).hex() for _ in range(2)]
+            responses.append(
                 {
                     "seed": seed,
                     "row": row,
                     "value": value,
                     "response_key": mechanism.response_key(row, value),
-                    "kept": mechanism.layout.pack(row, kept).hex(),
+                    "kept": mechanism.layout.pack(row, memoised).hex(),
                     "reports": reports,
                 }
             )
@@ -249,7 +249,7 @@ def permanent_vectors() -> dict[str, Any]:
                 "options": options,
                 "permanent_ratio": str(mechanism.permanent_ratio),
                 "kept_responses": mechanism.kept_responses,
-                "drawn": drawn,
+                "drawn": responses,
             }
         )
     auto = [
@@ -293,12 +293,12 @@ ANSWERS = [-1, 0, 1, 3.7, 412, 59_999, 1e-10, 1e12]
 def number_vectors() -> list[dict[str, Any]]:
     """Write down the mechanisms and fingerprints of numbers, and the positions of some."""
     vectors = []
-    for given in NUMBERS:
-        metric = Metric(id="n", type="number", values=(), unit="ms", **given)
+    for setting in NUMBERS:
+        metric = Metric(id="n", type="number", values=(), unit="ms", **setting)
         canonical = mechanisms.of(metric).canonical
         positions = [metric.position(answer) for answer in ANSWERS]
         tag = fingerprint(metric, canonical)
-        vectors.append({**given, "canonical": canonical, "fingerprint": tag, "answers": ANSWERS, "positions": positions})
+        vectors.append({**setting, "canonical": canonical, "fingerprint": tag, "answers": ANSWERS, "positions": positions})
     return vectors
 
 

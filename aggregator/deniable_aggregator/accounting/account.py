@@ -72,13 +72,9 @@ def account(
     spends: Iterable[Spend],  # reports whose noise is independent, of one device or of several
     delta: float,  # a probability
 ) -> Account:
-    """Add spends up by every method.
-
-    Notes
-    -----
-    The totals hold between any two sequences of answers. Later questions may depend on earlier reports, but epsilons may not. A
-    budget that ends a sequence early does no harm: it leaves out a part.
-    """
+    """Add spends up by every method."""
+    # The totals hold between any two sequences of answers. Later questions may depend on earlier reports, but epsilons may not. A
+    # budget that ends a sequence early does no harm: it leaves out a part.
     checks.delta(delta)
     listed = merged(spends)
     worst = tuple(replace(spend, share=1.0) for spend in listed)

@@ -21,23 +21,16 @@ _SPREAD = 10.0  # standard deviations of the number of clones that the sum cover
 _CLOSE = 1e-9  # nats
 
 
-def sampled(epsilon: float, share: float, *, presence_hidden: bool) -> float:
-    """Return the epsilon of an occasion on which a device reports with probability `share`, in nats.
-
-    Parameters
-    ----------
-    epsilon
-        Of a report, in nats, above 0.
-    share
-        In (0, 1]; drawn anew for each occasion, independently of the answer.
-    presence_hidden
-        Whether nobody can see if there was a report. If somebody can, sampling hides nothing, and epsilon stays as it is.
-
-    References
-    ----------
-    S. P. Kasiviswanathan and others: What can we learn privately? SIAM Journal on Computing 40(3), 2011, lemma 4.4. B. Balle,
-    G. Barthe, M. Gaboardi: Privacy amplification by subsampling. NeurIPS 2018, theorem 8.
-    """
+def sampled(
+    epsilon: float,  # of a report, in nats, above 0
+    share: float,  # in (0, 1]; drawn anew for each occasion, independently of the answer
+    *,
+    # whether nobody can see if there was a report; else sampling hides nothing, and epsilon stays as it is
+    presence_hidden: bool,
+) -> float:
+    """Return the epsilon of an occasion on which a device reports with probability `share`, in nats."""
+    # S. P. Kasiviswanathan and others: What can we learn privately? SIAM Journal on Computing 40(3), 2011, lemma 4.4.
+    # B. Balle and others: Privacy amplification by subsampling. NeurIPS 2018, theorem 8.
     checks.positive("epsilon", epsilon)
     if not 0 < share <= 1:
         raise ParameterError("share is a probability above 0", share)
@@ -49,18 +42,11 @@ def shuffled(
     reports: int,  # of honest devices that are shuffled together, one each, at least 1
     delta: float,  # a probability
 ) -> float:
-    """Return the epsilon of one report among many, for an observer who sees them in random order only, in nats.
-
-    Notes
-    -----
-    Each other report is a clone with probability e^-epsilon: it is equally likely under both of the answers compared. Of c
-    clones, a binomial half are of the first kind, and the report hides among these. The sum over c is taken within 10 standard
-    deviations. The result is never larger than the given epsilon.
-
-    References
-    ----------
-    V. Feldman, A. McMillan, K. Talwar: Hiding among the clones. FOCS 2021, theorem 3.2.
-    """
+    """Return the epsilon of one report among many, for an observer who sees them in random order only, in nats."""
+    # Each other report is a clone with probability e^-epsilon: it is equally likely under both of the answers compared. Of c
+    # clones, a binomial half are of the first kind, and the report hides among these. The sum over c is taken within 10 standard
+    # deviations. The result is never larger than the given epsilon.
+    # V. Feldman and others: Hiding among the clones. FOCS 2021, theorem 3.2.
     from scipy.optimize import brentq  # noqa: PLC0415 - slow to import, and most statements name no shuffler
     from scipy.stats import binom  # noqa: PLC0415
 

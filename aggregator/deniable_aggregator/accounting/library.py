@@ -28,13 +28,7 @@ def epsilon(
     spends: Iterable[Spend],  # of any epsilons; their shares are ignored
     delta: float,  # a probability
 ) -> float:
-    """Return the epsilon that dp-accounting computes from the epsilons of reports alone, in nats.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is not installed.
-    """
+    """Return the epsilon that dp-accounting, which must be installed, computes from the epsilons of reports alone, in nats."""
     checks.delta(delta)
     try:
         from dp_accounting.pld import common, privacy_loss_distribution  # noqa: PLC0415 - an extra, and slow to import

@@ -94,12 +94,8 @@ class Losses:
         self,
         epsilon: float,  # in nats, at least 0
     ) -> float:
-        """Return the least delta at which all is (epsilon, delta)-private, rounded up.
-
-        Notes
-        -----
-        The expectation of 1 - e^(epsilon - loss) over the losses above epsilon.
-        """
+        """Return the least delta at which all is (epsilon, delta)-private, rounded up."""
+        # The expectation of 1 - e^(epsilon - loss) over the losses above epsilon.
         losses = self.values / MICRO
         # The rounding of both ends of a gap adds to its error.
         gaps = losses - checks.nonnegative("epsilon", epsilon) + 4 * _ROUNDING * (abs(losses[-1]) + epsilon)
@@ -137,17 +133,11 @@ def _trimmed(losses: Losses) -> Losses:
 
 
 def together(spends: Iterable[Spend]) -> Losses:
-    """Return the loss of all spends together.
-
-    If losses are rounded up, each kind of spend adds at most 1 / 32,768 of the distance from the least to the greatest loss.
-
-    References
-    ----------
-    P. Kairouz, S. Oh, P. Viswanath: The composition theorem for differential privacy. IEEE Transactions on Information Theory
-    63(6), 2017, theorem 3.3. J. Murtagh, S. Vadhan: The complexity of computing the optimal composition of differential privacy.
-    TCC 2016-A, theorem 1.5 (different epsilons). D. Sommer, S. Meiser, E. Mohammadi: Privacy loss classes: the central limit
-    theorem in differential privacy. PoPETs 2019(2), section 3 (losses as distributions).
-    """
+    """Return the loss of all spends together."""
+    # If losses are rounded up, each kind of spend adds at most 1 / 32,768 of the distance from the least to the greatest loss.
+    # P. Kairouz and others: The composition theorem for differential privacy. IEEE Trans. Inf. Theory 63(6), 2017, 3.3.
+    # J. Murtagh, S. Vadhan: The complexity of computing the optimal composition. TCC 2016-A, theorem 1.5 (different epsilons).
+    # D. Sommer and others: Privacy loss classes. PoPETs 2019(2), section 3 (losses as distributions).
     listed = merged(spends)
     powers = [Losses.of(spend).power(spend.count, spend.cost) for spend in listed]
     if not powers:

@@ -51,10 +51,8 @@ class Use:
 
     @property
     def spend(self) -> Spend:
-        """The spend: of each report, or of each kept response. A single report of a kept response is at most that of a report.
-
-        For kept responses this holds between histories that change, and return to an earlier answer, at the same times.
-        """
+        """The spend: of each report, or of each kept response. A single report of a kept response is at most that of a report."""
+        # For kept responses this holds between histories that change, and return to an earlier answer, at the same times.
         if self.permanent and self.occasions > 1:
             return Spend(self.allowance.cost, self.answers)
         return Spend.of(self.mechanism, self.occasions, self.sample)

@@ -34,13 +34,7 @@ def draw(
     path: str,  # file to write; its ending gives the format, e.g. `.svg` or `.png`
     flat: Sequence[tuple[str, float]] = (),  # totals that are the same everywhere, with their names
 ) -> None:
-    """Draw totals on two logarithmic axes.
-
-    Raises
-    ------
-    ConfigurationError
-        If the file cannot be written, or its format is not known.
-    """
+    """Draw totals on two logarithmic axes; raise `ConfigurationError` if the file cannot be written."""
     counts = [count for count, _ in places]
     last = places[-1][1].accounts[0]
     with mpl.rc_context(STYLE):

@@ -30,23 +30,12 @@ def randomized_response(
     epsilon: float,  # of a report, in nats, above 0
     share: float = 1.0,  # of the reports that tell the two answers apart, in (0, 1]; 1 for the worst case
 ) -> Orders:
-    """Compute the largest Renyi divergence between the reports of two answers, for any mechanism of this epsilon.
-
-    Returns
-    -------
-    ndarray
-        Nats, of the shape of `orders`.
-
-    Notes
-    -----
-    Binary randomized response attains it: with u = order - 1/2 the sum of p^order q^(1 - order) is cosh(u epsilon) / cosh(epsilon
-    / 2). If a report says nothing with probability 1 - share, the excess of the sum over 1 is multiplied by the share.
-
-    References
-    ----------
-    I. Mironov: Renyi differential privacy. CSF 2017, proposition 5. M. Bun, T. Steinke: Concentrated differential privacy. TCC
-    2016, proposition 3.3.
-    """
+    """Compute the largest Renyi divergence, in nats, between the reports of two answers, for any mechanism of this epsilon."""
+    # Binary randomized response attains it: with u = order - 1/2 the sum of p^order q^(1 - order) is cosh(u epsilon) /
+    # cosh(epsilon / 2). If a report says nothing with probability 1 - share, the excess of the sum over 1 is multiplied by the
+    # share.
+    # I. Mironov: Renyi differential privacy. CSF 2017, proposition 5.
+    # M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 3.3.
     far = (orders - 0.5) * epsilon
     ratio = np.logaddexp(far, -far) - np.logaddexp(epsilon / 2, -epsilon / 2)
     if share < 1:
@@ -55,12 +44,8 @@ def randomized_response(
 
 
 def curve(spends: Iterable[Spend]) -> Curve:
-    """Add up the curves of spends. A curve maps orders to nats.
-
-    References
-    ----------
-    I. Mironov: Renyi differential privacy. CSF 2017, proposition 1 (adaptive composition).
-    """
+    """Add up the curves of spends. A curve maps orders to nats."""
+    # I. Mironov: Renyi differential privacy. CSF 2017, proposition 1 (adaptive composition).
     listed = tuple(spends)
 
     def total(orders: Orders) -> Orders:
@@ -74,13 +59,9 @@ def epsilon(
     loss: Curve,  # maps orders above 1 to nats
     delta: float,  # a probability
 ) -> float:
-    """Return an epsilon at which a mechanism with this curve is (epsilon, delta)-private, in nats.
-
-    References
-    ----------
-    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, proposition 12. B. Balle
-    and others: Hypothesis testing interpretations and Renyi differential privacy. AISTATS 2020, theorem 21.
-    """
+    """Return an epsilon at which a mechanism with this curve is (epsilon, delta)-private, in nats."""
+    # C. L. Canonne and others: The discrete Gaussian for differential privacy. NeurIPS 2020, proposition 12.
+    # B. Balle and others: Hypothesis testing interpretations and Renyi differential privacy. AISTATS 2020, theorem 21.
     log_delta = log(checks.delta(delta))
     return _least(lambda a: loss(a) + np.log1p(-1 / a) - (log_delta + np.log(a)) / (a - 1))
 

@@ -42,19 +42,15 @@ class Spend:
         return cls(ceil(exact(epsilon) * MICRO), count)
 
     @classmethod
-    def of(cls, mechanism: Mechanism, count: int = 1, sample: Fraction = Fraction(1)) -> Self:
-        """Make the spend of a mechanism's reports from its exact parameters.
-
-        Parameters
-        ----------
-        mechanism
-            Of independent reports.
-        count
-            Occasions to report.
-        sample
-            Share of the occasions on which there is a report, drawn by the device independently of the answer. Everybody can see
-            whether there was one.
-        """
+    def of(
+        cls,
+        mechanism: Mechanism,  # of independent reports
+        count: int = 1,  # occasions to report
+        # Share of the occasions with a report, drawn by the device independently of the answer. Everybody can see whether there
+        # was one.
+        sample: Fraction = Fraction(1),
+    ) -> Self:
+        """Make the spend of a mechanism's reports from its exact parameters."""
         return cls(cost(mechanism.ratio), count, _up(mechanism.telling * sample))
 
     @property

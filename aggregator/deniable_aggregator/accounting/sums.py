@@ -18,37 +18,23 @@ _LARGEST = 700.0  # e to its power still is a float
 
 
 def basic(spends: Sequence[Spend]) -> float:
-    """Return the plain sum, in nats. It holds with a delta of 0, for any reports.
-
-    References
-    ----------
-    C. Dwork and others: Our data, ourselves. EUROCRYPT 2006, theorem 1.
-    """
+    """Return the plain sum, in nats. It holds with a delta of 0, for any reports."""
+    # C. Dwork and others: Our data, ourselves. EUROCRYPT 2006, theorem 1.
     return sum(spend.total for spend in spends) / MICRO
 
 
 def advanced(spends: Sequence[Spend], delta: float) -> float:
-    """Return the total of the advanced composition theorem, in nats. It can exceed the plain sum.
-
-    ``sqrt(2 ln(1 / delta) sum(eps^2)) + sum(eps (e^eps - 1))``; for equal epsilons this is the formula of the paper.
-
-    References
-    ----------
-    C. Dwork, G. N. Rothblum, S. Vadhan: Boosting and differential privacy. FOCS 2010, theorem III.3.
-    """
+    """Return the total of the advanced composition theorem, in nats. It can exceed the plain sum."""
+    # `sqrt(2 ln(1 / delta) sum(eps^2)) + sum(eps (e^eps - 1))`; for equal epsilons this is the formula of the paper.
+    # C. Dwork and others: Boosting and differential privacy. FOCS 2010, theorem III.3.
     squares = fsum(spend.count * spend.epsilon**2 for spend in spends)
     drift = fsum(spend.count * spend.epsilon * expm1(spend.epsilon) for spend in spends)
     return (sqrt(-2 * log(checks.delta(delta)) * squares) + drift) * _UP
 
 
 def closed(spends: Sequence[Spend], delta: float) -> float:
-    """Return the closed form of the optimal composition theorem, in nats: the least of three bounds.
-
-    References
-    ----------
-    P. Kairouz, S. Oh, P. Viswanath: The composition theorem for differential privacy. IEEE Transactions on Information Theory
-    63(6), 2017, theorem 3.5 (different epsilons; theorem 3.4 for equal ones).
-    """
+    """Return the closed form of the optimal composition theorem, in nats: the least of three bounds."""
+    # P. Kairouz and others: The composition theorem for differential privacy. IEEE Trans. Inf. Theory 63(6), 2017, 3.5.
     checks.delta(delta)
     squares = fsum(spend.count * spend.epsilon**2 for spend in spends)
     drift = fsum(spend.count * spend.epsilon * tanh(spend.epsilon / 2) for spend in spends)
@@ -61,19 +47,8 @@ def group(
     delta: float,  # in [0, 1); if 0, that of the group is 0, too
     size: int,  # members, at least 1
 ) -> tuple[float, float]:
-    """Return the epsilon and delta for a group, of a result that is (epsilon, delta)-private for each member.
-
-    Devices randomise independently. So for several devices `Spend.times` and any composition give less.
-
-    Returns
-    -------
-    tuple of float
-        ``size * epsilon``, and ``delta (e^(size epsilon) - 1) / (e^epsilon - 1)``, at most 1.
-
-    References
-    ----------
-    S. Vadhan: The complexity of differential privacy. In: Tutorials on the foundations of cryptography, 2017, lemma 2.2.
-    """
+    """Return the epsilon and delta for a group, of a result that is (epsilon, delta)-private for each member."""
+    # S. Vadhan: The complexity of differential privacy. In: Tutorials on the foundations of cryptography, 2017, lemma 2.2.
     checks.nonnegative("epsilon", epsilon)
     checks.count("size", size)
     total = size * epsilon

@@ -19,18 +19,11 @@ _STEPS = 200
 def of_pure(
     epsilon: float,  # in nats, at least 0
 ) -> float:
-    """Return the least rho of any epsilon-private mechanism: epsilon tanh(epsilon / 2), rounded up.
-
-    Notes
-    -----
-    The worst mechanism is binary randomized response. Let w = (order - 1/2)^2 and g(w) = ln cosh(sqrt(w) epsilon). The Renyi
-    divergence divided by the order is the slope of the chord of g from 1/4 to w. There g is concave, because tanh(x) / x falls.
-    So the largest slope is that at w = 1/4. It is below epsilon^2 / 2, and near epsilon if epsilon is large.
-
-    References
-    ----------
-    M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 3.3, which has epsilon^2 / 2.
-    """
+    """Return the least rho of any epsilon-private mechanism: epsilon tanh(epsilon / 2), rounded up."""
+    # The worst mechanism is binary randomized response. Let w = (order - 1/2)^2 and g(w) = ln cosh(sqrt(w) epsilon). The Renyi
+    # divergence divided by the order is the slope of the chord of g from 1/4 to w. There g is concave, because tanh(x) / x falls.
+    # So the largest slope is that at w = 1/4. It is below epsilon^2 / 2, and near epsilon if epsilon is large.
+    # M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 3.3, which has epsilon^2 / 2.
     checks.nonnegative("epsilon", epsilon)
     return epsilon * tanh(epsilon / 2) * _UP
 
@@ -39,12 +32,8 @@ def of_gaussian(
     sensitivity: float,  # largest change of the answer by one person, in the Euclidean norm
     scale: float,  # sigma, in the same unit
 ) -> float:
-    """Return the rho of Gaussian noise, discrete or continuous.
-
-    References
-    ----------
-    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, theorem 4.
-    """
+    """Return the rho of Gaussian noise, discrete or continuous."""
+    # C. L. Canonne and others: The discrete Gaussian for differential privacy. NeurIPS 2020, theorem 4.
     checks.nonnegative("sensitivity", sensitivity)
     return (sensitivity / checks.positive("scale", scale)) ** 2 / 2 * _UP
 
@@ -58,19 +47,13 @@ def of_laplace(
     return of_pure(sensitivity / checks.positive("scale", scale))
 
 
-def compose(rhos: Iterable[float]) -> float:
-    """Add up the rhos of answers to adaptively chosen questions.
-
-    Parameters
-    ----------
-    rhos
-        Of each answer, at least 0. They depend on the data only through earlier answers, and a limit on their sum is fixed
-        beforehand.
-
-    References
-    ----------
-    M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, lemma 2.3.
-    """
+def compose(
+    # Of each answer, at least 0. They depend on the data only through earlier answers, and their sum has a limit fixed
+    # beforehand.
+    rhos: Iterable[float],
+) -> float:
+    """Add up the rhos of answers to adaptively chosen questions."""
+    # M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, lemma 2.3.
     return fsum(checks.nonnegative("rho", rho) for rho in rhos) * _UP
 
 
@@ -78,12 +61,8 @@ def epsilon(
     rho: float,  # at least 0, as `compose` returns it
     delta: float,  # a probability
 ) -> float:
-    """Return the epsilon at which rho is (epsilon, delta)-private, in nats, by the tighter conversion.
-
-    References
-    ----------
-    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, corollary 13.
-    """
+    """Return the epsilon at which rho is (epsilon, delta)-private, in nats, by the tighter conversion."""
+    # C. L. Canonne and others: The discrete Gaussian for differential privacy. NeurIPS 2020, corollary 13.
     return _sharp(checks.nonnegative("rho", rho), delta)
 
 

@@ -55,23 +55,13 @@ class Finding:
     values: tuple[int, ...] = ()  # some of the values it is about, as places in the domain
 
 
-def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | None = None) -> list[Finding]:
-    """Test reports of one metric and period.
-
-    Parameters
-    ----------
-    mechanism
-        What honest devices ran.
-    tally
-        The sum of the reports.
-    weights
-        int64 array (width + 1,): how many of them set none, one, ... all of the bits, if they have bits and it is known.
-
-    Returns
-    -------
-    list of Finding
-        One for each test that fits the mechanism, significant or not; none without reports.
-    """
+def examine(
+    mechanism: Mechanism,  # what honest devices ran
+    tally: Tally,  # the sum of the reports
+    # (width + 1,): how many reports set none, one, ... all of the bits, if they have bits and it is known
+    weights: NDArray[np.int64] | None = None,
+) -> list[Finding]:
+    """Test reports of one metric and period: one finding for each test that fits the mechanism, significant or not."""
     if not tally.n:
         return []
     known = mechanism.bounds()
@@ -84,10 +74,8 @@ def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | Non
 
 
 def raised(findings: list[list[Finding]], alpha: float = ALPHA) -> list[list[Finding]]:
-    """Return the alarms among all findings of one look, such that honest reports raise any with probability `alpha` at most.
-
-    Each keeps its place. Its p-value becomes that of the whole look (Bonferroni).
-    """
+    """Return the alarms among all findings of one look, such that honest reports raise any with probability `alpha` at most."""
+    # Each keeps its place. Its p-value becomes that of the whole look (Bonferroni).
     tests = sum(map(len, findings))
     return [
         [Finding(each.test, tests * each.p_value, each.what, each.values) for each in group if tests * each.p_value < alpha]
@@ -164,10 +152,7 @@ def _together(counts: NDArray[np.int64], n: int, low: float, high: float) -> flo
 
 
 def _furthest(counts: NDArray[np.int64], of: NDArray[np.int64] | int, low: float, high: float) -> tuple[float, int]:
-    """Find the count furthest beyond its bounds; return its p-value over all counts, and its place.
-
-    Exact tails of millions of counts would take seconds. So only the counts with the most standard deviations are computed.
-    """
+    """Find the count furthest beyond its bounds; return its p-value over all counts, and its place."""
     among = np.broadcast_to(np.asarray(of, np.float64), counts.shape).ravel()
     flat = counts.ravel()
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -175,6 +160,7 @@ def _furthest(counts: NDArray[np.int64], of: NDArray[np.int64] | int, low: float
         over = np.nan_to_num((flat - among * high) / np.sqrt(among * high * (1 - high)), nan=-np.inf)
     best, place = 1.0, 0
     for score, bound, tail in ((under, low, tail_bounds.at_most), (over, high, tail_bounds.at_least)):
+        # Exact tails of millions of counts would take seconds. So only the counts with the most standard deviations are computed.
         chosen = np.argpartition(-score, min(_CLOSEST, len(score)) - 1)[:_CLOSEST]
         p_values = tail(flat[chosen], among[chosen], bound)
         least = int(np.argmin(p_values))

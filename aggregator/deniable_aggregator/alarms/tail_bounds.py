@@ -45,24 +45,13 @@ def shortfall(
     of: int,  # number of reports
     least: float,  # each count's event has at least this probability in each report, in (0, 1)
 ) -> float:
-    """Bound the probability that counts are together this far below their expectation, if none has to be.
-
-    Returns
-    -------
-    float
-        At least P(T >= t), where T is the sum of ``n KL(count / n, least)`` over the counts below ``n least``.
-
-    Notes
-    -----
-    Each term falls as its count grows, so it is stochastically largest for a binomial count of `least`. The counts must be
-    negatively associated. Counts of exclusive events and of independent bits are. Then so are the terms, and E exp(lambda T) is
-    at most the product of theirs (Joag-Dev and Proschan). Chernoff's bound is taken at the best lambda. For counts that are too
-    large, pass ``of - counts`` and one minus the greatest probability.
-
-    References
-    ----------
-    K. Joag-Dev, F. Proschan: Negative association of random variables, with applications. Annals of Statistics 11(1), 1983.
-    """
+    """Bound the probability that counts are together this far below their expectation, if none has to be."""
+    # The bound is at least P(T >= t), where T is the sum of n KL(count / n, least) over the counts below n least. Each term falls
+    # as its count grows, so it is stochastically largest for a binomial count of `least`. The counts must be negatively
+    # associated. Counts of exclusive events and of independent bits are. Then so are the terms, and E exp(lambda T) is at most
+    # the product of theirs (Joag-Dev and Proschan). Chernoff's bound is taken at the best lambda. For counts that are too large,
+    # pass of - counts and one minus the greatest probability.
+    # K. Joag-Dev, F. Proschan: Negative association of random variables, with applications. Annals of Statistics 11(1), 1983.
     if not of or not 0 < least < 1:
         return 1.0
     total = float(_below(counts.ravel(), of, least).sum())
@@ -103,18 +92,11 @@ def log_choose(of: int, size: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(gammaln(of + 1.0) - gammaln(size + 1.0) - gammaln(of - size + 1.0), np.float64)
 
 
-def binomial_sums(kinds: Sequence[Sequence[tuple[int, Fraction]]]) -> NDArray[np.float64]:
-    """Compute the distributions of sums of independent binomial counts.
-
-    Parameters
-    ----------
-    kinds
-        For each sum the trials and the probability of its parts. All sums have the same number of trials.
-
-    Returns
-    -------
-    float array (kinds, trials + 1)
-    """
+def binomial_sums(
+    # for each sum the trials and the probability of its parts; all sums have the same number of trials
+    kinds: Sequence[Sequence[tuple[int, Fraction]]],
+) -> NDArray[np.float64]:
+    """Compute the distributions of sums of independent binomial counts, (kinds, trials + 1)."""
     return np.array([reduce(np.convolve, (_binomial(trials, float(chance)) for trials, chance in kind)) for kind in kinds])
 
 
@@ -123,27 +105,18 @@ def _binomial(of: int, chance: float) -> NDArray[np.float64]:
     return np.asarray(np.exp(log_choose(of, k) + xlogy(k, chance) + xlog1py(of - k, -chance)), np.float64)
 
 
-def set_surplus(counts: NDArray[np.int64], of: int, p: float, q: float, *, exclusive: bool) -> tuple[float, int]:
-    """Bound the probability that some set of values has this much support, above what all people together could give it.
-
-    Parameters
-    ----------
-    counts
-        int64 array (values,): reports that support each value.
-    of
-        Number of reports.
-    p, q
-        Probabilities that a report supports the value held, and any other.
-    exclusive
-        Whether a report supports a single value. If not, it supports values independently, or with negative dependence.
-
-    Returns
-    -------
-    p_value : float
-        Over all sets of up to half of the values, with a union bound.
-    size : int
-        Size of the most unlikely set.
-    """
+def set_surplus(
+    counts: NDArray[np.int64],  # (values,): reports that support each value
+    of: int,  # number of reports
+    # p, q: probabilities that a report supports the value held, and any other
+    p: float,
+    q: float,
+    *,
+    # whether a report supports a single value; if not, it supports values independently, or with negative dependence
+    exclusive: bool,
+) -> tuple[float, int]:
+    """Bound the probability that some set of values has more support than people could give it, and name its size."""
+    # The p-value is over all sets of up to half of the values, with a union bound.
     values = len(counts)
     sizes = np.arange(1, max(values // 2, 1) + 1)
     sums = np.sort(counts)[::-1].cumsum()[: len(sizes)]

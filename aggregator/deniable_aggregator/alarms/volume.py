@@ -29,14 +29,9 @@ def sudden(
     now: float,  # the same for this period, which may not be over: only high numbers matter
     reports: int,  # number of reports behind it
 ) -> float | None:
-    """Return how many times as large as usual a number is, if that is far out of the ordinary.
-
-    Returns
-    -------
-    float or None
-        The ratio to the median, if it is above 2 and its logarithm is more than eight robust standard deviations away. None
-        otherwise, and if there are fewer than 7 periods or 1,000 reports.
-    """
+    """Return the ratio of a number to its usual median, if that is far out of the ordinary."""
+    # It is so above 2, if its logarithm is more than eight robust standard deviations away. Fewer than 7 periods or 1,000 reports
+    # tell nothing.
     known = [log(each) for each in before[-_LONGEST:] if each > 0]
     if len(known) < LEAST_PERIODS or reports < _LEAST_REPORTS or now <= 0:
         return None

@@ -61,13 +61,7 @@ def alarms(
     store: Store,  # the app's store
     definitions: Sequence[Definition],  # metric, version and fingerprint of each
 ) -> dict[Definition, list[Alarm]]:
-    """Read the alarms of some metrics, the latest first.
-
-    Returns
-    -------
-    dict
-        By definition, for metrics with alarms.
-    """
+    """Read the alarms of those metrics that have any, the latest first."""
     names = [tallies.name(each) for each in definitions]
     texts = store.alarms.values(names)
     by_definition = {}
@@ -89,13 +83,7 @@ def forget(
     metric: str,  # its id
     before: float,  # Unix time: a period that ended before it is old
 ) -> bool:
-    """Delete alarms of old periods, and the numbers that growth is measured by.
-
-    Returns
-    -------
-    bool
-        Whether there was anything to delete.
-    """
+    """Delete alarms of old periods, and the numbers that growth is measured by; return whether there were any."""
     own = {name.decode(): text for name, text in store.alarms.all().items() if name.startswith(f"{metric}|".encode())}
     return sum(_forget(store, name, text, before) for name, text in own.items()) > 0
 
@@ -172,10 +160,8 @@ class Watch:
         self._trial = registry.publication.trial
 
     def run(self) -> None:
-        """Test once an hour, so that no alarm shows a single report as it comes; in a trial each minute.
-
-        If two workers test at once, they find the same.
-        """
+        """Test once an hour, so that no alarm shows a single report as it comes; in a trial each minute."""
+        # If two workers test at once, they find the same.
         now, last = int(time.time()), checked(self._store) or 0
         if not 0 <= now - last < EVERY_SECONDS if self._trial else now // _HOUR != last // _HOUR:
             self.check(now)
@@ -184,13 +170,7 @@ class Watch:
         self,
         now: int,  # Unix time in seconds
     ) -> list[Alarm]:
-        """Test what has grown, and store alarms.
-
-        Returns
-        -------
-        list of Alarm
-            Alarms raised by this check.
-        """
+        """Test what has grown, and store and return the alarms that this raises."""
         before = checked(self._store) or 0
         since = before - before % _HOUR - _HOUR  # the index of strata has hours, by clocks that may differ a little
         hour = now - now % _HOUR

@@ -72,13 +72,7 @@ def compare(
     segment: str | None = None,
     level: float = LEVEL,  # of the intervals and of the test
 ) -> Comparison:
-    """Compare two periods, or two segments.
-
-    Raises
-    ------
-    Refusal
-        The first one, if a version refuses and of none both sides have reports.
-    """
+    """Compare two periods, or two segments; raise the first `Refusal` if one refuses and of none both sides have reports."""
     kinds = {"=" in each for each in (a, b)}
     if len(kinds) > 1 or (period if kinds == {False} else segment) is not None:
         raise Incomparable(

@@ -49,13 +49,7 @@ def overview(app: AppMetrics) -> Live:
 
 
 def measure(app: AppMetrics, declared: Declared, period: str | None = None, level: float = LEVEL) -> LiveMeasurement:
-    """Estimate a metric from what is counted of a period; without a period, of all.
-
-    Raises
-    ------
-    UnknownPeriod
-        If the metric has no such period.
-    """
+    """Estimate a metric from what is counted of a period; without a period, of all."""
     if period is not None:
         check_period(declared.metric, period)
     # The copies change with each full hour only, so that nobody sees a single report come in.

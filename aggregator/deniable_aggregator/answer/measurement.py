@@ -63,13 +63,7 @@ def measure(
     *,
     strict: bool = False,  # whether bands of quantiles hold without any approximation
 ) -> Measurement:
-    """Estimate a metric over a period; without a period, over all.
-
-    Raises
-    ------
-    Refusal
-        The first one, if a version refuses and none has reports.
-    """
+    """Estimate a metric over a period, or over all; raise the first `Refusal` if a version refuses and none has reports."""
 
     def ask(version: Published) -> tuple[Published, str, Selection]:
         cell = version.cell(segment)

@@ -26,13 +26,8 @@ if TYPE_CHECKING:
 
 
 def common(readings: Sequence[Reading]) -> tuple[list[int], Combined] | None:
-    """Combine the values that mean the same in all versions, each version weighted by its precision.
-
-    Returns
-    -------
-    positions, combined
-        The values, by their positions in the first version; None if there are none, or fewer than two versions.
-    """
+    """Combine the values that mean the same in all versions, each version weighted by its precision."""
+    # Values are named by their positions in the first version. None if there are none in common, or fewer than two versions.
     of_shares = [each for each in readings if isinstance(each, ShareReading)]
     if len(of_shares) < max(2, len(readings)) or any(each.declared.metric.discover for each in readings):
         return None

@@ -85,13 +85,7 @@ class QueryTooLarge(Refusal):
 
 
 def check_period(metric: Metric, period: str) -> None:
-    """Refuse a period that the metric does not have.
-
-    Raises
-    ------
-    UnknownPeriod
-        If the metric has no such period.
-    """
+    """Raise `UnknownPeriod` for a period that the metric does not have."""
     try:
         bounds(period, metric.period)
     except ParameterError as error:
@@ -99,13 +93,7 @@ def check_period(metric: Metric, period: str) -> None:
 
 
 def read_cell(breakdown: Breakdown, cell: str) -> str:
-    """Return a cell with its segments in the metric's order.
-
-    Raises
-    ------
-    UnknownCell
-        If the metric has no such cell.
-    """
+    """Return a cell with its segments in the metric's order; raise `UnknownCell` if the metric has no such cell."""
     try:
         return breakdown.canonical(cell)
     except ParameterError as error:

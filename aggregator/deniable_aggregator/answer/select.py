@@ -119,25 +119,11 @@ class Published:
         return frozenset(last for releases in self.cells.values() for last in releases)
 
     def cell(self, text: str | None) -> str:
-        """Return a cell with its segments in the metric's order; without a text, the cell of all reports.
-
-        Raises
-        ------
-        UnknownCell
-            If the metric has no such cell.
-        """
+        """Return a cell with its segments in the metric's order; without a text, the cell of all reports."""
         return read_cell(self.breakdown, text or "")
 
     def covering(self, cell: str, period: str | None = None) -> Selection:
-        """Select the releases of a cell that cover a period; without a period, all of them.
-
-        Raises
-        ------
-        UnknownPeriod
-            If the metric has no such period.
-        WithheldCell
-            If other cells are published there, and this one is not.
-        """
+        """Select the releases of a cell that cover a period, or all; raise `WithheldCell` if only other cells are published."""
         if period is not None:
             check_period(self.declared.metric, period)
         releases = self.cells.get(cell, {})

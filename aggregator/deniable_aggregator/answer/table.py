@@ -118,13 +118,7 @@ def rows(
     query: Query,
     questions: Sequence[tuple[Question, Sequence[Published]]],  # each question, with what was published of its versions
 ) -> Rows:
-    """Estimate what a query asks for.
-
-    Raises
-    ------
-    QueryTooLarge
-        If it asks for too much at once.
-    """
+    """Estimate what a query asks for; raise `QueryTooLarge` if it asks for too much at once."""
     topics = [_Topic(*each) for each in questions]
     _check_size(query, topics)
     plans = [plan for each in topics for plan in _plans(query, each)]

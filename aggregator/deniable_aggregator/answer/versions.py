@@ -14,13 +14,7 @@ T = TypeVar("T")
 
 
 def answers(versions: Iterable[V], ask: Callable[[V], T], has_reports: Callable[[T], object] = lambda _: True) -> list[T]:
-    """Ask each version, the highest first, and return the answers with reports; if there are none, the first answer.
-
-    Raises
-    ------
-    Refusal
-        The first one, if a version refuses and none has reports.
-    """
+    """Return the answers with reports, or else the first answer; raise the first `Refusal` if no version has reports."""
     all_answers: list[T] = []
     refusal: Refusal | None = None
     for version in versions:

@@ -35,13 +35,7 @@ class Forgetful:
 
 
 class Remembering:
-    """A device that draws its row and its permanent response once, and reports this response each time.
-
-    Raises
-    ------
-    ParameterError
-        If the mechanism keeps no response.
-    """
+    """A device that draws its row and its permanent response once, and reports this response each time."""
 
     def __init__(
         self,

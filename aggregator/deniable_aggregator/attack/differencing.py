@@ -60,15 +60,10 @@ def differencing(
     runs: int,  # groups, at least 1
     rng: np.random.Generator,  # where chance comes from
 ) -> tuple[Guesses, ...]:
-    """Let an observer guess the answer of the person who left, from four kinds of publication.
-
-    Returns
-    -------
-    tuple of Guesses
-        From exact counts of the answers; from counts with discrete Laplace noise of the server, drawn anew for each; from sums of
-        randomised reports, both published; and from our releases. These are such sums, and the second is withheld if fewer than
-        `min_reports` reports make the difference.
-    """
+    """Let an observer guess the answer of the person who left, from four kinds of publication."""
+    # From exact counts of the answers; from counts with discrete Laplace noise of the server, drawn anew for each; from sums of
+    # randomised reports, both published; and from our releases. These are such sums, and the second is withheld if fewer than
+    # `min_reports` reports make the difference.
     checks.count("people", people, 2)
     checks.count("min_reports", min_reports)
     checks.count("runs", runs)

@@ -86,33 +86,14 @@ class _Score(NamedTuple):
 
 
 def distinguish(
-    randomizer: Callable[[Any], object],
-    inputs: Sequence[Any],
+    randomizer: Callable[[Any], object],  # calls are independent: what one gives does not depend on the calls before it
+    inputs: Sequence[Any],  # at least 2; all pairs of them are compared
     *,
-    calls: int = 100_000,
-    level: float = 0.99,
-    advance: Callable[[], object] | None = None,
+    calls: int = 100_000,  # of each input, at least `LEAST_CALLS`
+    level: float = 0.99,  # confidence that epsilon is not below the bound, over all pairs together
+    advance: Callable[[], object] | None = None,  # called after each `CALLS_AT_ONCE` calls
 ) -> Evidence:
-    """Call a randomizer many times, and bound its epsilon from below.
-
-    Parameters
-    ----------
-    randomizer
-        A function of one input. Calls are independent: what one gives does not depend on the calls before it.
-    inputs
-        At least 2. All pairs of them are compared.
-    calls
-        Of each input, at least `LEAST_CALLS`.
-    level
-        Confidence that epsilon is not below the bound, over all pairs together.
-    advance
-        Called after each `CALLS_AT_ONCE` calls.
-
-    Returns
-    -------
-    Evidence
-        Of the pair and the event with the greatest bound.
-    """
+    """Call a randomizer many times, and bound its epsilon from below, by the pair and the event with the greatest bound."""
     checks.count("calls", calls, LEAST_CALLS)
     checks.count("the number of inputs", len(inputs), 2)
     if not 0 < level < 1:

@@ -102,19 +102,7 @@ class Observer:
         payloads: bytes,  # all reports of the device in their order, one after another
         after: Sequence[int],  # numbers of reports, each in [0, reports], ascending
     ) -> Floats:
-        """Compute the likelihood of reports that were each randomised anew.
-
-        Returns
-        -------
-        ndarray of float
-            (len(after), domain_size): logarithm of the likelihood of the first reports, ``after`` of them, under each value, up
-            to a constant that is the same for all values.
-
-        Raises
-        ------
-        PayloadError
-            If no device could have sent a payload.
-        """
+        """Compute the log-likelihood, up to a constant, of the first reports, each randomised anew; (after, values)."""
         logs = np.log(likelihood(self.mechanism, payloads), dtype=np.float64)
         sums = np.vstack([np.zeros((1, logs.shape[1])), logs.cumsum(axis=0)])
         return np.asarray(sums[np.asarray(after)])
@@ -125,25 +113,9 @@ class Observer:
         payloads: bytes,
         after: Sequence[int],
     ) -> Floats:
-        """Compute the likelihood of reports that are copies of one permanent response, all of one row.
-
-        Returns
-        -------
-        ndarray of float
-            (numbers in `after`, domain_size), the logarithms up to a constant that is the same for all values.
-
-        Raises
-        ------
-        PayloadError
-            If no device could have sent a payload.
-        ParameterError
-            If the mechanism keeps no response, or reports are of several rows.
-
-        Notes
-        -----
-        This is a sum over the responses that the device may keep: over all indices or, as bits are independent, over both states
-        of each bit.
-        """
+        """Compute the log-likelihood, as `fresh`, of reports that are copies of one permanent response, all of one row."""
+        # This is a sum over the responses that the device may keep: over all indices or, as bits are independent, over both
+        # states of each bit.
         layout = self.mechanism.layout
         size = layout.payload_size
         counted, logs = tally.empty(layout), np.zeros((len(after), self.mechanism.domain_size))
@@ -176,19 +148,9 @@ class Observer:
         return int(best[source.below(len(best))])
 
     def bound(self) -> Bound:
-        """Compute how often the best observer is right who sees the kept response itself. No number of reports reveals more.
-
-        Returns
-        -------
-        Bound
-            Exact if the kept responses can be summed over: for each, the largest joint probability of a value and the response.
-            This sum is averaged over rows. Otherwise the bound that `epsilon_permanent` gives.
-
-        Raises
-        ------
-        ParameterError
-            If the mechanism keeps no response.
-        """
+        """Compute how often the best observer is right who sees the kept response itself; no number of reports reveals more."""
+        # It is exact if the kept responses can be summed over: for each, the largest joint probability of a value and the
+        # response, averaged over rows. Otherwise it is the bound that `epsilon_permanent` gives.
         permanent, chances = self._permanent, self.chances
         rows = permanent.layout.rows
         if permanent.layout.kind == "index":

@@ -28,13 +28,7 @@ def draw(
     results: Sequence[Result],  # one panel each, at least one
     path: str,  # file to write; its ending gives the format, e.g. `.svg` or `.png`
 ) -> None:
-    """Plot the success of attacks.
-
-    Raises
-    ------
-    ConfigurationError
-        If the file cannot be written, or its format is not known.
-    """
+    """Plot the success of attacks; raise `ConfigurationError` if the file cannot be written."""
     columns = min(len(results), _COLUMNS)
     rows = -(-len(results) // columns)
     with mpl.rc_context(STYLE):

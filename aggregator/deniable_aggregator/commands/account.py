@@ -27,10 +27,8 @@ _POINTS = 24  # of a plot
 
 
 def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
-    """``deniable account [--registry FILE] [--metric ID...] [--days D]``, or ``deniable account --epsilon E --reports K``.
-
-    Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
-    """
+    """``deniable account [--registry FILE] [--metric ID...] [--days D]``, or ``deniable account --epsilon E --reports K``."""
+    # Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
     parser.add_argument("--registry", metavar="FILE", help="default: metrics.toml, unless there is --epsilon")
     parser.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of the registry (default: all)")
     parser.add_argument("--days", type=int, metavar="D", help="days with one report a period (default: the budget's window)")

@@ -26,10 +26,8 @@ _CALLS = 100_000
 
 
 def audit(parser: argparse.ArgumentParser) -> Run:
-    """``deniable audit MODULE:FUNCTION --epsilon E``: look for an event that shows a larger epsilon than the claimed one.
-
-    Exit status: 1 if one is found, 0 if none is, 2 for a wrong configuration.
-    """
+    """``deniable audit MODULE:FUNCTION --epsilon E``: look for an event that shows a larger epsilon than the claimed one."""
+    # Exit status: 1 if one is found, 0 if none is, 2 for a wrong configuration.
     parser.add_argument("function", metavar="MODULE:FUNCTION", help="takes an input and returns a report; from this folder")
     parser.add_argument("--epsilon", required=True, metavar="E", help="the claimed privacy loss of a report in nats")
     parser.add_argument("--inputs", default="0,1", metavar="A,B", help="values of Python, or words; all pairs (default 0,1)")

@@ -26,11 +26,9 @@ _MOST_DAYS = 36500
 
 
 def audit_log(parser: argparse.ArgumentParser) -> Run:
-    """``deniable audit-log verify|list|head|rotate --redis-url URL --app NAME``.
-
-    Exit status: 0 done, or the log is whole; 1 if it is broken, if it has no end to print, or if somebody else rotates it at the
-    moment; 2 for a wrong configuration; 3 if the store cannot be used.
-    """
+    """``deniable audit-log verify|list|head|rotate --redis-url URL --app NAME``."""
+    # Exit status: 0 done, or the log is whole; 1 if it is broken, if it has no end to print, or if somebody else rotates it at
+    # the moment; 2 for a wrong configuration; 3 if the store cannot be used.
     options.add(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     verify = actions.add_parser("verify", help="find every edit and every gap")

@@ -21,11 +21,9 @@ _MAX_BACKLOG = 10_000  # batches
 
 
 def dead_letters(parser: argparse.ArgumentParser) -> Run:
-    """``deniable dead-letters list|show|requeue|purge --redis-url URL --app NAME``.
-
-    Exit status: 0 done; 1 if an id is unknown, or a batch could not be requeued; 2 for a wrong configuration; 3 if the store
-    cannot be used.
-    """
+    """``deniable dead-letters list|show|requeue|purge --redis-url URL --app NAME``."""
+    # Exit status: 0 done; 1 if an id is unknown, or a batch could not be requeued; 2 for a wrong configuration; 3 if the store
+    # cannot be used.
     options.add(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="one line each: id, size, reports, reason")

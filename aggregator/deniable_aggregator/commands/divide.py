@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 
 def divide(parser: argparse.ArgumentParser) -> Run:
-    """``deniable divide --redis-url URL --app NAME --into N``.
-
-    Exit status: 0 if the app has this number of partitions now; 1 if it has another; 2 for a wrong configuration; 3 if the store
-    cannot be used.
-    """
+    """``deniable divide --redis-url URL --app NAME --into N``."""
+    # Exit status: 0 if the app has this number of partitions now; 1 if it has another; 2 for a wrong configuration; 3 if the
+    # store cannot be used.
     options.add(parser)
     parser.add_argument("--into", type=options.whole_number, required=True, metavar="N", help="number of partitions")
 

@@ -21,11 +21,9 @@ _MOST = 1 << 53
 
 
 def erase(parser: argparse.ArgumentParser) -> Run:
-    """``deniable erase --redis-url URL --app NAME --metric ID [--version V] [--yes]``.
-
-    Exit status: 0 done, or, without ``--yes``, the data are listed; 1 if the metric is unknown; 2 for a wrong configuration; 3 if
-    the store cannot be used.
-    """
+    """``deniable erase --redis-url URL --app NAME --metric ID [--version V] [--yes]``."""
+    # Exit status: 0 done, or, without `--yes`, the data are listed; 1 if the metric is unknown; 2 for a wrong configuration; 3 if
+    # the store cannot be used.
     options.add(parser)
     about = "metrics.toml of the app; several are joined by : (default: DENIABLE_REGISTRY, or none)"
     parser.add_argument("--registry", metavar="FILE", help=about)

@@ -88,11 +88,8 @@ def seed(arguments: argparse.Namespace) -> int:
 
 
 def environment(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the variables of a command: those of a running ``deniable serve``, or else of this process.
-
-    Options replace variables. If no store is named, it is the one of the ``deniable serve`` that runs in this folder.
-    ConfigurationError if there is none, or if two are named.
-    """
+    """Return the variables of a command: those of a running ``deniable serve``, or else of this process."""
+    # Options replace variables. If no store is named, it is the one of the `deniable serve` that runs in this folder.
     if arguments.data and arguments.redis_url:
         raise ConfigurationError("--redis-url and --data both name a store: leave one of them out")
     variables = dict(os.environ)

@@ -45,10 +45,8 @@ _OWN = {
 
 
 def plan(parser: argparse.ArgumentParser) -> Run:
-    """``deniable plan FILE --users N``, or ``deniable plan --values D --epsilon E --users N``.
-
-    Without ``--users`` it finds how many users ``--within`` or an arm needs. Without ``--epsilon`` it finds the epsilon.
-    """
+    """``deniable plan FILE --users N``, or ``deniable plan --values D --epsilon E --users N``."""
+    # Without `--users` it finds how many users `--within` or an arm needs. Without `--epsilon` it finds the epsilon.
     parser.add_argument("file", nargs="?", metavar="FILE", help="a registry: all its metrics, with their budget")
     parser.add_argument("--users", type=whole_number, metavar="N", help="people who answer once, such as 1e5")
     parser.add_argument(

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 
 def publish(parser: argparse.ArgumentParser) -> Run:
-    """``deniable publish --redis-url URL --registry FILE``.
-
-    Exit status: 0 done, also if nothing was due; 2 for a wrong configuration; 3 if the store cannot be used.
-    """
+    """``deniable publish --redis-url URL --registry FILE``."""
+    # Exit status: 0 done, also if nothing was due; 2 for a wrong configuration; 3 if the store cannot be used.
     options.add(parser)
     about = "metrics.toml of the apps; several are joined by : (default: DENIABLE_REGISTRY)"
     parser.add_argument("--registry", metavar="FILE", help=about)

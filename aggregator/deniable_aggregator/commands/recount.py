@@ -44,11 +44,9 @@ class _Recount(NamedTuple):
 
 
 def recount(parser: argparse.ArgumentParser) -> Run:
-    """``deniable recount --redis-url URL --app NAME --archive URL [--metric ID] [--executor NAME] [--files]``.
-
-    Exit status: 0 if every recount equals its live tally; 1 if one differs, a file cannot be counted, or nothing is archived; 2
-    for a wrong configuration, or an archive that is not there; 3 if the store cannot be used.
-    """
+    """``deniable recount --redis-url URL --app NAME --archive URL [--metric ID] [--executor NAME] [--files]``."""
+    # Exit status: 0 if every recount equals its live tally; 1 if one differs, a file cannot be counted, or nothing is archived; 2
+    # for a wrong configuration, or an archive that is not there; 3 if the store cannot be used.
     options.add(parser)
     options.add_archive(parser, "where the files are")
     parser.add_argument("--metric", default="", metavar="ID", help="only this metric (default: all)")

@@ -25,11 +25,9 @@ _COLUMNS = {
 
 
 def status(parser: argparse.ArgumentParser) -> Run:
-    """``deniable status [--data DIR | --redis-url URL] [--app NAME...] [--json]``.
-
-    Exit status: 0 if nothing waits or a worker lives; 1 if batches wait and no worker lives; 2 for a wrong configuration; 3 if
-    the store cannot be used.
-    """
+    """``deniable status [--data DIR | --redis-url URL] [--app NAME...] [--json]``."""
+    # Exit status: 0 if nothing waits or a worker lives; 1 if batches wait and no worker lives; 2 for a wrong configuration; 3 if
+    # the store cannot be used.
     options.add(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object for each app, by line")
 

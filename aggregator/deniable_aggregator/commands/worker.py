@@ -34,11 +34,9 @@ _STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that K
 
 
 def worker(parser: argparse.ArgumentParser) -> Run:
-    """``deniable worker --redis-url URL --app NAME...``.
-
-    Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration; 3 if the
-    store could not be used at the end: then entries may be left for another worker.
-    """
+    """``deniable worker --redis-url URL --app NAME...``."""
+    # Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration; 3 if the
+    # store could not be used at the end: then entries may be left for another worker.
     parser.add_argument(
         "--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), metavar="URL", help="the store (default: DENIABLE_REDIS_URL)"
     )

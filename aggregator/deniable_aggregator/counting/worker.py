@@ -201,6 +201,7 @@ class Worker:
 
 def _end(running: Sequence[_Running]) -> None:
     """End threads: all at once, then wait for each."""
+    # First all are told, so that the slowest decides how long this takes, not their sum.
     for task in running:
         task.over.set()
     for task in running:

@@ -77,14 +77,10 @@ def squared_mass(
     p: float,
     other: float,
 ) -> float:
-    """Estimate the sum of f^2 over all values from the pairs of reports within each row, brought into [0, 1].
-
-    Notes
-    -----
-    Two reports of one row both support place j with probability s_j^2. Here s_j = other + (p - other) m_j, and m_j is the mass
-    that hashes to the place. So pairs give an unbiased estimate of sum(s^2), and sum(m) = 1. Over random functions, E sum(m^2) =
-    F + (1 - F) / width.
-    """
+    """Estimate the sum of f^2 over all values from the pairs of reports within each row, brought into [0, 1]."""
+    # Two reports of one row both support place j with probability s_j^2. Here s_j = other + (p - other) m_j, and m_j is the mass
+    # that hashes to the place. So pairs give an unbiased estimate of sum(s^2), and sum(m) = 1. Over random functions, E sum(m^2)
+    # = F + (1 - F) / width.
     width = cells.shape[1]
     pairs = float((reports * (reports - 1)).sum())
     if not pairs:

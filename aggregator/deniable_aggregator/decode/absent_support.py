@@ -20,19 +20,13 @@ _FAR = 8.0  # a score that nothing needs to exceed
 
 @dataclass(frozen=True, eq=False)
 class Absent:
-    """The distribution of the support of a value that nobody holds: the sum of one random cell of each row.
+    """The distribution of the support of a value that nobody holds: the sum of one random cell of each row."""
 
-    Notes
-    -----
-    The tails are saddlepoint approximations: Barndorff-Nielsen's r* from the exact cumulants of the sum, with a correction for
-    continuity. They are kept as a table of supports and scores. A score is the standard normal number that is exceeded with the
-    same probability.
-
-    References
-    ----------
-    J. Robinson: Saddlepoint approximations for permutation tests and confidence intervals. JRSS B 44(1), 1982.
-    O. E. Barndorff-Nielsen: Modified signed log likelihood ratio. Biometrika 78(3), 1991.
-    """
+    # The tails are saddlepoint approximations: Barndorff-Nielsen's r* from the exact cumulants of the sum, with a correction for
+    # continuity. They are kept as a table of supports and scores. A score is the standard normal number that is exceeded with the
+    # same probability.
+    # J. Robinson: Saddlepoint approximations for permutation tests and confidence intervals. JRSS B 44(1), 1982.
+    # O. E. Barndorff-Nielsen: Modified signed log likelihood ratio. Biometrika 78(3), 1991.
 
     cells: NDArray[Any]  # (rows, width): reports that support each place
 
@@ -95,10 +89,8 @@ def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _half_step(most: NDArray[np.float32], width: int) -> float:
-    """Compute by how much a sum exceeds a smooth one at most, if its rows are alike and one cell of each stands out.
-
-    The sum then moves in steps of the size of these cells, which the rest of its variance smooths. The sum has variance 1.
-    """
+    """Compute by how much a sum exceeds a smooth one at most, if its rows are alike and one cell of each stands out."""
+    # The sum then moves in steps of the size of these cells, which the rest of its variance smooths. The sum has variance 1.
     remainder = 1 - float(np.square(most, dtype=np.float64).sum()) / (width - 1)
     step = float(most.mean()) * width / (width - 1)
     return max(step - _SMOOTH * float(np.sqrt(max(remainder, 0.0))), 0.0) / 2

@@ -18,12 +18,8 @@ def clopper_pearson(
     of: NDArray[np.int64] | NDArray[np.float64] | int,  # trials, of all or of each; without trials the interval is [0, 1]
     chance: float,  # in (0, 1/2)
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute intervals of binomial probabilities with an error of at most `chance` on each side.
-
-    References
-    ----------
-    C. J. Clopper, E. S. Pearson: The use of confidence or fiducial limits. Biometrika 26(4), 1934.
-    """
+    """Compute intervals of binomial probabilities with an error of at most `chance` on each side."""
+    # C. J. Clopper, E. S. Pearson: The use of confidence or fiducial limits. Biometrika 26(4), 1934.
     c = hits.astype(np.float64)
     with np.errstate(invalid="ignore"):  # at both ends the quantile is undefined, and the bound is 0 or 1
         low = np.where(c > 0, betaincinv(c, of - c + 1, chance), 0.0)
@@ -36,12 +32,6 @@ def half_significant(
     q: float,  # probability that a report supports a value that nobody holds, in (0, 1)
     chance: float,  # largest p-value that is significant, in (0, 1)
 ) -> NDArray[np.float64]:
-    """Compute the probability of support at which an exact test of a value is significant half of the time.
-
-    Returns
-    -------
-    ndarray of float
-        In (0, 1); inf where not even support by all reports is significant.
-    """
+    """Compute the support's probability at which an exact test of a value is significant half of the time; inf where none is."""
     least = np.ceil(bdtrik(1 - chance, of, q) + 1 - _ROUNDING)
     return np.where(least > of, np.inf, betaincinv(least, np.maximum(of - least + 1, 1), 0.5))

@@ -198,10 +198,7 @@ class Model:
 
 
 def solve(cells: BloomCells, columns: Integers, shares: Floats, excess: float, *, others: bool = True) -> Model:
-    """Fit some columns by generalised least squares, and optionally each other column added alone.
-
-    Of dependent columns some are left out. The shares and the excess are used for the covariance.
-    """
+    """Fit some columns by generalised least squares, and optionally each other column added alone."""
     number = cells.design.shape[1]
     others &= len(columns) < number  # if there are any
     cohorts, width = cells.y.shape
@@ -224,6 +221,7 @@ def solve(cells: BloomCells, columns: Integers, shares: Floats, excess: float, *
         if others:
             cross += cells.design[begin * width : end * width].T @ weighted
             diagonal += cells.information(begin, end, precision)
+    # Of dependent columns some are left out. The shares and the excess are used for the covariance.
     independent = _independent(gram[:size, :size])
     factor = np.linalg.cholesky(gram[np.ix_(independent, independent)])
     half = solve_triangular(factor, gram[independent, size], lower=True)

@@ -87,42 +87,21 @@ class Fit:
 
 
 def fit(
+    # (cohorts * width, candidates): 1 in row cohort * width + bit if the candidate's filter has that bit
     design: csr_array[Any] | csc_array[Any],
-    counts: NDArray[np.int64],
-    reports: NDArray[np.int64],
+    counts: NDArray[np.int64],  # (cohorts, width): reports with that bit
+    reports: NDArray[np.int64],  # (cohorts,)
+    # p, q: probabilities that a bit that is 0, and one that is 1, in the filter is reported as 1; 0 <= p < q <= 1
     p: float,
     q: float,
     *,
+    # share of 1s in the filters of strings that are no candidates, in (0, 1); None if all strings are candidates
     density: float | None,
-    repeats: float = 0.0,
-    flip: float = 0.0,
+    repeats: float = 0.0,  # other reports of its permanent response that a report has beside it, on average
+    flip: float = 0.0,  # probability that a permanent response flips a bit; only needed with repeats
 ) -> Fit:
-    """Estimate the share of every candidate, and test whether it is present.
-
-    Cohorts without reports are left out.
-
-    Parameters
-    ----------
-    design
-        Sparse (cohorts * width, candidates): 1 in row ``cohort * width + bit`` if the candidate's filter has that bit.
-    counts
-        int array (cohorts, width): reports of the cohort with that bit.
-    reports
-        int array (cohorts,): reports of the cohort.
-    p, q
-        Probabilities that a bit that is 0, and one that is 1, in the filter is reported as 1; ``0 <= p < q <= 1``.
-    density
-        Share of 1s in the filters of strings that are not candidates, in (0, 1); None if all strings are candidates.
-    repeats
-        How many other reports of its permanent response a report has beside it, on average.
-    flip
-        Probability that a permanent response flips a bit; only needed with repeats.
-
-    Raises
-    ------
-    ParameterError
-        If an argument breaks its rule.
-    """
+    """Estimate the share of every candidate, and test whether it is present."""
+    # Cohorts without reports are left out.
     design = csc_array(design, dtype=np.float64, copy=True)
     design.sum_duplicates()
     design.eliminate_zeros()
@@ -164,15 +143,7 @@ def detection_frequency(
     candidates: int,  # number of strings looked for, at least 1
     alpha: float = 0.05,  # probability of detecting any absent string, in (0, 1)
 ) -> float:
-    """Compute the share of the population that a string needs to be detected half of the time.
-
-    This assumes many strings of which none dominates, and Bonferroni's correction for the number of candidates.
-
-    Raises
-    ------
-    ParameterError
-        If an argument breaks its rule.
-    """
+    """Compute the share of the population that a string needs to be detected half of the time."""
     _check_probabilities(p, q, density)
     if reports < 1 or candidates < 1 or width < 2:  # noqa: PLR2004
         rule = "a detection frequency is one of at least 1 report, 1 candidate and 2 bits"
@@ -264,17 +235,8 @@ def _settle(cells: BloomCells, columns: Integers, start: Model | None, *, others
 
 
 def _patterns(design: csc_array[Any]) -> tuple[Integers, Integers, Integers]:
-    """Group candidates by their filters.
-
-    Returns
-    -------
-    column : ndarray of int
-        (candidates,): which of the different non-zero columns the candidate has; -1 if it has none.
-    first : ndarray of int
-        (columns,): the first candidate that has the column.
-    held : ndarray of int
-        (columns,): candidates that have it.
-    """
+    """Group candidates by their filters: the column of each; the first candidate and their number of each column."""
+    # Columns are numbered among the different non-zero ones; a candidate without any bit has -1.
     design.sort_indices()
     seen: dict[bytes, int] = {}
     column = np.full(design.shape[1], -1)
@@ -319,12 +281,11 @@ def _answer(model: Model, column: Integers) -> Fit:
 
 
 def _unallocated(model: Model) -> tuple[float, float]:
-    """Estimate the share of strings that are not candidates, and its standard error.
-
-    The model knows what is outside of it. Candidates that it left out are a part of that. Each of these is estimated on its own,
-    by how much more often the bits of its filter are 1 than the average bit, beyond what the model explains. Over random filters
-    that is unbiased. Residuals are uncorrelated with what a generalised least squares fit estimates, so the two variances add.
-    """
+    """Estimate the share of strings that are not candidates, and its standard error."""
+    # The model knows what is outside of it. Candidates that it left out are a part of that. Each of these is estimated on its
+    # own, by how much more often the bits of its filter are 1 than the average bit, beyond what the model explains. Over random
+    # filters that is unbiased. Residuals are uncorrelated with what a generalised least squares fit estimates, so the two
+    # variances add.
     cells = model.cells
     cohorts, width = cells.counts.shape
     left = cells.design[:, np.setdiff1d(np.arange(cells.design.shape[1]), model.columns)]

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Combined:
-    """The weighted mean of several estimates of the same values.
+    """The weighted mean of several estimates of the same values."""
 
-    References
-    ----------
-    W. G. Cochran: The combination of estimates from different experiments. Biometrics 10(1), 1954, sections 3 and 4.
-    """
+    # W. G. Cochran: The combination of estimates from different experiments. Biometrics 10(1), 1954, sections 3 and 4.
 
     # (estimates,), with sum 1: the weight of each, in inverse proportion to its variance for a value that nobody holds. They do
     # not depend on the answers, so the mean is unbiased and its error exact.
@@ -50,18 +47,8 @@ class Combined:
         *,
         simultaneous: bool = False,  # whether the intervals of all values hold together (Bonferroni)
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute confidence intervals from those of the estimates.
-
-        Returns
-        -------
-        low, high : ndarray of float
-            (values,) each.
-
-        References
-        ----------
-        G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in
-        Medicine 27(10), 2008, section 2 (MOVER).
-        """
+        """Compute confidence intervals, (values,) each, from those of the estimates."""
+        # G. Y. Zou, A. Donner: Construction of confidence limits about effect measures. Statistics in Medicine 27(10), 2008.
         if simultaneous:
             level = 1 - (1 - level) / _hypotheses(self._parts)
         below, above = [], []
@@ -74,25 +61,13 @@ class Combined:
 
 
 def combine(
-    estimates: Sequence[Estimate], places: Sequence[Sequence[int]], overlap: NDArray[np.float64] | None = None
+    estimates: Sequence[Estimate],  # two or more, each with reports
+    places: Sequence[Sequence[int]],  # for each estimate, the places of the common values; in one order for all
+    # (estimates, estimates), the greatest probability that a report of each, both drawn at random, are of one device; None if no
+    # device has reports in two of them. The diagonal is not used: each estimate knows its own.
+    overlap: NDArray[np.float64] | None = None,
 ) -> Combined:
-    """Combine estimates that rest on different reports.
-
-    Parameters
-    ----------
-    estimates
-        Two or more, each with reports.
-    places
-        For each estimate, the places of the common values; in one order for all.
-    overlap
-        (estimates, estimates), the greatest probability that a report of each, both drawn at random, are of one device; None if
-        no device has reports in two of them. The diagonal is not used: each estimate knows its own.
-
-    Raises
-    ------
-    ParameterError
-        If an estimate has no reports.
-    """
+    """Combine estimates that rest on different reports."""
     if not all(each.n for each in estimates):
         raise ParameterError("estimates that are combined have reports", [each.n for each in estimates])
     parts = tuple((each, np.asarray(positions, np.intp)) for each, positions in zip(estimates, places, strict=True))

@@ -15,30 +15,12 @@ def consistent(
     *,
     complete: bool,  # Whether these are all possible answers. If not, the sum may also be below 1: the rest gave other answers.
 ) -> NDArray[np.float64]:
-    """Find the possible shares that are nearest to unbiased estimates (norm-sub).
-
-    Each estimate is lowered or raised by the same amount, and what falls below 0 becomes 0, so that the sum is right. This is the
-    Euclidean projection on the possible shares, so the squared error over all values never grows. The price is a bias: rare
-    values are shown too high on average, and frequent ones a little too low. So sums, comparisons and intervals use the unbiased
-    estimates.
-
-    Returns
-    -------
-    ndarray of float
-        (values,), each in [0, 1], with sum 1, or at most 1 if they are not complete. nan where unknown.
-
-    References
-    ----------
-    T. Wang, M. Lopuhaä-Zwakenberg, Z. Li, B. Skoric, N. Li: Locally Differentially Private Frequency Estimation with
-    Consistency. NDSS 2020, section 4.
-
-    Examples
-    --------
-    >>> consistent(np.array([0.7, 0.5, -0.1]), complete=True)
-    array([0.6, 0.4, 0. ])
-    >>> consistent(np.array([0.3, -0.1]), complete=False)
-    array([0.3, 0. ])
-    """
+    """Find the possible shares, (values,), that are nearest to unbiased estimates (norm-sub); nan where unknown."""
+    # Each estimate is lowered or raised by the same amount, and what falls below 0 becomes 0, so that the sum is right. This is
+    # the Euclidean projection on the possible shares, so the squared error over all values never grows. The price is a bias: rare
+    # values are shown too high on average, and frequent ones a little too low. So sums, comparisons and intervals use the
+    # unbiased estimates.
+    # T. Wang and others: Locally differentially private frequency estimation with consistency. NDSS 2020, section 4.
     lowered = np.maximum(frequency - lowered_by(frequency, complete=complete), 0.0)
     return np.asarray(lowered, np.float64)
 
@@ -49,10 +31,7 @@ def lowered_by(
     *,
     complete: bool,
 ) -> float:
-    """Return the amount that `consistent` takes off each share that stays above 0; negative if it adds it, nan without shares.
-
-    To first order this is the bias of the largest values, with the opposite sign.
-    """
+    """Return the amount that `consistent` takes off each share that stays above 0; negative if it adds it, nan without shares."""
     known = frequency[~np.isnan(frequency)]
     if not len(known):
         return float("nan")
@@ -60,4 +39,5 @@ def lowered_by(
         return 0.0
     falling = np.sort(known)[::-1]
     over = (np.cumsum(falling) - 1) / np.arange(1, len(falling) + 1)
+    # To first order this is the bias of the largest values, with the opposite sign.
     return float(over[np.flatnonzero(falling > over)[-1]])

@@ -83,18 +83,14 @@ class Discovery(Estimate):
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of an estimate at least as large if nobody held the value: the larger of two tails.
-
-        The binomial tail allows for few supports, the normal tail for what a pool of hash functions confuses.
-        """
+        """Chance of an estimate at least as large if nobody held the value: the larger of two tails."""
+        # The binomial tail allows for few supports, the normal tail for what a pool of hash functions confuses.
         return np.maximum(super().p_value, self.joint.tail)
 
     def detection_frequency(self, alpha: float = 0.05) -> float:
-        """Return the share at which a value would pass every level and be detected half of the time.
-
-        It is nan without reports, and where a value would not be detected half of the time even if everybody held it.
-        It is for a value whose prefixes nobody else has. A value that shares prefixes with others is found more easily.
-        """
+        """Return the share at which a value would pass every level and be detected half of the time."""
+        # It is nan without reports, and where a value would not be detected half of the time even if everybody held it. It is for
+        # a value whose prefixes nobody else has. A value that shares prefixes with others is found more easily.
         from scipy.optimize import brentq  # noqa: PLC0415 - slow to import, and rarely needed
 
         if not self.n_confirm or not all(level.reports for level in self.levels):
@@ -129,27 +125,16 @@ class Discovery(Estimate):
         return float(1 - self.frequency.sum()), float(np.sqrt(max(self.joint.covariance.sum(), 0.0)))
 
 
-def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: float = 0.05, text: bool = False) -> Discovery:
-    """Search a tally for common values.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    tally
-        The sum of their reports.
-    keep
-        Most prefixes kept at a level, and most values found. ``pem`` keeps this many, ``tree_hist`` only significant ones.
-    alpha
-        With ``tree_hist``, the probability at each level of keeping any prefix that nobody has.
-    text
-        Whether the values are texts: then only UTF-8 is tried.
-
-    Returns
-    -------
-    Discovery
-        Possibly without values. Always the same for the same tally.
-    """
+def discover(
+    mechanism: PrefixTree,
+    tally: Tally,
+    *,
+    # most prefixes kept at a level, and most values found; `pem` keeps this many, `tree_hist` only significant ones
+    keep: int = _KEEP,
+    alpha: float = 0.05,  # with `tree_hist`, the probability at each level of keeping any prefix that nobody has
+    text: bool = False,  # whether the values are texts: then only UTF-8 is tried
+) -> Discovery:
+    """Search a tally for common values; the same tally always gives the same."""
     tally.check_decoder(mechanism)
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
         raise ParameterError("keep is a whole number of at least 1", keep)

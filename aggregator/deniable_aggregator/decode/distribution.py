@@ -68,11 +68,9 @@ class Distribution:
         return np.asarray(_below(self.resampled).std(axis=0), np.float64)
 
     def grouped(self) -> Distribution:
-        """Return the distribution over parts that are as fine as these reports can show.
-
-        Two, four, eight or more neighbours are joined, until the standard errors of all parts add up to at most a half.
-        """
+        """Return the distribution over parts that are as fine as these reports can show."""
         size, edges, mass, others = 1, self.edges, self.mass, self.resampled
+        # Two, four, eight or more neighbours are joined, until the standard errors of all parts add up to at most a half.
         while others.std(axis=0).sum() > _BLURRED and len(mass) > _FEWEST:
             size *= 2
             starts = np.arange(0, len(self.mass) - size // 2, size)  # the last part has what is left, too
@@ -85,14 +83,10 @@ class Distribution:
         share: float,  # the share of the answers below it, in (0, 1)
         level: float = 0.95,  # confidence of the band, in (0, 1)
     ) -> Quantile:
-        """Estimate a quantile.
-
-        Notes
-        -----
-        The band has all places that the reports allow, whatever the rest of the distribution is: see `Profile`. It covers as
-        stated where the share is at least four standard errors away from 0 and from 1 (`Quantile.resolved`). Elsewhere it may
-        not.
-        """
+        """Estimate a quantile."""
+        # The band has all places that the reports allow, whatever the rest of the distribution is: see `Profile`. It covers as
+        # stated where the share is at least four standard errors away from 0 and from 1 (`Quantile.resolved`). Elsewhere it may
+        # not.
         if self.profile is not None and self.values is not None:
             place, low, high = (float(self.values[at]) for at in self.profile.quantile(share, level))
         else:
@@ -121,40 +115,20 @@ class Distribution:
 
 
 def distribution(
-    mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, permanent: bool = False, values: Sequence[float] = ()
+    mechanism: Mechanism,  # `Window`, or a frequency oracle over equal parts of the axis
+    tally: Tally,
+    *,
+    repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
+    permanent: bool = False,  # whether devices keep their permanent responses
+    # places of the only values that answers can have, in order; none if anywhere. Only a window uses them.
+    values: Sequence[float] = (),
 ) -> Distribution | None:
-    """Estimate the distribution of the places of answers.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran: `Window`, or a frequency oracle over equal parts of the axis.
-    tally
-        The sum of their reports.
-    repeats
-        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    permanent
-        Whether the devices keep their permanent responses.
-    values
-        The places of the only values that answers can have, in order; none if they may lie anywhere. Only a window uses them.
-
-    Returns
-    -------
-    Distribution or None
-        None without reports.
-
-    Notes
-    -----
-    Reports of a window are a known mixture over the points. Its maximum likelihood is approached by expectation maximisation
-    from the uniform distribution. It stops when a step gains less log-likelihood than ``e^epsilon / 1000``. This early stop is
-    the only smoothing. The resampled distributions come from multinomial samples of the tally, each fitted in the same way. They
-    are the same whenever the tally is the same.
-
-    References
-    ----------
-    Z. Li, T. Wang, M. Lopuhaä-Zwakenberg, N. Li, B. Škorić: Estimating numerical distributions under local differential privacy.
-    SIGMOD 2020, section 5.5.
-    """
+    """Estimate the distribution of the places of answers; None without reports."""
+    # Reports of a window are a known mixture over the points. Its maximum likelihood is approached by expectation maximisation
+    # from the uniform distribution. It stops when a step gains less log-likelihood than `e^epsilon / 1000`. This early stop is
+    # the only smoothing. The resampled distributions come from multinomial samples of the tally, each fitted in the same way.
+    # They are the same whenever the tally is the same.
+    # Z. Li and others: Estimating numerical distributions under local differential privacy. SIGMOD 2020, section 5.5.
     tally.check_decoder(mechanism)
     n = tally.n
     if not n:
@@ -186,19 +160,10 @@ def fit(
     mechanism: Window,  # what the devices ran
     counts: NDArray[np.float64],  # (tallies, cells)
 ) -> NDArray[np.float64]:
-    """Fit distributions over the points to several tallies at once.
-
-    Returns
-    -------
-    ndarray of float
-        (tallies, points), each with sum 1.
-
-    Notes
-    -----
-    With probability ``d = w (inside - outside)`` a report names a cell of the window, each as likely, else any cell. A step takes
-    the points of the former reports as missing only. So it goes 1/d times as far as one that takes those of all as missing, on
-    nearly the same path. Where it ends is measured in steps of the latter.
-    """
+    """Fit distributions over the points to several tallies at once, (tallies, points), each with sum 1."""
+    # With probability `d = w (inside - outside)` a report names a cell of the window, each as likely, else any cell. A step takes
+    # the points of the former reports as missing only. So it goes 1/d times as far as one that takes those of all as missing, on
+    # nearly the same path. Where it ends is measured in steps of the latter.
     w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
     least = _GAIN * float(mechanism.ratio) / (w * (inside - outside))
     distributions = np.empty((len(counts), mechanism.points))
@@ -232,16 +197,10 @@ def _sums(numbers: NDArray[np.float64], length: int, beyond: int = 0) -> NDArray
 def _of_same_people(
     fitted: NDArray[np.float64], resampled: NDArray[np.float64], n: int, repeats: float, chance: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Add to resampled distributions how people differ who each made several reports.
-
-    Resampling counts each report as of another person. Shares of the same people vary by ``f (1 - f) repeats / n`` more, as those
-    of a drawing of n / repeats people do. Sums of mass that then fall are sorted.
-
-    References
-    ----------
-    V. Chernozhukov, I. Fernández-Val, A. Galichon: Improving point and interval estimators of monotone functions by
-    rearrangement. Biometrika 96(3), 2009.
-    """
+    """Add to resampled distributions how people differ who each made several reports."""
+    # Resampling counts each report as of another person. Shares of the same people vary by `f (1 - f) repeats / n` more, as those
+    # of a drawing of n / repeats people do. Sums of mass that then fall are sorted.
+    # V. Chernozhukov and others: Improving point and interval estimators of monotone functions. Biometrika 96(3), 2009.
     if not repeats:
         return resampled
     people = max(round(n / repeats), 1)

@@ -23,26 +23,15 @@ __all__ = ["Estimate", "finite", "plausible"]
 _SURE = 3  # standard errors: noise alone hardly ever exceeds them
 
 
-def plausible(frequency: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return shares from which errors can be computed.
-
-    What is surely no noise counts as it is. Of the rest the largest count, as far as there is room for them in a whole. If shares
-    were only cut at 0, those of many values with few reports would sum to much more than 1, and errors computed from them would
-    be too large. A variance is nearly linear in the share. So errors from shares that sum to 1 are right over all values. They
-    are not right for each: a value that people hold may look like noise, and then it may count as 0.
-
-    Parameters
-    ----------
-    frequency
-        Of all values that are known; unbiased, so it may be negative. nan where there are no reports.
-    noise
-        Standard error of each frequency if nobody held the value.
-
-    Returns
-    -------
-    ndarray of float
-        (values,), each in [0, 1]; equal for equal frequencies.
-    """
+def plausible(
+    frequency: NDArray[np.float64],  # of all values that are known; unbiased, so it may be negative; nan without reports
+    noise: NDArray[np.float64],  # standard error of each frequency if nobody held the value
+) -> NDArray[np.float64]:
+    """Return shares in [0, 1] from which errors can be computed; equal for equal frequencies."""
+    # What is surely no noise counts as it is. Of the rest the largest count, as far as there is room for them in a whole. If
+    # shares were only cut at 0, those of many values with few reports would sum to much more than 1, and errors computed from
+    # them would be too large. A variance is nearly linear in the share. So errors from shares that sum to 1 are right over all
+    # values. They are not right for each: a value that people hold may look like noise, and then it may count as 0.
     shares = np.clip(np.nan_to_num(frequency), 0.0, 1.0)
     sure = shares > _SURE * noise
     levels, places, number = np.unique(np.where(sure, 0.0, -shares), return_inverse=True, return_counts=True)
@@ -236,8 +225,7 @@ class Estimate(ABC):
 
         References
         ----------
-        Y. Benjamini, D. Yekutieli: False discovery rate-adjusted multiple confidence intervals for selected parameters. JASA
-        100(469), 2005.
+        Y. Benjamini, D. Yekutieli: False discovery rate-adjusted multiple confidence intervals. JASA 100(469), 2005.
         """
         share = min(max(int(np.count_nonzero(selected)), 1) / max(self.hypotheses, 1), 1.0)
         ends = zip(self._interval(tail(level) * share, target), self._interval(tail(level), target), strict=True)

@@ -44,28 +44,14 @@ def lookup(
     keys: NDArray[np.uint64],
     first: int = 0,  # number of the function of the table's first row
 ) -> NDArray[np.float64]:
-    """Sum, over rows of a table, the cell that each key hashes to.
-
-    Returns
-    -------
-    ndarray of float64
-        (keys,).
-    """
+    """Sum, over rows of a table, the cell that each key hashes to, (keys,)."""
     return lookup_by_row(family, table, np.zeros(table.shape, np.int64), keys, first)[0]
 
 
 def lookup_by_row(
     family: PoolFamily, table: NDArray[Any], counts: NDArray[np.int64], keys: NDArray[np.uint64], first: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Sum the cells that keys hash to: those of a table for each key over all rows, those of counts for each row over all keys.
-
-    Returns
-    -------
-    by_key : ndarray of float64
-        (keys,).
-    by_row : ndarray of int64
-        (rows,).
-    """
+    """Sum the cells that keys hash to: of a table for each key over all rows, of counts for each row over all keys."""
     by_key, by_row = np.zeros(len(keys)), np.zeros(len(table), np.int64)
     used = np.flatnonzero(table.any(axis=1) | counts.any(axis=1))  # with few reports most rows of a large pool are empty
     kernel = _kernel()

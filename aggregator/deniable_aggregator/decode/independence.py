@@ -84,14 +84,12 @@ def _whiten(data: Data, axis: int, margin: NDArray[np.float64], step: int) -> tu
 
 
 def distance(raw: NDArray[np.float64], covariance: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-    """Compute the squared distance of a table from the independent tables, linearised at a product close to it.
-
-    The product of the table's own margins ignores how the errors of cells go together. With few reports it is not close enough,
-    and too many tables are called dependent. So the distance is linearised once more, at the product nearest by the first.
-    """
+    """Compute the squared distance of a table from the independent tables, linearised at a product close to it."""
     axes = range(raw.ndim)
     margins = [_shares(raw.sum(axis=tuple(other for other in axes if other != axis))) for axis in axes]
     statistic = 0.0
+    # The product of the table's own margins ignores how the errors of cells go together. With few reports it is not close enough,
+    # and too many tables are called dependent. So the distance is linearised once more, at the product nearest by the first.
     for _ in range(2):
         product = _outer(margins)
         tangents = [_outer([*margins[:axis], value, *margins[axis + 1 :]]) for axis in axes for value in np.eye(raw.shape[axis])]

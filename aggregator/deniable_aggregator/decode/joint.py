@@ -7,8 +7,7 @@ concave problem, which `joint` solves. A question about the pair itself, with on
 
 References
 ----------
-G. Fanti, V. Pihur, U. Erlingsson: Building a RAPPOR with the unknown: privacy-preserving learning of associations and data
-dictionaries. PoPETs 2016(3), section 3. `joint` and `Joint.independence` say what differs here.
+G. Fanti, V. Pihur, U. Erlingsson: Building a RAPPOR with the unknown. PoPETs 2016(3), section 3. `joint` says what differs.
 """
 
 from __future__ import annotations
@@ -72,13 +71,7 @@ class Joint:
         # Whether all intervals hold together with this confidence (Bonferroni), instead of each alone.
         simultaneous: bool = False,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute confidence intervals by the normal approximation around `raw`, even if the most likely share is 0.
-
-        Returns
-        -------
-        low, high : ndarray of float
-            In the shape of `raw`, not clipped to [0, 1].
-        """
+        """Compute confidence intervals by the normal approximation around `raw`, in its shape, not clipped to [0, 1]."""
         reach = -ndtri(tail(level, self.raw.size if simultaneous else 1)) * self.stderr
         return self.raw - reach, self.raw + reach
 
@@ -86,95 +79,52 @@ class Joint:
         self,
         axis: int,  # the variable
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Sum `raw` to the shares of one variable's values.
-
-        Returns
-        -------
-        share, stderr : ndarray of float
-            One for each of its values.
-        """
+        """Sum `raw` to the shares of one variable's values, with standard errors."""
         places = np.indices(self.raw.shape)[axis].ravel()
         chosen = (places == np.arange(self.raw.shape[axis])[:, None]).astype(np.float64)
         variance = np.einsum("ij,jk,ik->i", chosen, self.covariance, chosen, optimize=True)
         return chosen @ self.raw.ravel(), np.sqrt(np.maximum(variance, 0))
 
     def independence(self) -> Chi2:
-        """Test whether the variables are independent of each other in the population.
-
-        Notes
-        -----
-        From `joint` this is Rao's score test. A report's score is its likelihoods divided by their mean over the variable's
-        values. Under independence it is uncorrelated with the other variable's. n times the sum of their squared canonical
-        correlations is chi-square with (r - 1)(c - 1) degrees. With more variables, it is summed over all sets of two or more.
-        Without noise it is Pearson's statistic. It needs neither the table nor its errors.
-
-        A likelihood ratio, or the distance of the most likely table from the product of its margins, is not chi-square: noise
-        pushes shares to the bound 0. In simulations a nominal 5% was 0 to 1%. A distance in the metric of the observed
-        information behaves like Neyman's statistic if there are few reports in a cell: 5% was up to 65%.
-
-        From `from_product` it is the distance of `raw` from the nearest product, in the metric of the product's covariance
-        (minimum chi-square). The metric is computed at that product.
-
-        References
-        ----------
-        C. R. Rao: Large sample tests of statistical hypotheses concerning several parameters with applications to problems of
-        estimation. Mathematical Proceedings of the Cambridge Philosophical Society 44(1), 1948.
-        """
+        """Test whether the variables are independent of each other in the population."""
+        # From `joint` this is Rao's score test. A report's score is its likelihoods divided by their mean over the variable's
+        # values. Under independence it is uncorrelated with the other variable's. n times the sum of their squared canonical
+        # correlations is chi-square with (r - 1)(c - 1) degrees. With more variables, it is summed over all sets of two or more.
+        # Without noise it is Pearson's statistic. It needs neither the table nor its errors.
+        #
+        # A likelihood ratio, or the distance of the most likely table from the product of its margins, is not chi-square: noise
+        # pushes shares to the bound 0. In simulations a nominal 5% was 0 to 1%. A distance in the metric of the observed
+        # information behaves like Neyman's statistic if there are few reports in a cell: 5% was up to 65%.
+        #
+        # From `from_product` it is the distance of `raw` from the nearest product, in the metric of the product's covariance
+        # (minimum chi-square). The metric is computed at that product.
+        # C. R. Rao: Large sample tests of statistical hypotheses. Math. Proc. Cambridge Phil. Soc. 44(1), 1948.
         return self._independence
 
 
 def joint(
+    # For each variable (n, values): how likely report i is under each value, each row up to a factor. Row i of all arrays belongs
+    # to one device. Given its values, its reports are independent.
     likelihoods: Sequence[Floats],
     *,
+    # (n,): what a device's reports have in common, such as one cohort for all variables. Only the test of independence needs it:
+    # two strings that look alike in one variable of a cohort do so in the others, too.
     strata: NDArray[np.int64] | None = None,
+    # Largest accepted distance of the log-likelihood from its maximum, in nats, above 0. With a distance g an estimate is within
+    # sqrt(2 g) standard errors of the best one, in any direction. The default gives less than 5% of a standard error.
     gap: float = 1e-3,
-    limit: int = 500,
-    errors: bool = True,
+    limit: int = 500,  # most passes over the reports
+    errors: bool = True,  # whether to compute the covariance, at up to 100 cells^3 operations, or n cells^2 if that is less
 ) -> Joint:
-    """Estimate the shares of all combinations of values from reports of each variable.
-
-    Parameters
-    ----------
-    likelihoods
-        For each variable an array (n, values): how likely report i is under each value, each row up to a factor. Row i of all
-        arrays belongs to one device. Given its values, its reports are independent.
-    strata
-        int array (n,), or None: what a device's reports have in common, such as one cohort for all variables. Only the test of
-        independence needs it: two strings that look alike in one variable of a cohort do so in the others, too.
-    gap
-        Largest accepted distance of the log-likelihood from its maximum, in nats, above 0. With a distance g an estimate is
-        within sqrt(2 g) standard errors of the best one, in any direction. The default gives less than 5% of a standard error.
-    limit
-        Most passes over the reports.
-    errors
-        Whether to compute the covariance. This costs up to ``100 cells^3`` operations, or ``n cells^2`` if that is less.
-
-    Returns
-    -------
-    Joint
-        Shares are nan without reports.
-
-    Raises
-    ------
-    ParameterError
-        If the arrays do not fit together, contain anything but likelihoods, have a report that is impossible under all values, or
-        give more than `MAX_CELLS` cells.
-
-    Notes
-    -----
-    The log-likelihood is concave. Ten rounds of expectation and maximization from the uniform table are followed by Newton's
-    steps, each a quadratic problem over non-negative tables. For a table with gradient G, no log-likelihood is more than max(G) -
-    n higher. The search stops by this bound, not by the change in the last step. Equal reports are treated as one.
-
-    The covariance is the inverse of the observed information, on tables of sum 1. One more Newton step with it, which may leave
-    the non-negative tables, gives `Joint.raw`. A combination that no report could come from has share and error 0.
-
-    References
-    ----------
-    A. P. Dempster, N. M. Laird, D. B. Rubin: Maximum likelihood from incomplete data via the EM algorithm. JRSS B 39(1), 1977.
-    Y. Kim, P. Carbonetto, M. Stephens, M. Anitescu: A fast algorithm for maximum likelihood estimation of mixture proportions
-    using sequential quadratic programming. Journal of Computational and Graphical Statistics 29(2), 2020.
-    """
+    """Estimate the shares of all combinations of values from reports of each variable; nan without reports."""
+    # The log-likelihood is concave. Ten rounds of expectation and maximization from the uniform table are followed by Newton's
+    # steps, each a quadratic problem over non-negative tables. For a table with gradient G, no log-likelihood is more than max(G)
+    # - n higher. The search stops by this bound, not by the change in the last step. Equal reports are treated as one.
+    #
+    # The covariance is the inverse of the observed information, on tables of sum 1. One more Newton step with it, which may leave
+    # the non-negative tables, gives `Joint.raw`. A combination that no report could come from has share and error 0.
+    # A. P. Dempster and others: Maximum likelihood from incomplete data via the EM algorithm. JRSS B 39(1), 1977.
+    # Y. Kim and others: A fast algorithm for maximum likelihood estimation of mixture proportions. JCGS 29(2), 2020.
     if not gap > 0:
         raise ParameterError("the gap is a number of nats above 0", gap)
     shape, n = _checked(likelihoods)
@@ -199,37 +149,16 @@ def joint(
 
 
 def from_product(
-    mechanism: Mechanism, counted: Tally, shape: Sequence[int], *, repeats: float = 0.0, permanent: bool = False
+    mechanism: Mechanism,  # pure, with a domain of prod(shape) values; the last variable changes fastest
+    counted: Tally,
+    shape: Sequence[int],  # values of each variable
+    *,
+    repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
+    permanent: bool = False,  # whether devices keep their permanent responses
 ) -> Joint:
-    """Estimate a table from reports of one question whose values are all combinations.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran; pure, with a domain of ``prod(shape)`` values. The last variable changes fastest.
-    counted
-        The sum of their reports.
-    shape
-        Number of values of each variable.
-    repeats, permanent
-        How many other reports the device of a report has made, on average, at most; and whether devices keep their permanent
-        responses. See `deniable_aggregator.decode.estimate`.
-
-    Returns
-    -------
-    Joint
-        `frequency` has the unbiased estimates; nan without reports.
-
-    Raises
-    ------
-    ParameterError
-        If the shape does not fit the domain, the tally is not the mechanism's, or the mechanism is not pure.
-
-    Notes
-    -----
-    Let s = q + f (p - q) be the probability that a report supports a value, and b the probability that it supports both of two
-    values. Their estimates have the covariance ``(b - s s') / (n (p - q)^2)``. `pair_support` computes b exactly from the shares.
-    """
+    """Estimate a table from reports of one question whose values are all combinations; unbiased, nan without reports."""
+    # Let s = q + f (p - q) be the probability that a report supports a value, and b the probability that it supports both of two
+    # values. Their estimates have the covariance `(b - s s') / (n (p - q)^2)`. `pair_support` computes b exactly from the shares.
     if prod(shape) != mechanism.domain_size or min(shape, default=0) < 1 or mechanism.domain_size > MAX_CELLS:
         raise ParameterError(f"a shape of the domain has {mechanism.domain_size} cells, at most {MAX_CELLS}", tuple(shape))
     pair_support(mechanism)  # raises if there is none

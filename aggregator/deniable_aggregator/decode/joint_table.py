@@ -169,13 +169,11 @@ def _information(data: Data, table: NDArray[np.float64], cells: NDArray[np.intp]
 
 
 def _step(data: Data, at: Point, cells: NDArray[np.intp], curvature: NDArray[np.float64]) -> tuple[Point, bool]:
-    """Go to the best non-negative table of the quadratic model, or as far towards it as the log-likelihood grows.
-
-    The sum of the table needs no constraint: ``log_likelihood - n sum`` has its maximum at sum 1. Scaling a table to sum 1 makes
-    this larger.
-    """
+    """Go to the best non-negative table of the quadratic model, or as far towards it as the log-likelihood grows."""
     near = at.table.ravel()[cells]
     target = np.zeros_like(at.table)
+    # The sum of the table needs no constraint: `log_likelihood - n sum` has its maximum at sum 1. Scaling a table to sum 1 makes
+    # this larger.
     target.ravel()[cells] = _nonnegative(curvature, curvature @ near + at.gradient.ravel()[cells] - at.n, near)
     size, passes = 1.0, at.passes
     while size > 1e-3:  # noqa: PLR2004 - below this size the model is not reliable
@@ -189,13 +187,8 @@ def _step(data: Data, at: Point, cells: NDArray[np.intp], curvature: NDArray[np.
 
 
 def _nonnegative(matrix: NDArray[np.float64], vector: NDArray[np.float64], near: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Minimise ``x' matrix x / 2 - vector' x`` over x >= 0 by block principal pivoting; if several are minimal, the nearest.
-
-    References
-    ----------
-    L. F. Portugal, J. J. Judice, L. N. Vicente: A comparison of block pivoting and interior-point algorithms for linear least
-    squares problems with nonnegative variables. Mathematics of Computation 63, 1994.
-    """
+    """Minimise ``x' matrix x / 2 - vector' x`` over x >= 0 by block principal pivoting; if several are minimal, the nearest."""
+    # L. F. Portugal and others: A comparison of block pivoting and interior-point algorithms. Math. Comp. 63, 1994.
     scale = 1 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(np.float64).tiny))
     scaled = matrix * scale * scale[:, None]
     scaled[np.diag_indices_from(scaled)] += _TIE

@@ -26,54 +26,26 @@ _IMPOSSIBLE = -1e4  # stands for the logarithm of 0
 
 
 def masks(mechanism: Bloom, values: Sequence[int]) -> NDArray[np.uint8]:
-    """Return the filters of values in every cohort, as `bit_likelihood` takes them.
-
-    Returns
-    -------
-    ndarray of uint8
-        (cohorts, values, bytes).
-    """
+    """Return the filters of values in every cohort, as `bit_likelihood` takes them, (cohorts, values, bytes)."""
     filters = [mechanism.filter(cohort, value) for cohort in range(mechanism.cohorts) for value in values]
     return pack(filters, mechanism.bits).reshape(mechanism.cohorts, len(values), -1)
 
 
 def bit_likelihood(
-    cohorts: NDArray[np.int64],
-    bits: NDArray[np.uint8],
-    masks: NDArray[np.uint8],
+    cohorts: NDArray[np.int64],  # (n,): the cohort of each report
+    bits: NDArray[np.uint8],  # (n, bytes): bit i of a report is bit i % 8 of byte i // 8; padding is zero
+    masks: NDArray[np.uint8],  # (cohorts, candidates, bytes): the candidates' filters, their bits in the same places
     *,
+    # p, q: probabilities that a 0 and a 1 of the filter is reported as 1, 0 <= p < q <= 1, after both of RAPPOR's steps: p* and
+    # q*
     p: float | Fraction,
     q: float | Fraction,
+    # (cohorts, width): the share of ones in the reports of people who hold no candidate (`other_rates`). They get one more
+    # column, which treats the bits of their reports as independent.
     other: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float32]:
-    """Compute how likely each report of a noisy Bloom filter is under each candidate.
-
-    Parameters
-    ----------
-    cohorts
-        int array (n,): the cohort of each report.
-    bits
-        uint8 array (n, bytes): bit i of a report is bit ``i % 8`` of byte ``i // 8``; padding is zero.
-    masks
-        uint8 array (cohorts, candidates, bytes): the candidates' filters, their bits in the same places.
-    p, q
-        Probabilities that a 0 and a 1 of the filter is reported as 1, ``0 <= p < q <= 1``. They include both of RAPPOR's steps:
-        p* and q*.
-    other
-        float array (cohorts, width), or None: the share of ones in the reports of people who hold no candidate (`other_rates`).
-        They get the last column, which treats the bits of their reports as independent.
-
-    Returns
-    -------
-    ndarray of float32
-        (n, candidates), or one more with `other`; each row up to a factor, with 1 as its largest. A report that no candidate
-        could have sent, which happens only without noise, has zeros.
-
-    Raises
-    ------
-    ParameterError
-        If shapes do not agree, a cohort has no filters, or a number is not a probability.
-    """
+    """Compute how likely each report of a noisy Bloom filter is under each candidate, (n, candidates), 1 for the likeliest."""
+    # A report that no candidate could have sent, which happens only without noise, has zeros.
     if masks.ndim != 3 or bits.ndim != 2 or cohorts.shape != bits.shape[:1] or masks.shape[2] != bits.shape[1]:  # noqa: PLR2004
         shapes = cohorts.shape, bits.shape, masks.shape
         raise ParameterError("reports are (n,) and (n, bytes), filters (cohorts, candidates, bytes)", shapes)
@@ -109,39 +81,19 @@ def bit_likelihood(
 
 
 def other_rates(
-    counts: NDArray[np.int64],
-    reports: NDArray[np.int64],
-    masks: NDArray[np.uint8],
+    counts: NDArray[np.int64],  # (cohorts, width): reports of each cohort that set each bit
+    reports: NDArray[np.int64],  # (cohorts,)
+    masks: NDArray[np.uint8],  # (cohorts, candidates, bytes): the known strings' filters
+    # (candidates,): their shares, as estimated from this variable alone; negative ones count as 0
     frequency: NDArray[np.float64],
     *,
+    # p, q: as for `bit_likelihood`
     p: float | Fraction,
     q: float | Fraction,
 ) -> NDArray[np.float64]:
-    """Estimate how often each bit is 1 in the reports of people who hold none of the known strings.
-
-    Parameters
-    ----------
-    counts
-        (cohorts, width): reports of each cohort that set each bit; a tally's counts.
-    reports
-        (cohorts,): reports of each cohort.
-    masks
-        uint8 array (cohorts, candidates, bytes): the known strings' filters.
-    frequency
-        (candidates,): their shares, as estimated from this variable alone; negative ones count as 0.
-    p, q
-        As for `bit_likelihood`.
-
-    Returns
-    -------
-    ndarray of float
-        (cohorts, width), in [p, q], as for any mixture of strings. If the known strings leave nobody, the rates of all reports of
-        the cohort.
-
-    Notes
-    -----
-    The bit rates of a cohort are those of known strings and of others, mixed by their shares. This subtracts the former.
-    """
+    """Estimate how often each bit is 1 in reports of people who hold none of the known strings, (cohorts, width), in [p, q]."""
+    # The bit rates of a cohort are those of known strings and of others, mixed by their shares. This subtracts the former. If the
+    # known strings leave nobody, the rates are those of all reports of the cohort.
     p, q = float(p), float(q)
     shares = np.maximum(frequency, 0)
     rates = counts / np.maximum(reports, 1)[:, None]
@@ -152,13 +104,7 @@ def other_rates(
 
 
 def pack(numbers: Iterable[int], width: int) -> NDArray[np.uint8]:
-    """Write bits held as integers, bit i being bit i, as rows of bytes: bit ``i % 8`` of byte ``i // 8``.
-
-    Returns
-    -------
-    ndarray of uint8
-        (numbers, ceil(width / 8)).
-    """
+    """Write bits held as integers as rows of bytes, (numbers, ceil(width / 8)): bit i in bit i % 8 of byte i // 8."""
     size = -(-width // 8)
     return np.frombuffer(b"".join(number.to_bytes(size, "little") for number in numbers), np.uint8).reshape(-1, size)
 

@@ -28,10 +28,7 @@ _SURE = 1.645  # standard errors: the spread of the answers is hardly ever large
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """The mean place of the answers on their axis: 0 at the low end, 1 at the high end.
-
-    It is unbiased, so it may lie outside of [0, 1].
-    """
+    """The mean place of the answers on their axis, 0 to 1 from low to high end; unbiased, so it may lie outside."""
 
     n: int  # reports
     place: float  # the mean; nan without reports
@@ -40,22 +37,16 @@ class Mean:
     spread: float  # greatest plausible variance of the answers, in [0, 1/4]
     people: float  # the fewest people whose reports these may be
 
-    def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
-        """Compute a confidence interval of the mean place.
-
-        Parameters
-        ----------
-        level
-            Confidence, in (0, 1).
-        target
-            ``"population"``: of the mean in the population that the respondents were drawn from. ``"respondents"``: of the mean
-            of the answers that came; narrower.
-
-        Notes
-        -----
-        Few people may all have given one answer by chance. So their answers are taken to vary by at least z^2 / (people + z^2)
-        of the most that they can, with z the normal quantile. It is what Wilson's interval allows for a share of 0.
-        """
+    def interval(
+        self,
+        level: float = 0.95,  # confidence, in (0, 1)
+        *,
+        # whose mean: of the population that the respondents were drawn from; or of the answers that came, which is narrower
+        target: Target = "population",
+    ) -> tuple[float, float]:
+        """Compute a confidence interval of the mean place."""
+        # Few people may all have given one answer by chance. So their answers are taken to vary by at least z^2 / (people + z^2)
+        # of the most that they can, with z the normal quantile. It is what Wilson's interval allows for a share of 0.
         z = -float(ndtri(tail(level)))
         error = self.respondents_stderr
         if target == "population":
@@ -78,27 +69,18 @@ class _Rounded(Mean):
         return float(low[0]), float(high[0])
 
 
-def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, permanent: bool = False) -> Mean:
-    """Estimate the mean place of answers.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran: `Window`, or `LGrr` of two values to which answers were rounded.
-    tally
-        The sum of their reports.
-    repeats
-        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    permanent
-        Whether the devices keep their permanent responses.
-
-    Notes
-    -----
-    The mean is that of the scores of all reports. Its variance is that of the scores, over n. It includes the spread of the
-    answers. It is never taken to be below the least that the mechanism has. The answers' mean square is estimated by scores of
-    its own: ``c[i + w] - c[i] = G (2 i + 1)`` makes their mean i^2 for every point i. So the spread is known, which all reports
-    of a person share.
-    """
+def mean(
+    mechanism: Mechanism,  # `Window`, or `LGrr` of two values to which answers were rounded
+    tally: Tally,
+    *,
+    repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
+    permanent: bool = False,  # whether devices keep their permanent responses
+) -> Mean:
+    """Estimate the mean place of answers."""
+    # The mean is that of the scores of all reports. Its variance is that of the scores, over n. It includes the spread of the
+    # answers. It is never taken to be below the least that the mechanism has. The answers' mean square is estimated by scores of
+    # its own: `c[i + w] - c[i] = G (2 i + 1)` makes their mean i^2 for every point i. So the spread is known, which all reports
+    # of a person share.
     if isinstance(mechanism, LGrr) and mechanism.domain_size == 2:  # noqa: PLR2004
         shares = decode.estimate(mechanism, tally, [1], repeats=repeats, permanent=permanent)
         place = float(shares.frequency[0])

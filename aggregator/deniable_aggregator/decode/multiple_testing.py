@@ -16,17 +16,8 @@ def holm(
     p_values: NDArray[np.float64],  # (tests,), each in [0, 1], or nan if unknown
     alpha: float,  # in (0, 1)
 ) -> NDArray[np.bool_]:
-    """Reject so that any true hypothesis is rejected with probability alpha at most, under any dependence.
-
-    Returns
-    -------
-    ndarray of bool
-        (tests,), True where the hypothesis is rejected.
-
-    References
-    ----------
-    S. Holm: A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2), 1979.
-    """
+    """Reject so that any true hypothesis is rejected with probability alpha at most, under any dependence; (tests,)."""
+    # S. Holm: A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2), 1979.
     order = np.argsort(p_values, kind="stable")
     rejected = np.zeros(len(p_values), np.bool_)
     rejected[order] = np.logical_and.accumulate(p_values[order] <= alpha / np.arange(len(p_values), 0, -1))
@@ -47,17 +38,8 @@ def benjamini_hochberg(
     p_values: NDArray[np.float64],  # (tests,), each in [0, 1], or nan if unknown
     alpha: float,  # in (0, 1)
 ) -> NDArray[np.bool_]:
-    """Reject so that at most a share alpha of the rejected hypotheses is true on average, if the tests are independent.
-
-    Returns
-    -------
-    ndarray of bool
-        (tests,), True where the hypothesis is rejected.
-
-    References
-    ----------
-    Y. Benjamini, Y. Hochberg: Controlling the false discovery rate. JRSS B 57(1), 1995.
-    """
+    """Reject so that at most a share alpha of the rejected is true on average, if the tests are independent; (tests,)."""
+    # Y. Benjamini, Y. Hochberg: Controlling the false discovery rate. JRSS B 57(1), 1995.
     from scipy.stats import false_discovery_control  # noqa: PLC0415 - slow to import, and rarely needed
 
     adjusted = false_discovery_control(np.minimum(np.nan_to_num(p_values, nan=1.0), 1.0))

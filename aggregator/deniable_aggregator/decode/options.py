@@ -93,13 +93,9 @@ def option_shares(
     mechanism: Mechanism,  # `SampledOption` or `SampledPair`
     tally: Tally,  # the sum of their reports
 ) -> OptionShares:
-    """Estimate the share of people who chose each option.
-
-    Notes
-    -----
-    A report about a pair tells of both of its options. It says that an option was chosen in two of its four cases. If it was,
-    one of them is the true one. So p is then ``keep + other``, and q is ``2 other``.
-    """
+    """Estimate the share of people who chose each option."""
+    # A report about a pair tells of both of its options. It says that an option was chosen in two of its four cases. If it was,
+    # one of them is the true one. So p is then `keep + other`, and q is `2 other`.
     sets = _checked(mechanism, tally)
     cases = 1 << len(sets.groups[0])
     options = sets.domain_size.bit_length() - 1
@@ -113,32 +109,17 @@ def option_shares(
     return OptionShares(tally.n, support, covering, Channel(float(p), float(q)))
 
 
-def chosen(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> tuple[float, float]:
-    """Estimate how many options people chose on average.
-
-    Parameters
-    ----------
-    mechanism, tally
-        As for `option_shares`.
-    repeats
-        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-
-    Returns
-    -------
-    mean, stderr : float
-        Of the population; nan if there are no reports about some option.
-
-    Notes
-    -----
-    The mean is the sum of all shares. So is its variance, where each report is about one option. Reports about two add the
-    covariance that they show, if it is above 0. Few reports about an option may all say the same by chance. So two of each kind
-    are added for the variance.
-
-    References
-    ----------
-    A. Agresti, B. Coull: Approximate is better than "exact" for interval estimation of binomial proportions. The American
-    Statistician 52(2), 1998.
-    """
+def chosen(
+    mechanism: Mechanism,
+    tally: Tally,
+    *,
+    repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
+) -> tuple[float, float]:
+    """Estimate how many options people chose on average, with its standard error; nan without reports about some option."""
+    # The mean is the sum of all shares. So is its variance, where each report is about one option. Reports about two add the
+    # covariance that they show, if it is above 0. Few reports about an option may all say the same by chance. So two of each kind
+    # are added for the variance.
+    # A. Agresti, B. Coull: Approximate is better than "exact" for binomial proportions. The American Statistician 52(2), 1998.
     sets, shares = _checked(mechanism, tally), option_shares(mechanism, tally)
     total = float(shares.frequency.sum())
     if not np.isfinite(total):

@@ -37,11 +37,9 @@ class Order:
         return self.mean - reach, self.mean + reach
 
     def median(self, level: float = 0.95) -> tuple[int, int, int]:
-        """Return the place of the median value, and of the first and last value that it may be.
-
-        They are those at which the interval of a cumulative share has 1/2, all intervals together.
-        """
+        """Return the place of the median value, and of the first and last value that it may be."""
         reach = -float(ndtri(tail(level, len(self.below)))) * self.below_stderr
+        # First and last are those at which the interval of a cumulative share has 1/2, all intervals together.
         middle, first, last = (int(np.argmax(each >= 0.5)) for each in (self.below, self.below + reach, self._upper(reach)))  # noqa: PLR2004
         return middle, min(first, middle), max(last, middle)
 
@@ -51,35 +49,16 @@ class Order:
         return low
 
 
-def order(mechanism: Mechanism, estimate: Estimate, *, repeats: float = 0.0, permanent: bool = False) -> Order | None:
-    """Estimate mean position, cumulative shares and median.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    estimate
-        The shares of all values.
-    repeats
-        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    permanent
-        Whether the devices keep their permanent responses.
-
-    Returns
-    -------
-    Order or None
-        None without reports.
-
-    Raises
-    ------
-    ParameterError
-        If the estimates come from a regression, or no rule is known for pairs of values under this mechanism.
-
-    Notes
-    -----
-    The sum of all shares is 1. So the mean and the cumulative shares are differences from it: what the estimates leave is taken
-    from each value alike. Variances come from the covariance of all estimates.
-    """
+def order(
+    mechanism: Mechanism,
+    estimate: Estimate,  # the shares of all values
+    *,
+    repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
+    permanent: bool = False,  # whether devices keep their permanent responses
+) -> Order | None:
+    """Estimate mean position, cumulative shares and median; None without reports."""
+    # The sum of all shares is 1. So the mean and the cumulative shares are differences from it: what the estimates leave is taken
+    # from each value alike. Variances come from the covariance of all estimates.
     if not estimate.n:
         return None
     independent = estimate.independent if isinstance(estimate, Panel) else estimate

@@ -20,33 +20,14 @@ if TYPE_CHECKING:
 
 
 def estimates_covariance(
-    mechanism: Mechanism, f: NDArray[np.float64], n: float, *, repeats: float = 0.0, permanent: bool = False
+    mechanism: Mechanism,  # pure; `ParameterError` if no rule holds for all pairs, as with a pool of hash functions
+    f: NDArray[np.float64],  # (values,), plausible shares
+    n: float,  # reports
+    *,
+    repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
+    permanent: bool = False,  # whether devices keep their permanent responses
 ) -> NDArray[np.float64]:
-    """Compute the covariance of the estimates of all values, in the population that the respondents were drawn from.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran; pure.
-    f
-        (values,), plausible shares.
-    n
-        Reports.
-    repeats
-        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-    permanent
-        Whether the devices keep their permanent responses.
-
-    Returns
-    -------
-    ndarray of float
-        (values, values).
-
-    Raises
-    ------
-    ParameterError
-        If no rule holds for all pairs, as with a pool of hash functions.
-    """
+    """Compute the covariance of the estimates of all values, (values, values), in the population."""
     independent = pair_support(mechanism).covariance(f, n)
     if not repeats:
         return independent
@@ -57,21 +38,12 @@ def estimates_covariance(
 
 
 @lru_cache(maxsize=4)
-def pair_support(mechanism: Mechanism, support: tuple[Fraction, Fraction] | None = None) -> PairSupport:
-    """Compute the probabilities of pairs.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran; pure, so if it sends bits, each value has one.
-    support
-        The p and q of what is asked about, such as a permanent response; by default those of a report.
-
-    Raises
-    ------
-    ParameterError
-        If no rule holds for all pairs, as with a pool of hash functions.
-    """
+def pair_support(
+    mechanism: Mechanism,  # pure, so if it sends bits, each value has one
+    # p and q of what is asked about, such as a permanent response; by default of a report
+    support: tuple[Fraction, Fraction] | None = None,
+) -> PairSupport:
+    """Compute the probabilities of pairs; raise `ParameterError` if no rule holds for all, as with a pool of hash functions."""
     probabilities = support or mechanism.odds
     if probabilities is None:
         raise ParameterError("pairs of values are counted in reports of a pure mechanism", mechanism.name)

@@ -66,32 +66,20 @@ class Pairs:
         return np.where(self.n > 0, self.n, np.nan)
 
 
-def pairs(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> Pairs:
-    """Estimate the share of people who chose both options of each pair, and test whether they chose them independently.
-
-    Parameters
-    ----------
-    mechanism
-        `SampledPair`.
-    tally
-        The sum of its reports.
-    repeats
-        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-
-    Notes
-    -----
-    The score of a person is (x - a) (y - b): x and y are 1 for a chosen option, a and b are the shares of people who chose each.
-    If the choices are independent, its mean is 0. A report has a score of the same mean. The shares come from all reports that
-    tell of the option, which are m - 1 times those about the pair. So the test is of the sum of scores, given the shares. Up to
-    40 reports the chance is that of all outcomes, and above 40 it is a saddlepoint approximation.
-
-    Reports of the same people about the same pair widen the law of the sum. Then the distance is divided by as much.
-
-    References
-    ----------
-    R. Lugannani, S. Rice: Saddle point approximation for the distribution of the sum of independent random variables. Advances in
-    Applied Probability 12(2), 1980.
-    """
+def pairs(
+    mechanism: Mechanism,  # `SampledPair`
+    tally: Tally,
+    *,
+    repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
+) -> Pairs:
+    """Estimate the share of people who chose both options of each pair, and test whether they chose them independently."""
+    # The score of a person is (x - a) (y - b): x and y are 1 for a chosen option, a and b are the shares of people who chose
+    # each. If the choices are independent, its mean is 0. A report has a score of the same mean. The shares come from all reports
+    # that tell of the option, which are m - 1 times those about the pair. So the test is of the sum of scores, given the shares.
+    # Up to 40 reports the chance is that of all outcomes, and above 40 it is a saddlepoint approximation.
+    #
+    # Reports of the same people about the same pair widen the law of the sum. Then the distance is divided by as much.
+    # R. Lugannani, S. Rice: Saddle point approximation for the distribution of the sum. Adv. Appl. Prob. 12(2), 1980.
     if not isinstance(mechanism, SampledPair):
         raise ParameterError("which options are chosen together is estimated from reports about pairs", mechanism.name)
     tally.check_decoder(mechanism)

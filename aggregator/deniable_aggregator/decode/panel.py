@@ -35,18 +35,9 @@ def repeats(
     reports: Iterable[float],  # number of reports of each period
     most: int = 1,  # most reports of one device in a period
 ) -> float:
-    """Bound how many other reports the device of a report has made, on average.
-
-    Returns
-    -------
-    float
-        0 for one period in which each device reports once.
-
-    Notes
-    -----
-    With n_t reports in period t and N in all, it is ``most / N * sum over s, t of min(n_s, n_t) - 1``: as if the devices of each
-    period reported in all larger ones, too.
-    """
+    """Bound how many other reports the device of a report has made, on average; 0 for one period with one report of each."""
+    # With n_t reports in period t and N in all, it is `most / N * sum over s, t of min(n_s, n_t) - 1`: as if the devices of each
+    # period reported in all larger ones, too.
     counts = np.array([number for number in reports if number], np.float64)
     n = counts.sum()
     return float(min(most * _shared(counts, counts) / n, n) - 1) if n else 0.0
@@ -60,17 +51,14 @@ def repeats_of(
     return float((1 + repeats(periods.values(), metric.per_period)) * metric.together - 1)
 
 
-def overlap(first: Mapping[str, float], second: Mapping[str, float], together: float = 1) -> float:
-    """Bound the probability that a report of each of two versions, both drawn at random, are of one device, or of two alike.
-
-    Parameters
-    ----------
-    first, second
-        Number of reports of each version by period. In one period a device has one version; others that answer alike may have
-        another.
-    together
-        How many devices answer alike.
-    """
+def overlap(
+    # first, second: reports of each version by period. In one period a device has one version; others that answer alike may have
+    # another.
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    together: float = 1,  # how many devices answer alike
+) -> float:
+    """Bound the probability that a report of each of two versions, both drawn at random, are of one device, or of two alike."""
     counts = [np.array([number for number in each.values() if number], np.float64) for each in (first, second)]
     never = sum(min(number, second.get(period, 0)) for period, number in first.items()) if together == 1 else 0.0
     pairs = counts[0].sum() * counts[1].sum()
@@ -136,18 +124,17 @@ class Panel(Estimate):
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of an estimate at least as large if nobody held the value: the larger of two tails.
-
-        The binomial tail is that of the fewer reports of different people that have as large an error. The gamma tail allows for
-        the skewness of few permanent responses that support a value nobody holds, each of them in all of its reports.
-        """
+        """Chance of an estimate at least as large if nobody held the value: the larger of two tails."""
         if self.permanent is None or not self.repeats:  # if nobody holds a value, people do not differ
             return self.independent.p_value
         error = self.absent_stderr
         basis, wider = _binomial(self.independent), error / self.independent.absent_stderr
         assert basis is not None  # noqa: S101 - where responses are kept it is one, or a regression
+        # The binomial tail is that of the fewer reports of different people that have as large an error.
         hits, of = basis.hits / wider**2, basis.of / wider**2
         binomial = np.where(hits > 0, betainc(np.maximum(hits, 1e-9), of - hits + 1, basis.channel.q), 1.0)
+        # The gamma tail allows for the skewness of few permanent responses that support a value nobody holds, each of them in all
+        # of its reports.
         q, people = float(self.permanent.permanent_support[1]), self.n / (1 + self.repeats)
         skewness = (1 - 2 * q) * (self._ends[0] / people / error**2) ** 1.5 / np.sqrt(people * q * (1 - q))
         shape = 4 / np.maximum(skewness, 1e-3) ** 2
@@ -181,16 +168,14 @@ class Panel(Estimate):
         )
 
     def _score_interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals: all shares e that are not too far from the estimate f for their own error.
-
-        ``(e - f)^2 <= h^2 + z^2 shared(e) repeats / n``, h the distance of the end as it is if each report is of another device.
-        """
+        """Compute intervals: all shares e that are not too far from the estimate f for their own error."""
         ends = self.independent._interval(chance, target)  # noqa: SLF001 - an estimate, too
         k = ndtri(chance) ** 2 * self._more
         none, all_ = self._ends
         people = k if target == "population" else 0.0
         linear = people + k * (all_ - none)
         limits = []
+        # `(e - f)^2 <= h^2 + z^2 shared(e) repeats / n`, h the distance of the end as it is if each report is of another device.
         for side, end in zip((-1, 1), ends, strict=True):
             f, square = self.frequency, np.square(end - self.frequency)
             half = (2 * f + linear) / (2 * (1 + people))

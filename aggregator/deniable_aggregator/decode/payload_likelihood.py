@@ -18,37 +18,17 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
 
 
-def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | None = None) -> NDArray[np.float32]:
-    """Compute how likely each report is under each value.
-
-    Parameters
-    ----------
-    mechanism
-        What the devices ran.
-    payloads
-        Whole payloads, one after another.
-    values
-        The values wanted, each in [0, domain_size); by default the whole domain. People with other values are counted under the
-        value that looks most alike. So leave out no frequent value, or add a column for the others (`bit_likelihood`).
-
-    Returns
-    -------
-    ndarray of float32
-        (reports, values), each row up to a factor, with 1 as its largest.
-
-    Raises
-    ------
-    PayloadError
-        If no device could have sent a payload.
-    ParameterError
-        If a value is outside the domain.
-
-    Notes
-    -----
-    For most mechanisms, one likelihood ratio separates the values that a report supports from the others: the declared `ratio`,
-    which is the largest. A report of dBitFlip supports some values, opposes some, and says nothing of the others. Bloom filters
-    have a likelihood for each bit. A number between two points of a window may have been rounded to either.
-    """
+def likelihood(
+    mechanism: Mechanism,
+    payloads: bytes,  # whole payloads, one after another
+    # The values wanted, by default the whole domain. People with other values are counted under the value that looks most alike.
+    # So leave out no frequent value, or add a column for the others (`bit_likelihood`).
+    values: Sequence[int] | None = None,
+) -> NDArray[np.float32]:
+    """Compute how likely each report is under each value, (reports, values), 1 for the likeliest."""
+    # For most mechanisms, one likelihood ratio separates the values that a report supports from the others: the declared `ratio`,
+    # which is the largest. A report of dBitFlip supports some values, opposes some, and says nothing of the others. Bloom filters
+    # have a likelihood for each bit. A number between two points of a window may have been rounded to either.
     layout = mechanism.layout
     if reason := tally.sift(layout, payloads)[2]:
         raise reason

@@ -110,10 +110,8 @@ class Pooled(Estimate):
 
     @property
     def _allocation(self) -> float:
-        """Variance of a report's support, if all others hold one value, because it is drawn whether they collide in its row.
-
-        Of cleared values it is known. If they are several, each has this variance times its squared share.
-        """
+        """Variance of a report's support, if all others hold one value, because it is drawn whether they collide in its row."""
+        # Of cleared values it is known. If they are several, each has this variance times its squared share.
         width = self.mechanism.width
         return float(self.mechanism.p - self.mechanism.other) ** 2 * (width - 1) / width**2
 

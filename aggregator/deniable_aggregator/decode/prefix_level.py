@@ -76,15 +76,9 @@ class PrefixLevel:
         return float(np.sqrt(q * (1 - q) / self.n / self.gain**2 + min(max(squares, 0.0), 1.0) / self.freedom))
 
     def noise(self, chance: float, stderr: float) -> float:
-        """Compute the frequency that the estimate of a prefix that nobody has exceeds with probability `chance`.
-
-        This is the normal quantile, with a first-order correction for the skewness of few supports.
-
-        References
-        ----------
-        E. A. Cornish, R. A. Fisher: Moments and cumulants in the specification of distributions. Revue de l'Institut
-        International de Statistique 5(4), 1938.
-        """
+        """Compute the frequency that the estimate of a prefix that nobody has exceeds with probability `chance`."""
+        # E. A. Cornish, R. A. Fisher: Moments and cumulants in the specification of distributions. Rev. Int. Stat. Inst. 5(4),
+        # 1938.
         z = -float(ndtri(chance))
         return z * stderr + max(z * z - 1, 0.0) / (6 * self.n * self.gain)
 
@@ -93,15 +87,7 @@ class PrefixLevel:
         return hash_lookup.lookup(self.mechanism.family, self.counts if table is None else table, keys, self.first)
 
     def cleared(self, keys: NDArray[np.uint64], frequency: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """Subtract from the counts what prefixes add.
-
-        Returns
-        -------
-        table : ndarray of float64
-            (rows, width), to look up the keys with the most support.
-        stderr : float
-            Remaining standard error of a prefix that nobody has.
-        """
+        """Subtract from the counts what prefixes add, (rows, width); and return an absent prefix's standard error."""
         added = np.zeros(self.counts.shape)
         rows = np.arange(len(self.reports))[:, None]
         np.add.at(added, (rows, self._hashes(keys)), np.broadcast_to(frequency, (len(rows), len(keys))))
@@ -114,15 +100,7 @@ class PrefixLevel:
         keys: NDArray[np.uint64],  # of the prefixes
         chance: float,  # A prefix is significant if noise exceeds it with this probability only. Clearing more would fit noise.
     ) -> tuple[NDArray[np.float64], float]:
-        """Estimate frequencies, cleared of what significant prefixes add.
-
-        Returns
-        -------
-        frequency : ndarray of float
-            (keys,).
-        stderr : float
-            Remaining standard error of a prefix that nobody has.
-        """
+        """Estimate frequencies, (keys,), cleared of what significant prefixes add; and an absent one's standard error."""
         excess = self.lookup(keys) / self.n - float(self.mechanism.q)
         frequency, stderr = excess / self.gain, self.stderr(self.squares)
         hashes = self._hashes(keys)
@@ -178,13 +156,11 @@ class PrefixLevel:
         return hash_lookup.hashes(self.mechanism.family, rows[:, None], keys)
 
     def _added(self, hashes: NDArray[np.intp], chosen: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Compute what each chosen prefix adds to the share of support of each key; (chosen, keys).
-
-        ``(p - other) (c - 1 / width)``, where c is the share of reports in whose rows the two collide.
-        """
+        """Compute what each chosen prefix adds to the share of support of each key; (chosen, keys)."""
         reports = self.reports.astype(np.float64)  # sums are exact, and twice as fast as of whole numbers
         collide = [reports @ (hashes == hashes[:, one, None]) / self.n for one in chosen]
         shape = len(chosen), hashes.shape[1]
+        # `(p - other) (c - 1 / width)`, where c is the share of reports in whose rows the two collide.
         return self._odds * (np.array(collide, np.float64).reshape(shape) - 1 / self.mechanism.width)
 
 

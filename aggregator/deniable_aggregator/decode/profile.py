@@ -64,15 +64,10 @@ class Profile:
         return solution, float(np.sum((self._rows @ solution - self._right) ** 2))
 
     def distance(self, place: int, share: float) -> float:
-        """Return by how much the reports fit worse if this share of answers lies at or below the place of this index.
-
-        If it is right, this is about chi-square with one degree of freedom.
-
-        Notes
-        -----
-        Where devices made several reports each, the share of those who answered varies by ``a (1 - a) repeats / n`` more. Near
-        the best fit the distance is a square over a variance. So that is added to its variance.
-        """
+        """Return by how much the reports fit worse if this share of answers lies at or below the place of this index."""
+        # If it is right, this is about chi-square with one degree of freedom.
+        # Where devices made several reports each, the share of those who answered varies by `a (1 - a) repeats / n` more. Near
+        # the best fit the distance is a square over a variance. So that is added to its variance.
         key = place, share
         if key not in self._distances:
             sums = np.zeros((2, self.places))
@@ -103,13 +98,9 @@ def value_shares(
     starts: Sequence[int],  # the first value of each group
     repeats: float = 0.0,  # as for `Profile`
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Estimate the share of each value, or of neighbours together, without bias: shares and standard errors, (groups,).
-
-    Notes
-    -----
-    Each report has a score for each value, whose mean is 1 for answers of that value and 0 for others. The scores are those of
-    least squares, weighted as for equally common values.
-    """
+    """Estimate the share of each value, or of neighbours together, without bias: shares and standard errors, (groups,)."""
+    # Each report has a score for each value, whose mean is 1 for answers of that value and 0 for others. The scores are those of
+    # least squares, weighted as for equally common values.
     n, weighted = counts.sum(), chances / chances.mean(axis=0)
     scores = np.add.reduceat(np.linalg.solve(weighted @ chances.T, weighted), starts)
     shares = scores @ counts / n
@@ -127,13 +118,9 @@ def band_of_points(
     share: float,
     level: float,
 ) -> tuple[float, float]:
-    """Return the band of a quantile as places on the axis, where answers may lie between points.
-
-    Notes
-    -----
-    An answer between two points was rounded to one of them. So the band goes half a point beyond the first and the last point. It
-    goes a whole point beyond where the shown distribution has a peak there: the peak may be one answer between two points.
-    """
+    """Return the band of a quantile as places on the axis, where answers may lie between points."""
+    # An answer between two points was rounded to one of them. So the band goes half a point beyond the first and the last point.
+    # It goes a whole point beyond where the shown distribution has a peak there: the peak may be one answer between two points.
     _, first, final = profile.quantile(share, level)
     steps = profile.places - 1
     low = first - (1.0 if _peak(fitted, first - 1) else 0.5)

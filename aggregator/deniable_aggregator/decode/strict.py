@@ -28,26 +28,14 @@ def strict_quantile(
     *,
     repeats: float = 0.0,  # how many other reports a device has made, at most
 ) -> tuple[float, float]:
-    """Compute a band of a quantile that holds at least with this confidence, without any approximation.
-
-    Returns
-    -------
-    low, high : float
-        Places on the axis, in [0, 1].
-
-    Notes
-    -----
-    The cumulative shares of the cells named are all within ``sqrt(ln(2 / alpha) / (2 n))`` of their probabilities (Dvoretzky,
-    Kiefer and Wolfowitz, with Massart's constant). Where a device has made at most R reports, the reports are R groups, each of
-    other devices. The bound holds for all groups together with alpha / R. The mean over groups is farthest off if they are of
-    equal size, so n becomes n / R. Of all distributions over the points with such
-    probabilities, linear programs find the greatest and the least share at or below a point. An answer between two points was
-    rounded to one of them. So the band ends at the next point.
-
-    References
-    ----------
-    P. Massart: The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality. Annals of Probability 18(3), 1990.
-    """
+    """Compute a band of a quantile, as places in [0, 1], that holds at least with this confidence, without any approximation."""
+    # The cumulative shares of the cells named are all within `sqrt(ln(2 / alpha) / (2 n))` of their probabilities (Dvoretzky,
+    # Kiefer and Wolfowitz, with Massart's constant). Where a device has made at most R reports, the reports are R groups, each of
+    # other devices. The bound holds for all groups together with alpha / R. The mean over groups is farthest off if they are of
+    # equal size, so n becomes n / R. Of all distributions over the points with such probabilities, linear programs find the
+    # greatest and the least share at or below a point. An answer between two points was rounded to one of them. So the band ends
+    # at the next point.
+    # P. Massart: The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality. Annals of Probability 18(3), 1990.
     if not isinstance(mechanism, Window):
         raise ParameterError("strict bands are of reports of a window", mechanism.name)
     tally.check_decoder(mechanism)
@@ -81,11 +69,9 @@ def _first(last: int, holds: Callable[[int], bool]) -> int:
 
 
 def _rule(mechanism: Window, variables: int) -> csr_array:
-    """Return the equations between the shares at or below each point, and the probabilities of the first cells, 1, 2, ....
-
-    With C the former and H the latter, ``H[j] - H[j - 1] - (inside - outside) (C[j] - C[j - w]) = outside``: the points that have
-    cell j in their windows are j - w + 1 to j.
-    """
+    """Return the equations between the shares at or below each point, and the probabilities of the first cells, 1, 2, ...."""
+    # With C the former and H the latter, `H[j] - H[j - 1] - (inside - outside) (C[j] - C[j - w]) = outside`: the points that have
+    # cell j in their windows are j - w + 1 to j.
     points, w, gain = mechanism.points, mechanism.length, float(mechanism.inside - mechanism.outside)
     cell = np.arange(mechanism.layout.width - 1)
     entries = [

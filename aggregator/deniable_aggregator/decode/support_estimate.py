@@ -56,11 +56,9 @@ class Supported(Estimate):
 
     @property
     def stderr(self) -> NDArray[np.float64]:
-        """Standard error of the frequency in the population that the respondents were drawn from.
-
-        ``sqrt(s (1-s) / n) / (p - q)`` with s = q + f (p - q), and f the `plausible` share. If reports can oppose
-        values, s - s^2 is the share of reports that support or oppose the value, less s^2.
-        """
+        """Standard error of the frequency in the population that the respondents were drawn from."""
+        # `sqrt(s (1-s) / n) / (p - q)` with s = q + f (p - q), and f the `plausible` share. If reports can oppose values, s - s^2
+        # is the share of reports that support or oppose the value, less s^2.
         s = self.channel.support(self.plausible)
         square = s if self.touched is None else np.maximum(self.touched / self._n, abs(s))
         return np.sqrt((square - s * s) / self._n) / self.channel.gain
@@ -81,11 +79,9 @@ class Supported(Estimate):
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of an estimate at least as large if nobody held the value: an exact binomial tail.
-
-        A normal tail would be too thin: the largest of ten thousand candidates lies where the binomial's skewness matters. If
-        reports can oppose values, there is hardly any skewness, and the tail is normal.
-        """
+        """Chance of an estimate at least as large if nobody held the value: an exact binomial tail."""
+        # A normal tail would be too thin: the largest of ten thousand candidates lies where the binomial's skewness matters. If
+        # reports can oppose values, there is hardly any skewness, and the tail is normal.
         if self.touched is not None:
             return super().p_value
         c = self.support
@@ -101,33 +97,25 @@ class Supported(Estimate):
         return np.full(len(self.support), self.channel.debias(half_significant(self._n, self.channel.q, chance)))
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals.
-
-        The support of a value is binomial, and its interval is Clopper and Pearson's, transformed by the debiasing formula. It
-        covers at least at the stated level for every n. For respondents each end is nearer to the estimate, in proportion to the
-        standard error if the share were at that end. At a share of 0, where people do not differ, this is the exact interval
-        still.
-        """
+        """Compute intervals."""
         if not self.n:
             return self.frequency, self.frequency
         if self.touched is not None:
             return self._opposed_interval(chance, self.touched)
+        # The support of a value is binomial, and its interval is Clopper and Pearson's, transformed by the debiasing formula. It
+        # covers at least at the stated level for every n.
         low, high = (self.channel.debias(end) for end in clopper_pearson(self.support, self.n, chance))
+        # For respondents each end is nearer to the estimate, in proportion to the standard error if the share were at that end.
+        # At a share of 0, where people do not differ, this is the exact interval still.
         if target == "respondents":
             low, high = (self.frequency + (end - self.frequency) * self.channel.narrowing(end) for end in (low, high))
         return low, high
 
     def _opposed_interval(self, chance: float, touched: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals where reports can oppose values: those for the population, which also hold for respondents.
-
-        The number of reports that support a value is binomial, and so is the number that opposes it. Each share has Clopper and
-        Pearson's interval. The distances of their ends combine as correlated errors do, since a report cannot do both.
-
-        References
-        ----------
-        G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
-        27(10), 2008.
-        """
+        """Compute intervals where reports can oppose values: those for the population, which also hold for respondents."""
+        # The number of reports that support a value is binomial, and so is the number that opposes it. Each share has Clopper and
+        # Pearson's interval. The distances of their ends combine as correlated errors do, since a report cannot do both.
+        # G. Y. Zou, A. Donner: Construction of confidence limits about effect measures. Statistics in Medicine 27(10), 2008.
         counts = (touched + self.support) // 2, (touched - self.support) // 2
         up, down = (count / self._n for count in counts)
         (up_low, up_high), (down_low, down_high) = (clopper_pearson(count, self.n, chance) for count in counts)

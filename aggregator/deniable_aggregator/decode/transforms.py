@@ -5,8 +5,7 @@ cost K^2 / q look-ups; this takes K log K steps.
 
 References
 ----------
-V. Feldman, J. Nelson, H. Nguyen, K. Talwar: Private frequency estimation via projective geometry. ICML 2022. Its decoder is a
-dynamic program of about K q log K steps; this one uses Fourier transforms.
+V. Feldman and others: Private frequency estimation via projective geometry. ICML 2022, with a decoder of K q log K steps.
 """
 
 from __future__ import annotations
@@ -30,25 +29,11 @@ def hyperplane_sums(
     counts: NDArray[np.int64],  # (K,), the reports that named each of the K points
     domain_size: int,  # values, at most K
 ) -> NDArray[np.int64]:
-    """Sum, for each value, the counts of the points that support it.
-
-    Returns
-    -------
-    ndarray of int64
-        (domain_size,). For an even order it is always exact; for an odd order, up to 2^40 reports.
-
-    Raises
-    ------
-    ParameterError
-        If there is not one count for each point, or there are more values than points.
-
-    Notes
-    -----
-    A point x is (0, y) with y a point of the geometry of one dimension less, or (1, y) with y any vector. A value is v = (w, s)
-    with w such a point and s any element, or the first one, (0, 1). The product, which reads v backwards, is x_1 s + <y, w>. So
-    the points (0, y) contribute what the smaller geometry gives for w, for every s. The points (1, y) contribute the sum over <y,
-    w> = -s. Value 1 + q w + s is (w, s), so a row-major matrix holds the result.
-    """
+    """Sum, for each value, the counts of the points that support it: always exact for an even order, else up to 2^40 reports."""
+    # A point x is (0, y) with y a point of the geometry of one dimension less, or (1, y) with y any vector. A value is v = (w, s)
+    # with w such a point and s any element, or the first one, (0, 1). The product, which reads v backwards, is x_1 s + <y, w>. So
+    # the points (0, y) contribute what the smaller geometry gives for w, for every s. The points (1, y) contribute the sum over
+    # <y, w> = -s. Value 1 + q w + s is (w, s), so a row-major matrix holds the result.
     if len(counts) != points(order, dimension):
         raise ParameterError(f"a geometry has a count for each of its {points(order, dimension)} points", len(counts))
     if not 1 <= domain_size <= len(counts):
@@ -77,18 +62,9 @@ def _radon(
     counts: NDArray[np.int64],  # (q^dimension,), of all vectors
     directions: int,  # number of points w
 ) -> NDArray[np.int64]:
-    """Sum the counts of all vectors y with <y, w> = s, for the first points w.
-
-    Returns
-    -------
-    ndarray of int64
-        (q, directions), a row for each s.
-
-    Notes
-    -----
-    Let c be a character of the field's addition. The Fourier transform of the sums for one w, at l, equals that of the counts at
-    the vector l w: both sum c(l <y, w>) over y. So one transform of all counts contains those of all sums.
-    """
+    """Sum the counts of all vectors y with <y, w> = s, for the first points w: (q, directions), a row for each s."""
+    # Let c be a character of the field's addition. The Fourier transform of the sums for one w, at l, equals that of the counts
+    # at the vector l w: both sum c(l <y, w>) over y. So one transform of all counts contains those of all sums.
     q = field.order
     if dimension == 1:
         return counts[:, None]

@@ -118,6 +118,7 @@ class Retention:
         waited = _ended(self._publisher.waiting, closed - self._days.releases * _DAY)
         deleted = 0
         for total in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
+            # Sums that were never published stay as long as releases do, because they may still join one.
             published = total.period <= release.summary(self._store, total[:3]).closed
             if total[:3] not in self._declared or published or total in waited:
                 deleted += self._delete_sums(held, total)

@@ -19,26 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class AlwaysValid(Difference):
-    """A difference between two arms of an experiment, as often as anybody looks at it.
+    """A difference between two arms of an experiment, as often as anybody looks at it; both sides are of all reports so far."""
 
-    Both sides are of all reports so far.
-
-    Notes
-    -----
-    Whoever looks at an ordinary interval until it excludes 0 will see this sooner or later. Here the difference d is tested
-    against a mixture of normal differences of standard deviation t, the planned one. With the variance V of d,
-    ``e = sqrt(V / (V + t^2)) exp(d^2 t^2 / (2 V (V + t^2)))`` exceeds 1 / alpha at any look with probability alpha at most, if
-    there is no difference. So 1 / e is a p-value, and the interval has all differences that it does not reject. It reaches
-    ``sqrt((1 + V / t^2) log((1 + t^2 / V) / alpha^2))`` standard errors to each side. Where a standard error is not the same on
-    both sides, as with few reports, this is a quantile of the pointwise intervals.
-
-    References
-    ----------
-    H. Robbins: Statistical methods related to the law of the iterated logarithm. Annals of Mathematical Statistics 41(5), 1970.
-
-    R. Johari, P. Koomen, L. Pekelis, D. Walsh: Always valid inference: continuous monitoring of A/B tests. Operations Research
-    70(3), 2022.
-    """
+    # Whoever looks at an ordinary interval until it excludes 0 will see this sooner or later. Here the difference d is tested
+    # against a mixture of normal differences of standard deviation t, the planned one. With the variance V of d, `e = sqrt(V / (V
+    # + t^2)) exp(d^2 t^2 / (2 V (V + t^2)))` exceeds 1 / alpha at any look with probability alpha at most, if there is no
+    # difference. So 1 / e is a p-value, and the interval has all differences that it does not reject. It reaches `sqrt((1 + V /
+    # t^2) log((1 + t^2 / V) / alpha^2))` standard errors to each side. Where a standard error is not the same on both sides, as
+    # with few reports, this is a quantile of the pointwise intervals.
+    # H. Robbins: Statistical methods related to the law of the iterated logarithm. Annals of Mathematical Statistics 41(5), 1970.
+    # R. Johari and others: Always valid inference: continuous monitoring of A/B tests. Operations Research 70(3), 2022.
 
     # The difference for which the experiment was planned. Around it the test has the most power; it holds for any.
     planned: float

@@ -39,25 +39,16 @@ class Between:
         return _DEGREES * self.pairs
 
 
-def between(times: NDArray[np.int64], estimates: NDArray[np.float64], noise: NDArray[np.float64], cycle: int = 1) -> Between:
-    """Estimate how much periods differ beyond chance, from differences of periods a cycle apart.
-
-    Parameters
-    ----------
-    times
-        (periods,), rising whole numbers.
-    estimates
-        (periods, values).
-    noise
-        (periods, values), the variance of each estimate by chance alone. It must not depend on the estimate itself.
-    cycle
-        Only periods so many apart are alike: 7 for days.
-
-    Notes
-    -----
-    A season cancels out of differences a cycle apart. A lasting step is in few of them, and these are left out with the largest
-    fifth. The variance is the one with which the mean of the others is what it would be of normal differences.
-    """
+def between(
+    times: NDArray[np.int64],  # (periods,), rising whole numbers
+    estimates: NDArray[np.float64],  # (periods, values)
+    # (periods, values), the variance of each estimate by chance alone. It must not depend on the estimate itself.
+    noise: NDArray[np.float64],
+    cycle: int = 1,  # only periods so many apart are alike: 7 for days
+) -> Between:
+    """Estimate how much periods differ beyond chance, from differences of periods a cycle apart."""
+    # A season cancels out of differences a cycle apart. A lasting step is in few of them, and these are left out with the largest
+    # fifth. The variance is the one with which the mean of the others is what it would be of normal differences.
     lag = cycle if cycle > 1 else _LAG
     place = {int(time): at for at, time in enumerate(times)}
     pairs = [(place[time - lag], at) for time, at in place.items() if time - lag in place]

@@ -60,16 +60,9 @@ class Difference:
         return 1 if self.first.mirrored and self.second.mirrored else len(self.estimates)
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> Ends:
-        """Compute confidence intervals from those of the sides (MOVER): of each value alone, or all together (Bonferroni).
-
-        References
-        ----------
-        R. G. Newcombe: Interval estimation for the difference between independent proportions. Statistics in Medicine 17(8),
-        1998.
-
-        G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
-        27(10), 2008.
-        """
+        """Compute confidence intervals from those of the sides (MOVER): of each value alone, or all together (Bonferroni)."""
+        # R. G. Newcombe: Interval estimation for the difference between independent proportions. Statistics in Med. 17(8), 1998.
+        # G. Y. Zou, A. Donner: Construction of confidence limits about effect measures. Statistics in Medicine 27(10), 2008.
         level = 1 - 2 * tail(level, self.hypotheses if simultaneous else 1)
         (first_low, first_high), (second_low, second_high) = self.first.interval(level), self.second.interval(level)
         below = np.hypot(self.second.estimates - second_low, first_high - self.first.estimates)
@@ -78,11 +71,9 @@ class Difference:
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """The chance of error at which the interval of each value just includes 0; at least `SMALLEST`, nan where unknown.
-
-        So test and interval never contradict each other. A pooled z test would name rare values too often: its normal tail is
-        thinner than the binomial one, most of all where one side has few reports.
-        """
+        """The chance of error at which the interval of each value just includes 0; at least `SMALLEST`, nan where unknown."""
+        # So test and interval never contradict each other. A pooled z test would name rare values too often: its normal tail is
+        # thinner than the binomial one, most of all where one side has few reports.
         return np.asarray(np.maximum(2 * ndtr(-self.quantile), SMALLEST), np.float64)
 
     @property

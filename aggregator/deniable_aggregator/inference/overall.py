@@ -33,16 +33,12 @@ def chi_square(
     *,
     permanent: bool = False,  # whether the devices keep their permanent responses
 ) -> Chi2 | None:
-    """Test whether two sides differ in the share of any value; None if the statistic would not be chi-square.
-
-    Notes
-    -----
-    Let D be the differences, and M their covariance if both sides have the shares of both together. Shares sum to 1 on both
-    sides, but estimates need not. So the part of D that goes with its sum is noise, and is taken away. With d values,
-    ``D' M^-1 D - (1' D)^2 / (1' M 1)`` is chi-square with d - 1 degrees. If estimates do sum to 1, the second term is 0.
-
-    The test that values have one by one (Holm) finds a large change of few values; this one also small changes of many.
-    """
+    """Test whether two sides differ in the share of any value; None if the statistic would not be chi-square."""
+    # Let D be the differences, and M their covariance if both sides have the shares of both together. Shares sum to 1 on both
+    # sides, but estimates need not. So the part of D that goes with its sum is noise, and is taken away. With d values, `D' M^-1
+    # D - (1' D)^2 / (1' M 1)` is chi-square with d - 1 degrees. If estimates do sum to 1, the second term is 0.
+    #
+    # The test that values have one by one (Holm) finds a large change of few values; this one also small changes of many.
     values = mechanism.domain_size
     if len(together.frequency) != values or not _is_chi_square(mechanism, min(each.n for each in sides)):
         return None
@@ -60,12 +56,8 @@ def rise_seen(
     level: float,  # confidence of the test
     power: float,  # probability that it finds a difference
 ) -> float | None:
-    """Compute the smallest rise of one value for which `chi_square` finds a difference with some power; None if there is none.
-
-    Notes
-    -----
-    If D is the true difference, the statistic is noncentral chi-square. Its noncentrality is that of `chi_square` at D itself.
-    """
+    """Compute the smallest rise of one value for which `chi_square` finds a difference with some power; None if there is none."""
+    # If D is the true difference, the statistic is noncentral chi-square. Its noncentrality is that of `chi_square` at D itself.
     if not _is_chi_square(mechanism, n):
         return None
     degrees = mechanism.domain_size - 1

@@ -110,32 +110,23 @@ def shifts(
     least: float = 0.0,  # shifts that may be smaller than this do not count
     distance: float = 1.0,  # how far apart what two persons share may be: 1 for shares, more if responses are kept
 ) -> list[Shift]:
-    """Find the shifts of a course, by the period in which each is seen.
-
-    Notes
-    -----
-    With each period, the means of the last 1, 2, 4, 8 and 16 are compared with that of up to 56 before. So whether there is a
-    shift does not depend on what comes later, nor on what was long ago. The intervals of all periods make that of the difference
-    (MOVER). They are so wide that those of all values and windows in 200 periods hold together with 95% (Bonferroni). There is a
-    shift where the interval is beyond `least`. It is a new one unless one of the 16 periods before had one in this direction.
-
-    If the same devices answer in many periods, errors of periods go together, and drift as devices are replaced. How many are is
-    not known. So each interval is as wide as at the worst of all rates, as that of a slope is. And what few people share is
-    skewed, over however many periods they answer. So their part of the error is taken at its quantile (Cornish and Fisher), as if
-    some held the value and the others did not.
-
-    Periods also differ by more than chance. How much, the periods before a window tell (`between`). That variance is added, as if
-    differences of neighbouring periods were correlated by 0, 1/4 or 1/2, whichever is worst, with Student's quantile. Where fewer
-    than 8 pairs of periods tell it, there is no shift.
-
-    References
-    ----------
-    G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
-    27(10), 2008.
-
-    E. A. Cornish, R. A. Fisher: Moments and cumulants in the specification of distributions. Revue de l'Institut International de
-    Statistique 5(4), 1938.
-    """
+    """Find the shifts of a course, by the period in which each is seen."""
+    # With each period, the means of the last 1, 2, 4, 8 and 16 are compared with that of up to 56 before. So whether there is a
+    # shift does not depend on what comes later, nor on what was long ago. The intervals of all periods make that of the
+    # difference (MOVER). They are so wide that those of all values and windows in 200 periods hold together with 95%
+    # (Bonferroni). There is a shift where the interval is beyond `least`. It is a new one unless one of the 16 periods before had
+    # one in this direction.
+    #
+    # If the same devices answer in many periods, errors of periods go together, and drift as devices are replaced. How many are
+    # is not known. So each interval is as wide as at the worst of all rates, as that of a slope is. And what few people share is
+    # skewed, over however many periods they answer. So their part of the error is taken at its quantile (Cornish and Fisher), as
+    # if some held the value and the others did not.
+    #
+    # Periods also differ by more than chance. How much, the periods before a window tell (`between`). That variance is added, as
+    # if differences of neighbouring periods were correlated by 0, 1/4 or 1/2, whichever is worst, with Student's quantile. Where
+    # fewer than 8 pairs of periods tell it, there is no shift.
+    # G. Y. Zou, A. Donner: Construction of confidence limits about effect measures. Statistics in Medicine 27(10), 2008.
+    # E. A. Cornish, R. A. Fisher: Moments and cumulants in the specification of distributions. Rev. Int. Stat. Inst. 5(4), 1938.
     errors = _Errors.of(course, ends, level, distance)
     seen_shifts: list[Shift] = []
     known: dict[int, Between] = {}  # before a window, by its first row

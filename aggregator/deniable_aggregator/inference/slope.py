@@ -43,11 +43,9 @@ class Course:
 
     @classmethod
     def of_shares(cls, times: Sequence[int], estimates: Sequence[Estimate], repeats: Sequence[float]) -> Course:
-        """Return the course of shares.
-
-        The error of each value is computed from its own share, cut at 0 and 1. `Estimate.plausible` shares are right over all
-        values, but a value that people hold may count as 0 there.
-        """
+        """Return the course of shares."""
+        # The error of each value is computed from its own share, cut at 0 and 1. `Estimate.plausible` shares are right over all
+        # values, but a value that people hold may count as 0 there.
         own = [_with_own_errors(each) for each in estimates]
         columns = ([each.frequency for each in own], [each.stderr for each in own], [each.shared for each in own])
         mirrored = all(each.mirrored for each in own)
@@ -78,32 +76,25 @@ class Slope:
         return self.estimate - reach, self.estimate + reach
 
 
-def slope(course: Course, cycle: int = 1) -> Slope | None:
-    """Fit a line by weighted least squares; None through fewer than `LEAST` periods.
-
-    Parameters
-    ----------
-    course
-        The course.
-    cycle
-        Periods so many apart are alike: 7 for days. From three cycles on, the line has a level for each day of the week.
-
-    Notes
-    -----
-    The slope is ``sum of c_t f_t``, with c from the times and the numbers of reports. If each period had other devices, the
-    errors of its estimates would be independent. They are not if the same devices answer again: what they share stays, and it
-    drifts as some leave and others come. How many leave is not known. So the error is the largest of all constant rates x at
-    which devices are replaced::
-
-        sum of c_t^2 fresh / n_t  +  max over x of  sum over s, t of c_s c_t (1 - x)^|s - t| shared / max(m_s, m_t)
-
-    ``m_t = n_t / (1 + repeats_t)`` is the least number of devices of a period. Both parts of the variance are means over the
-    periods, because an error that comes from the estimate of one period is small where the estimate happens to be small.
-
-    Periods also differ by more than chance. How much, the distances from the line tell, less what chance makes of them. It is
-    computed for differences that are correlated from one period to the next by 0, 1/4 and 1/2. The largest variance of the slope
-    counts, with Student's quantile at the fewest degrees of freedom (Satterthwaite).
-    """
+def slope(
+    course: Course,
+    # periods so many apart are alike: 7 for days; from three cycles on, the line has a level for each day of the week
+    cycle: int = 1,
+) -> Slope | None:
+    """Fit a line by weighted least squares; None through fewer than `LEAST` periods."""
+    # The slope is `sum of c_t f_t`, with c from the times and the numbers of reports. If each period had other devices, the
+    # errors of its estimates would be independent. They are not if the same devices answer again: what they share stays, and it
+    # drifts as some leave and others come. How many leave is not known. So the error is the largest of all constant rates x at
+    # which devices are replaced:
+    #
+    #     sum of c_t^2 fresh / n_t  +  max over x of  sum over s, t of c_s c_t (1 - x)^|s - t| shared / max(m_s, m_t)
+    #
+    # `m_t = n_t / (1 + repeats_t)` is the least number of devices of a period. Both parts of the variance are means over the
+    # periods, because an error that comes from the estimate of one period is small where the estimate happens to be small.
+    #
+    # Periods also differ by more than chance. How much, the distances from the line tell, less what chance makes of them. It is
+    # computed for differences that are correlated from one period to the next by 0, 1/4 and 1/2. The largest variance of the
+    # slope counts, with Student's quantile at the fewest degrees of freedom (Satterthwaite).
     times, reports = np.array(course.times, np.float64), np.array(course.reports, np.float64)
     if len(times) < LEAST:
         return None

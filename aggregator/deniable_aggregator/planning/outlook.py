@@ -186,13 +186,7 @@ def of_mechanisms(
     names: tuple[str, ...] = (),  # names of mechanisms; none for those that `auto` chooses from
     segments: tuple[int, ...] = (),  # the number of values of each segment
 ) -> list[Outlook]:
-    """Look ahead with each mechanism, the most precise first.
-
-    Raises
-    ------
-    ParameterError
-        If a mechanism does not exist for this metric.
-    """
+    """Look ahead with each mechanism, the most precise first."""
     cells = _cells({f"segment {i}": size for i, size in enumerate(segments, 1)})
     metric = replace(metric, segments=tuple(cells)[1 : len(segments) + 1])
     variants = [replace(metric, mechanism=name) for name in names or _names(metric, known=not epsilon_needed)]
@@ -202,14 +196,12 @@ def of_mechanisms(
 
 
 def of_registry(registry: Registry, terms: Terms) -> list[Outlook]:
-    """Look ahead for each metric of a registry, and each kind of its cells.
-
-    With users and a wanted error, each metric gets the epsilon that it needs.
-    """
+    """Look ahead for each metric of a registry, and each kind of its cells."""
     rows: list[Outlook] = []
     for metric in registry.metrics.values():
         cells = _cells({name: len(registry.segments[name]) for name in metric.segments})
         candidates = len(registry.candidates(metric))
+        # With users and a wanted error, each metric gets the epsilon that it needs.
         needed = terms.users is not None and terms.within is not None
         rows += _ahead(metric, terms, cells, registry.publication, candidates, epsilon_needed=needed)
     return rows

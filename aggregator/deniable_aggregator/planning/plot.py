@@ -21,13 +21,7 @@ def draw(
     results: Sequence[Result],  # one line each, at least one
     path: str,  # file to write; its ending gives the format, e.g. `.svg` or `.png`
 ) -> None:
-    """Plot the errors of rehearsals.
-
-    Raises
-    ------
-    ConfigurationError
-        If the file cannot be written, or its format is not known.
-    """
+    """Plot the errors of rehearsals; raise `ConfigurationError` if the file cannot be written."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8, 1.4 + 0.45 * len(results)), layout="constrained")
         panel = figure.subplots()

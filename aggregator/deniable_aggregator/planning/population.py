@@ -23,13 +23,7 @@ _COLUMNS = ["metric", "value", "share"]
 
 
 def read_shares(path: Path) -> dict[str, dict[str, float]]:
-    """Read the shares of values from a CSV file with the columns metric, value and share.
-
-    Raises
-    ------
-    ConfigurationError
-        If it cannot be read, or has a line that states no share.
-    """
+    """Read the shares of values from a CSV file with the columns metric, value and share."""
     shares: dict[str, dict[str, float]] = {}
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -57,13 +51,7 @@ def _share(written: str | None) -> float | None:
 
 
 def of_values(metric: Metric, stated: Mapping[str, float]) -> dict[int, float]:
-    """Return the stated share of each position. Numbers of people are divided by their sum.
-
-    Raises
-    ------
-    ConfigurationError
-        If a value is none of the metric's, or all shares are 0.
-    """
+    """Return the stated share of each position. Numbers of people are divided by their sum."""
     shares: dict[int, float] = {}
     for written, share in stated.items():
         try:
@@ -78,13 +66,7 @@ def of_values(metric: Metric, stated: Mapping[str, float]) -> dict[int, float]:
 
 
 def of_options(metric: Metric, stated: Mapping[str, float] | None) -> NDArray[np.float64]:
-    """Return the share of people who choose each option of a set; without statements half of them choose the first.
-
-    Raises
-    ------
-    ConfigurationError
-        If an option is none of the metric's, or a share is above 1.
-    """
+    """Return the share of people who choose each option of a set; without statements half of them choose the first."""
     if stated is None:
         shares = falling(len(metric.values))
         return np.asarray(shares / shares[0] * _MOST_CHOSEN)

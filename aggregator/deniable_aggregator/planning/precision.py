@@ -142,13 +142,7 @@ def precision(
     mechanism: Mechanism,
     values: int,  # how many values are estimated; 0 where it is not known
 ) -> Precision | None:
-    """Return how precise the reports of a metric are.
-
-    Returns
-    -------
-    Precision or None
-        None for Bloom filters that are decoded by regression: their error depends on all answers.
-    """
+    """Return how precise the reports of a metric are; None for Bloom filters, whose error depends on all answers."""
     if isinstance(mechanism, Sampled):
         return _Options(mechanism=mechanism, together=metric.together)
     if metric.estimate and not metric.binned:

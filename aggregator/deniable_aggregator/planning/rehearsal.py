@@ -237,28 +237,12 @@ class OfMean(Rehearsal):
         return np.array([self.mechanism.variance(at, 1) + at * (1 - at)])
 
 
-def rehearsals(registry: Registry, stated: Mapping[str, Mapping[str, float]]) -> tuple[list[Rehearsal], list[str]]:
-    """Make the rehearsals of a registry.
-
-    Parameters
-    ----------
-    registry
-        As loaded.
-    stated
-        By metric, the share of each value, or a number of people; others follow Zipf's law.
-
-    Returns
-    -------
-    made : list of Rehearsal
-        Of each metric whose answers are known.
-    left : list of str
-        The other metrics: those whose answers are to be discovered, or have no candidates.
-
-    Raises
-    ------
-    ConfigurationError
-        If shares are stated of what is not simulated, or of a value that a metric does not have.
-    """
+def rehearsals(
+    registry: Registry,
+    # by metric, the share of each value, or a number of people; others follow Zipf's law
+    stated: Mapping[str, Mapping[str, float]],
+) -> tuple[list[Rehearsal], list[str]]:
+    """Make the rehearsals of metrics whose answers are known; return the ids of the others, too."""
     unknown = sorted(stated.keys() - registry.metrics.keys())
     if unknown:
         raise ConfigurationError(f"shares are stated of {unknown[0]}, which {registry.file} does not declare")

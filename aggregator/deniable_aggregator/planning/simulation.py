@@ -25,13 +25,7 @@ _MOST = 500_000_000
 
 
 class Simulation:
-    """Draws the tally of people who hold given values, each of whom sends one report.
-
-    Raises
-    ------
-    ParameterError
-        If the mechanism is for sets, or searches for values.
-    """
+    """Draws the tally of people who hold given values, each of whom sends one report."""
 
     def __init__(
         self,
@@ -54,12 +48,8 @@ def draw_sets(
     shares: NDArray[np.float64],  # (options,), the share of people who choose each option
     rng: np.random.Generator,  # where chance comes from
 ) -> tally.Tally:
-    """Draw the tally of n people from a population in which some share chooses each option, independently of the others.
-
-    Notes
-    -----
-    A report is about the options of one row, drawn at random. So what people choose is drawn of these alone.
-    """
+    """Draw the tally of n people from a population in which some share chooses each option, independently of the others."""
+    # A report is about the options of one row, drawn at random. So what people choose is drawn of these alone.
     assert isinstance(mechanism, Sampled)  # noqa: S101 - no other mechanism is for sets
     layout, chances = mechanism.layout, np.ones((mechanism.layout.rows, 1))
     for share in np.asarray(shares)[np.array(mechanism.groups)].T:  # bit k of an index is the row's option k

@@ -25,13 +25,8 @@ def first_release(
     publication: Publication,  # how its app publishes
     per_day: float,  # reports of the cell a day
 ) -> timedelta | None:
-    """Compute how long after the beginning of a period the first release of a cell comes, if reports come evenly.
-
-    Returns
-    -------
-    timedelta or None
-        None if it never comes: too few reports of permanent responses, which are not joined over periods.
-    """
+    """Compute how long after the beginning of a period the first release of a cell comes, if reports come evenly; None: never."""
+    # It never comes of too few reports of permanent responses, which are not joined over periods.
     if publication.trial:
         return timedelta(0)
     length = LENGTHS[metric.period]

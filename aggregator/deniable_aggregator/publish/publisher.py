@@ -117,6 +117,8 @@ class Publisher:
         for current in self._periods(version, last, commits):
             stratum, step = current.stratum, None
             note = (current.known or Release(first=stratum.period)).added(now)
+            # All reports that were accepted while the period was open are counted: none is in a request or in the stream any
+            # more.
             if metric.closes(stratum.period).timestamp() + _ON_THE_WAY < drained:
                 if not self._sealed(current, summary.open):
                     return releases

@@ -60,18 +60,7 @@ def read(
     lines: Iterable[str],  # of comma-separated values, the first of which has the headings; a file opened with `newline=""`
     columns: Sequence[BitColumn],  # the variables
 ) -> list[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
-    """Read randomised reports of several variables, one device to a line.
-
-    Returns
-    -------
-    list of (ndarray of int64, ndarray of uint8)
-        For each variable the cohorts (n,) and the bits (n, ceil(width / 8)), as `bit_likelihood` has them.
-
-    Raises
-    ------
-    ParameterError
-        If a heading is missing or a line breaks a rule; the message has the line number.
-    """
+    """Read randomised reports, one device to a line: of each variable cohorts, (n,), and bits, (n, bytes)."""
     table = csv.reader(lines, strict=True)
     headings = [heading.strip() for heading in next(table, [])]
     for column in columns:

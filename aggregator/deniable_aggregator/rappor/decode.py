@@ -43,13 +43,7 @@ def strings(
     counted: Tally,  # the sum of its reports, of layout (m, k, "bits")
     candidates: Sequence[str],  # different texts
 ) -> Estimate:
-    """Estimate the shares of candidates by regression on the bits of their Bloom filters.
-
-    Raises
-    ------
-    ParameterError
-        If the parameters add no noise, or too little to be expressed as an epsilon.
-    """
+    """Estimate the shares of candidates by regression on the bits of their Bloom filters."""
     mechanism, values = _mechanism(params, candidates)
     return decode.estimate(mechanism, counted, values)
 
@@ -74,10 +68,8 @@ def bits(
     params: Params,  # of the collection
     counted: Tally,  # the sum of its reports, of layout (m, k, "bits")
 ) -> Estimate:
-    """Estimate the share of each bit directly: basic RAPPOR, where bit i is candidate i, and Boolean RAPPOR, of one bit.
-
-    Cohorts do not matter here and are added up. The estimates are debiased, other than in the original analysis.
-    """
+    """Estimate the share of each bit directly: basic RAPPOR, where bit i is candidate i, and Boolean RAPPOR, of one bit."""
+    # Cohorts do not matter here and are added up. The estimates are debiased, other than in the original analysis.
     bit, support = _Bit(params.q_star, params.p_star), counted.counts.sum(axis=0)
     return Supported(bit, counted.n, support, total_stderr=_total_stderr(bit, counted.n, support))
 
@@ -93,13 +85,7 @@ def _total_stderr(bit: _Bit, n: int, support: NDArray[np.int64]) -> float:
 
 
 def load_tally(params: Params, *, counts: str | None = None, reports: str | None = None) -> Tally:
-    """Read the sum of a collection, from its counts file or its reports file.
-
-    Raises
-    ------
-    ParameterError
-        If the file is malformed, with the line and the rule.
-    """
+    """Read the sum of a collection, from its counts file or its reports file."""
     layout = Layout(params.cohorts, params.bits, "bits")
     if counts is not None:
         return Tally(layout, *files.load_counts(counts, params))
@@ -109,13 +95,7 @@ def load_tally(params: Params, *, counts: str | None = None, reports: str | None
 
 
 def load_candidates(path: str) -> list[str]:
-    """Read a file of candidates, one to a line.
-
-    Raises
-    ------
-    ParameterError
-        If it is not readable UTF-8, is empty, or lists a candidate twice.
-    """
+    """Read a file of candidates, one to a line."""
     try:
         lines = text.lines(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -155,18 +135,7 @@ def associate(
     variables: Sequence[Variable],  # two or more
     cohort: str = "cohort",  # heading of the cohort, which is the same for all variables of a device
 ) -> Joint:
-    """Estimate the joint shares of several variables from their randomised reports.
-
-    Returns
-    -------
-    Joint
-        An axis for each variable, of its `Variable.categories`.
-
-    Raises
-    ------
-    ParameterError
-        If a line is malformed, with its number and the rule, or the table is too large.
-    """
+    """Estimate the joint shares of several variables, an axis for each, from their randomised reports."""
     columns = [BitColumn(bits=v.column, width=v.params.bits, cohort=cohort, cohorts=v.params.cohorts) for v in variables]
     reports = read(lines, columns)
     likelihoods = [_likelihood(variable, *own) for variable, own in zip(variables, reports, strict=True)]

@@ -53,13 +53,7 @@ _CHUNK = 1 << 16  # reports counted at a time
 def load_params(
     path: str | PathLike[str],  # read as JSON if it begins with a brace
 ) -> Params:
-    """Read parameters, from CSV or from JSON.
-
-    Raises
-    ------
-    ParameterError
-        If the file is malformed or a parameter is out of range.
-    """
+    """Read parameters, from CSV or from JSON."""
     try:
         text = Path(path).read_text("utf-8-sig")
     except UnicodeDecodeError:
@@ -82,20 +76,7 @@ def load_counts(
     path: str | PathLike[str],  # a counts file
     params: Params,  # parameters of the collection
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read the counts of bits.
-
-    Returns
-    -------
-    counts : ndarray of int64
-        (m, k): how often bit i, the one of value 2^i, was set, at index i.
-    reports : ndarray of int64
-        (m,): reports of each cohort.
-
-    Raises
-    ------
-    ParameterError
-        If the file is malformed, does not fit the parameters, or counts a bit more often than there are reports.
-    """
+    """Read the counts of bits, (m, k), bit i at index i, and the reports of each cohort, (m,)."""
     k, m = params.bits, params.cohorts
     table: list[list[int]] = []
     number = line = 0
@@ -123,13 +104,7 @@ def save_counts(
     counts: NDArray[np.int64],  # (m, k), bit i at index i
     reports: NDArray[np.int64],  # (m,), at least the counts of the cohort
 ) -> None:
-    """Write the counts of bits.
-
-    Raises
-    ------
-    ParameterError
-        If the arrays are not like this.
-    """
+    """Write the counts of bits."""
     if counts.ndim != 2 or reports.shape != counts.shape[:1]:  # noqa: PLR2004
         raise ParameterError("counts are (m, k) and reports (m,)", f"{counts.shape} and {reports.shape}")
     bad = np.argwhere((counts < 0) | (counts > reports[:, None]))
@@ -143,19 +118,7 @@ def load_map(
     path: str | PathLike[str],  # a map file
     params: Params,  # parameters of the collection
 ) -> list[str]:
-    """Read the candidates of a map file, and check the positions of their bits.
-
-    Returns
-    -------
-    list of str
-        The candidates in the order of the file. Their positions must be those of `deniable.mechanisms.google_rappor.positions`,
-        from their UTF-8 bytes.
-
-    Raises
-    ------
-    ParameterError
-        If the file is malformed, lists a candidate twice, or has other positions than those.
-    """
+    """Read the candidates of a map file, in its order, and check the positions of their bits."""
     k, h, m = params.bits, params.hashes, params.cohorts
     lines: dict[str, int] = {}
     foreign: list[str] = []
@@ -183,23 +146,13 @@ def load_map(
     return list(lines)
 
 
-def save_map(path: str | PathLike[str], candidates: Sequence[str], params: Params) -> None:
-    """Write a map file.
-
-    Parameters
-    ----------
-    path
-        File to write.
-    candidates
-        Different texts. The original removes white space around them before it hashes them; here it stays.
-    params
-        Parameters of the collection.
-
-    Raises
-    ------
-    ParameterError
-        If there are no candidates, one is listed twice, or the first begins with a byte order mark, which readers remove.
-    """
+def save_map(
+    path: str | PathLike[str],
+    # different texts; the original removes white space around them before it hashes them, here it stays
+    candidates: Sequence[str],
+    params: Params,
+) -> None:
+    """Write a map file."""
     if not candidates or len(set(candidates)) != len(candidates):
         raise ParameterError(
             "a map has candidates, and each of them once", f"{len(candidates)}, {len(set(candidates))} different"
@@ -215,21 +168,8 @@ def sum_reports(
     *,
     column: str | None = None,  # name of the column of the reports; by default `irr` or `rappor`
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the bits of a reports file.
-
-    Returns
-    -------
-    counts : ndarray of int64
-        (m, k), as from `load_counts`.
-    reports : ndarray of int64
-        (m,).
-
-    Raises
-    ------
-    ParameterError
-        If the file is malformed or does not fit the parameters. The message quotes no other column, because that may hold private
-        data.
-    """
+    """Count the bits of a reports file, as `load_counts` has them."""
+    # An error quotes no other column, because that may hold private data.
     layout = Layout(params.cohorts, params.bits, "bits")
     rows = _rows(path)
     line, header = next(rows)

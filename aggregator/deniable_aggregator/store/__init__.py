@@ -225,12 +225,9 @@ class Store:
         definition: Definition,  # metric, version and fingerprint
         before: str,  # the first period that is not sealed
     ) -> bool:
-        """Seal the periods of a definition before another one, in all partitions: see `Partition.seal`.
-
-        If this returns False, perhaps some partitions have sealed them.
-        """
+        """Seal the periods of a definition before another one, in all partitions: see `Partition.seal`."""
         if not all(each.seal(definition, before) for each in self.partitions):
-            return False
+            return False  # some partitions may have sealed them already
         if len(self.partitions) > 1:  # the summary of releases has the period, too: `publish.release` reads it there
             self._seal([self.published.key, schema.REDO.of(self.app)], [tallies.name(definition), before, ""])
         return True

@@ -93,13 +93,7 @@ def ask(
     *command: Any,
     replicas: Replicas | None = None,  # those that must have what the server has after the command, even if it changed nothing
 ) -> Any:
-    """Give a command to the server that has a key, and return the answer.
-
-    Raises
-    ------
-    StoreError
-        If the store cannot be used, or too few replicas have it. The command may have been done, even twice.
-    """
+    """Give a command to the server that has a key; after a `StoreError` it may have been done, even twice."""
     # Connections of the pool are kept for the next command. To take them and put them back, and other work of the client around
     # a command, costs twice as much as the command itself.
     try:

@@ -112,13 +112,7 @@ def empty(layout: Layout) -> Tally:
 
 
 def from_cells(layout: Layout, cells: NDArray[np.int64]) -> Tally:
-    """Make a tally from its vector. Missing cells at the end are 0.
-
-    Raises
-    ------
-    ParameterError
-        If there are more cells than the layout has.
-    """
+    """Make a tally from its vector. Missing cells at the end are 0."""
     size, most = layout.rows * layout.width, most_cells(layout)
     check_cells(layout, len(cells))
     padded = cells
@@ -135,28 +129,16 @@ def most_cells(layout: Layout) -> int:
 
 
 def check_cells(layout: Layout, number: int) -> None:
-    """Refuse more cells than a layout has.
-
-    Raises
-    ------
-    ParameterError
-        If there are more.
-    """
+    """Refuse more cells than a layout has."""
     if number > most_cells(layout):
         raise ParameterError(f"a tally of this layout has at most {most_cells(layout)} cells", number)
 
 
 @lru_cache(1024)
 def valid_bytes(layout: Layout) -> tuple[tuple[int, bytes], ...]:
-    """List bytes that prove a payload valid. For most groups, which are small, this check is faster than a call of numpy.
-
-    A number is below another one if its highest byte is below that of the other.
-
-    Returns
-    -------
-    tuple of (int, bytes)
-        A place in the payload, and the bytes that prove its part valid. A payload with another byte there may be valid, too.
-    """
+    """List places in a payload with the bytes there that prove its part valid; another byte may be valid, too."""
+    # For most groups, which are small, this check is faster than a call of numpy. A number is below another one if its highest
+    # byte is below that of the other.
     size, head = layout.payload_size, layout.row_size
     if layout.kind == "index":
         limits = [(size - 1, layout.rows * layout.width >> 8 * (size - 1))]
@@ -170,18 +152,7 @@ def valid(
     layout: Layout,  # shape of the reports
     payloads: bytes,  # whole payloads, one after another
 ) -> NDArray[np.bool_]:
-    """Check for each payload whether a device could have sent it.
-
-    Returns
-    -------
-    ndarray of bool
-        One element for each payload.
-
-    Raises
-    ------
-    PayloadError
-        ``payload_length``, if the bytes are not whole payloads.
-    """
+    """Check for each payload whether a device could have sent it; raise `PayloadError` if the bytes are not whole payloads."""
     table = _table(layout, payloads)
     if layout.kind == "index":
         return kernels.widen(table) < layout.rows * layout.width
@@ -196,17 +167,7 @@ def sift(
     layout: Layout,  # shape of the reports
     payloads: bytes,  # whole payloads, one after another
 ) -> tuple[bytes, int, PayloadError | None]:
-    """Separate valid payloads from invalid ones.
-
-    Returns
-    -------
-    good : bytes
-        The valid payloads.
-    bad : int
-        Number of the others.
-    reason : PayloadError or None
-        What is wrong with the first of these.
-    """
+    """Separate valid payloads from the others: return these, how many others there are, and what the first one breaks."""
     if _surely_valid(layout, payloads):
         return payloads, 0, None
     if len(payloads) <= _FEW * layout.payload_size and _all_valid(layout, payloads):
@@ -244,18 +205,8 @@ def count(layout: Layout, payloads: bytes) -> Tally:
 
 
 def count_few(layout: Layout, payloads: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Count reports that are few beside the cells of their layout, without an element for each cell.
-
-    Returns
-    -------
-    cells, counts : ndarray of int64
-        Numbers of the cells of `Tally.cells` that are not 0, in order, and what is in them. None if the reports are not so few.
-
-    Raises
-    ------
-    PayloadError
-        If no device could have sent a payload.
-    """
+    """Count few reports: the numbers of the cells of `Tally.cells` that are not 0, in order, and their counts; else None."""
+    # Without an element for each cell: a layout may have a million.
     size, reports = layout.rows * layout.width, len(payloads) // layout.payload_size
     if reports * (_PLENTY if layout.kind == "index" else _PLENTY * layout.width) > size:
         return None

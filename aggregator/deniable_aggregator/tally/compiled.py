@@ -193,10 +193,8 @@ def _word(payloads: Bytes, at: Number) -> Number:
 
 
 def _typed_count_word(_: Any, counters: Any, _at: Any, payloads: Any, _bits: Any) -> tuple[Any, Callable[..., Any]]:
-    """Add the 64 bits that begin at a byte of `payloads` to the counters that begin at word `at`.
-
-    LLVM does not vectorise so short a loop, so the vectors are written by hand.
-    """
+    """Add the 64 bits that begin at a byte of `payloads` to the counters that begin at word `at`."""
+    # LLVM does not vectorise so short a loop, so the vectors are written by hand.
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, number, word = ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -297,10 +295,8 @@ def _popcount_rows(payloads: Bytes, tail: Bytes, row_size: Number, size: Number,
 
 @_compile
 def popcount(payloads: Bytes, tail: Bytes, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
-    """Add the bits and the reports of `payloads`; see `deniable_aggregator.tally.kernels.popcount`.
-
-    With many rows, only reports of `payloads` with `AHEAD` bytes after them are counted, and then those of `tail`.
-    """
+    """Add the bits and the reports of `payloads`; see `deniable_aggregator.tally.kernels.popcount`."""
+    # With many rows, only reports of `payloads` with `AHEAD` bytes after them are counted, and then those of `tail`.
     if row_size == 0:
         reports[0] += len(payloads) // size
         _popcount_one_row(payloads, size, cells[0])

@@ -63,13 +63,7 @@ def _imported() -> ModuleType | None:
 
 
 def backend() -> str:
-    """Return which library counts.
-
-    Returns
-    -------
-    str
-        ``"numba"`` or ``"numpy"``.
-    """
+    """Return which library counts: "numba" or "numpy"."""
     return "numpy" if _compiled() is None else "numba"
 
 
@@ -84,31 +78,16 @@ def histogram(
 
 
 def popcount(
+    # row numbers of `row_size` bytes, little-endian, each followed by `width` bits, bit i being bit i % 8 of byte i // 8, with
+    # padding of zeros; (reports * size,)
     payloads: NDArray[np.uint8],
-    row_size: int,
-    size: int,
-    width: int,
-    cells: NDArray[np.int64],
-    reports: NDArray[np.int64],
+    row_size: int,  # bytes of a row number; 0 where there is one row
+    size: int,  # bytes of a payload
+    width: int,  # bits of a report
+    cells: NDArray[np.int64],  # (rows, width): reports of each row that set each bit; added to in place
+    reports: NDArray[np.int64],  # (rows,): added to in place
 ) -> None:
-    """Count the reports of a ``bits`` layout.
-
-    Parameters
-    ----------
-    payloads
-        Row numbers of `row_size` bytes, little-endian, each followed by `width` bits, bit ``i`` being bit ``i % 8`` of
-        byte ``i // 8``, with padding of zeros; shape (reports * size,).
-    row_size
-        Bytes of a row number; 0 where there is one row.
-    size
-        Bytes of a payload.
-    width
-        Bits of a report.
-    cells
-        Reports of each row that set each bit; shape (rows, width). Added to in place.
-    reports
-        Reports of each row; shape (rows,). Added to in place.
-    """
+    """Count the reports of a ``bits`` layout."""
     count = _popcount_numpy if _compiled() is None else _popcount_numba
     count(payloads, row_size, size, width, cells, reports)
 

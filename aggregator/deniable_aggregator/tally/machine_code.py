@@ -24,15 +24,7 @@ class NoDirectoryError(Exception):
 
 
 def is_kept() -> bool:
-    """Return whether all kernels were compiled before, for this processor, where this process finds them.
-
-    Raises
-    ------
-    ImportError
-        If numba is missing.
-    NoDirectoryError
-        If they cannot be kept anywhere.
-    """
+    """Return whether all kernels were compiled before, for this processor, where this process finds them."""
     return _mark().exists()
 
 

@@ -25,13 +25,7 @@ def count(
     layout: Layout,  # shape of the reports, of kind `bits`
     payloads: bytes,  # whole payloads that a device could have sent, one after another
 ) -> NDArray[np.int64]:
-    """Count reports by their number of ones.
-
-    Returns
-    -------
-    ndarray of int64
-        (width + 1,): how many reports set none, one, ... all of the bits.
-    """
+    """Count reports by their number of ones, (width + 1,): how many set none, one, ... all of the bits."""
     data = np.frombuffer(payloads, np.uint8)
     cells = np.zeros(layout.width + 1, np.int64)
     (_count_numpy if kernels.backend() == "numpy" else _count_numba)(data, layout.row_size, layout.payload_size, cells)

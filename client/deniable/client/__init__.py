@@ -117,6 +117,7 @@ class Client:
             dsn = dsn or os.environ.get("DENIABLE_DSN")
             if self.disabled:  # the user has opted out
                 self._turn_off(self.disabled)
+                # What an earlier run left on disk goes, too: no later run may send it.
                 forget(directory, clock)
             elif not dsn:
                 self._turn_off("no DSN was given")
@@ -140,6 +141,7 @@ class Client:
         except Exception as error:
             if strict:
                 raise
+            # The host app starts all the same: a client that cannot work is one that is off.
             self._turn_off(in_words(error))
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
@@ -149,6 +151,7 @@ class Client:
 
     def _refuse(self, reason: str) -> None:
         """Stop for good, because the served registry must not be used. Called by the sending thread."""
+        # First no answer is taken any more, then none is sent.
         self._turn_off(reason)
         if self._session is not None:
             self._session.sender.stop()

@@ -33,11 +33,8 @@ class Consent:
         self._journal: Journal | None = None
 
     def attach(self, sender: Sender, journal: Journal) -> None:
-        """Pause the sender while there is no consent; clear it and the journal when consent is withdrawn.
-
-        A no at the start withdraws nothing: the app may not have asked the person yet. Raise `ConfigurationError` if strict: the
-        answer is neither True nor False.
-        """
+        """Pause the sender while there is no consent; clear it and the journal when consent is withdrawn."""
+        # A no at the start withdraws nothing: the app may not have asked the person yet.
         self._sender, self._journal = sender, journal
         if not callable(self.setting):
             self.agreed = self.setting is True
@@ -45,11 +42,8 @@ class Consent:
             self._check(self.setting, None)
 
     def ask(self) -> bool:
-        """Ask for consent and act on the answer; return whether it is a yes.
-
-        Raise `ConfigurationError` if strict: the answer is neither True nor False. What the app's function raises
-        is raised, too.
-        """
+        """Ask for consent and act on the answer; return whether it is a yes. If strict, raise for what is neither yes nor no."""
+        # What the app's function raises is raised, too.
         while True:
             setting = self.setting
             answer: object = None

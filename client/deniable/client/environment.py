@@ -33,10 +33,7 @@ def switched_off() -> str | None:
 
 
 def state_directory() -> Path:
-    """Return the directory of all states: ``DENIABLE_STATE_DIR``, or the system's place for such files.
-
-    Raise `StateError` if there is neither.
-    """
+    """Return the directory of all states: ``DENIABLE_STATE_DIR``, or the system's place; raise `StateError` without either."""
     path = os.environ.get("DENIABLE_STATE_DIR")
     return Path(path).expanduser() if path else default_directory()
 

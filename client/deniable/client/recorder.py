@@ -201,10 +201,8 @@ class Recorder:
 
 
 def _warn_of_undeclared(metric: Metric) -> None:
-    """Warn about an undeclared answer, without it, while the app is developed.
-
-    Elsewhere nothing is logged: a log can leave the device, and this line depends on the answer and has no noise.
-    """
+    """Warn about an undeclared answer, without it, while the app is developed."""
     instead = "what stands for none" if metric.axis else "a random one" if metric.other is None else "its other"
     words = f"an answer is none that the registry declares, so {instead} was reported instead"
+    # Only while the app is developed: a log can leave the device, and this line depends on the answer and has no noise.
     warn_once(metric.id, "undeclared", f"{words}; strict=True shows where, and stats() counts such answers")

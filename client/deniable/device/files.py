@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 
 def require_own(directory: Path) -> None:
-    """Refuse a directory that somebody else can write or replace. A directory that does not exist yet is accepted.
-
-    The rules are those of ssh. The directory, its files and every folder above it must belong to this user or to root. Nobody
-    else may write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a group
-    without other members. Windows has no such modes, so nothing is refused there. Raise `StateError` if it is refused. The
-    message has the rule, what broke it, and what to do. Raise `OSError` if it cannot be examined.
-    """
+    """Raise `StateError` for a directory that somebody else can write or replace; one that is not there yet is accepted."""
+    # Windows has no such modes, so nothing is refused there.
     if sys.platform == "win32":
         return
+    # The rules are those of ssh. The directory, its files and every folder above it must belong to this user or to root. Nobody
+    # else may write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a group
+    # without other members.
     looked: set[str] = set()
     for folder in (os.path.abspath(directory), os.path.realpath(directory)):  # noqa: PTH100 - faster than `Path`
         above = os.path.dirname(folder)  # noqa: PTH120
@@ -94,10 +92,7 @@ def _me() -> int:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a new file, readable by its owner only; return when it is on disk.
-
-    Raise `OSError` if it exists, or cannot be written.
-    """
+    """Write a new file, readable by its owner only; return when it is on disk; raise `OSError` if it exists."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(data)
         file.flush()
@@ -105,10 +100,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Write a directory's entries to disk: files that were made, renamed or removed. Windows cannot do this.
-
-    Raise `OSError` if they cannot be written.
-    """
+    """Write a directory's entries to disk: files that were made, renamed or removed. Windows cannot do this."""
     if sys.platform != "win32":
         descriptor = os.open(directory, os.O_RDONLY)
         try:

@@ -215,25 +215,20 @@ class Ledger:
         allowance: Allowance,
         occasion: Occasion,
     ) -> bool:
-        """Spend for a report of a permanent response; return whether the budget allows it.
-
-        The first report spends the whole reserve of the metric: for the lifetime once, and for each window in which it is
-        reported. So the rest of the budget does not show how many different answers there were.
-        """
+        """Spend for a report of a permanent response; return whether the budget allows it."""
         due = max(0, allowance.due - account(db, allowance.tag)[2])
         window = _micro(self.budget.per_window) - self._spent_since(db, without=allowance.tag)
         if window < allowance.window or self._lifetime_left(db) < due:
             return False
+        # The first report spends the whole reserve of the metric: for the lifetime once, and for each window in which it is
+        # reported. So the rest of the budget does not show how many different answers there were.
         self.write_account(db, allowance, occasion, 1, due)
         db.execute("DELETE FROM spends WHERE tag = ?", (allowance.tag,))
         db.execute("INSERT INTO spends VALUES (?, ?, ?)", (allowance.tag, occasion.until, allowance.window))
         return True
 
     def spent(self) -> Spent:
-        """Read what was spent. Leases count in full. Metrics with permanent responses count with their whole reserve.
-
-        Raise `StateError` if the state cannot be used.
-        """
+        """Read what was spent: leases in full, metrics with permanent responses with their whole reserve."""
         window, lifetime, left = 0, 0, _micro(self.budget.lifetime)
         if self._state.begun:  # reading does not create the file
             with self._state.transaction() as db:

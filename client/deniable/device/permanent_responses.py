@@ -49,12 +49,10 @@ def row_of(
     rows: int,  # number of rows, at least 1
     source: Source,  # the source of randomness
 ) -> int:
-    """Return this device's row in a metric with `rows` rows.
-
-    A device has one place between 0 and 1. It is drawn uniformly, only as finely as its metrics need. Its row is that one of
-    `rows` equal parts that contains the place. So the device has the same row in all metrics with the same number of rows. Any
-    number of metrics shows little more than the metric with most rows; see `deniable.limits.exposure.groups`.
-    """
+    """Return this device's row in a metric with `rows` rows."""
+    # A device has one place between 0 and 1. It is drawn uniformly, only as finely as its metrics need. Its row is that one of
+    # `rows` equal parts that contains the place. So the device has the same row in all metrics with the same number of rows. Any
+    # number of metrics shows little more than the metric with most rows; see `deniable.limits.exposure.groups`.
     (written,) = db.execute("SELECT value FROM facts WHERE name = 'place'").fetchone()
     place, parts = map(int, written.split("/"))
     finer = lcm(parts, rows) // parts

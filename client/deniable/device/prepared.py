@@ -91,24 +91,19 @@ class Prepared:
         source: Source = OS,  # the source of randomness
         elapsed: float = 0.0,  # seconds since the block began
     ) -> float:
-        """Draw after how many seconds a time may travel.
-
-        The report of a block travels as long after the block began as the longest time of the range is, and a delay more. So the
-        moment of sending does not tell the time.
-        """
+        """Draw after how many seconds a time may travel."""
+        # The report of a block travels as long after the block began as the longest time of the range is, and a delay more. So
+        # the moment of sending does not tell the time.
         return self.longest - elapsed + self.delay(source)
 
     def in_unit(self, seconds: object) -> tuple[object, float]:
-        """Return a time in the unit of this metric, and how many seconds ago it began: at most the longest time of the range.
-
-        What is no time is returned as it is, and began now.
-        """
+        """Return a time in the unit of this metric, and how many seconds ago it began: at most the longest time of the range."""
         try:
             number = plain(seconds)
         except Exception:  # noqa: BLE001 - an object of the host app whose own methods fail
             number = None
         if number is None:
-            return seconds, 0.0
+            return seconds, 0.0  # what is no time stays as it is, and began now
         return float(number) * PER_SECOND[self.metric.unit], float(min(max(number, 0), self.longest))
 
     def occasion(self, now: datetime) -> Occasion:
@@ -132,11 +127,7 @@ def prepare(
     budget: Budget,  # the device's budget
     today: date,  # The date. Metrics whose collection has ended need no part of the budget.
 ) -> dict[str, Prepared]:
-    """Prepare every metric of a registry.
-
-    Raise `ParameterError` if a segment is missing, or a metric has no mechanism. Raise `ConfigurationError` if a metric exceeds
-    the caps, or all metrics together exceed the caps or the budget.
-    """
+    """Prepare every metric of a registry; refuse it if a metric has no mechanism, or all exceed the caps or the budget."""
     prepared = {}
     for id_, allowance in reserved(registry, budget).items():
         metric = registry.metrics[id_]

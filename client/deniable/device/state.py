@@ -71,10 +71,7 @@ _SCHEMA = f"""
 
 
 def default_directory() -> Path:
-    """Return the operating system's place for state files, which is the default.
-
-    Raise `StateError` if the user has no home directory.
-    """
+    """Return the operating system's place for state files; raise `StateError` if the user has no home directory."""
     try:
         if sys.platform == "win32":
             return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "deniable"
@@ -125,10 +122,7 @@ class State:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Read and write in a block. At its end all is on disk. If it raises, nothing is written.
-
-        Raise `StateError` if the file is missing, damaged or busy for too long, or if others can write it.
-        """
+        """Read and write in a block; at its end all is on disk, or nothing if it raises. An unusable file raises `StateError`."""
         import sqlite3  # noqa: PLC0415 - an app without consent never needs it
 
         process = os.getpid()

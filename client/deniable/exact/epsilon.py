@@ -25,10 +25,7 @@ MIN_EPSILON = Fraction(1, 1 << 31)
 def exact(
     epsilon: float | str | Fraction,  # privacy loss in nats, in [`MIN_EPSILON`, `MAX_EPSILON`]
 ) -> Fraction:
-    """Read an epsilon as the written decimal, not as the nearest binary float.
-
-    Raise `ParameterError` if it is not such a number.
-    """
+    """Read an epsilon as the written decimal, not as the nearest binary float; raise `ParameterError` if it is none."""
     rule = f"epsilon is a number of nats above 0 and at most {MAX_EPSILON}"
     if isinstance(epsilon, bool) or (isinstance(epsilon, float) and not isfinite(epsilon)):
         raise ParameterError(rule, epsilon)
@@ -44,11 +41,9 @@ def exact(
 
 
 def weight(epsilon: Fraction) -> int:
-    """Compute floor(e^epsilon * `UNIT`), exactly.
-
-    `decimal` rounds `exp` and division correctly, to sixty digits. So at least forty digits follow the integer. The floor is
-    wrong only if all of these are zeros or nines. e^epsilon is irrational for every rational epsilon but 0.
-    """
+    """Compute floor(e^epsilon * `UNIT`), exactly."""
+    # `decimal` rounds `exp` and division correctly, to sixty digits. So at least forty digits follow the integer. The floor is
+    # wrong only if all of these are zeros or nines. e^epsilon is irrational for every rational epsilon but 0.
     context = Context(prec=60, rounding=ROUND_FLOOR)
     power = context.exp(context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator)))
     return int(context.multiply(power, Decimal(UNIT)).to_integral_value(rounding=ROUND_FLOOR))

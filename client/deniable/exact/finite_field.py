@@ -76,10 +76,7 @@ class Field:
 
 @lru_cache(maxsize=MAX_DEGREE)
 def _tables(degree: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the powers of the polynomial x, twice and then zeros, and the logarithms.
-
-    0 has a logarithm so large that any sum with it is the place of a zero. So a product with 0 needs no special case.
-    """
+    """Return the powers of the polynomial x, twice and then zeros, and the logarithms."""
     order = 1 << degree
     powers: list[int] = []
     modulus = order - 1
@@ -90,6 +87,7 @@ def _tables(degree: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
             powers.append(power)
             power <<= 1
             power ^= modulus & -(power >> degree)
+    # 0 has a logarithm so large that any sum with it is the place of a zero. So a product with 0 needs no special case.
     logarithms = [2 * order] * order
     for exponent, power in enumerate(powers):
         logarithms[power] = exponent

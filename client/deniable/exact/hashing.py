@@ -159,5 +159,6 @@ class PoolFamily:
 
     def hash(self, row: int, key: int) -> int:
         """Hash `key` in [0, 2**64) with member `row` in [0, rows)."""
+        # The highest bits are taken: the lower ones of a product depend on the lower bits of the key alone.
         a, b, c = self.multipliers(row)
         return (((a * (key >> _HALF) + b * (key & _LOW) + c & _WORD) >> _HALF) * self.width) >> _HALF

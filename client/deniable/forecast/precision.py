@@ -47,13 +47,11 @@ def expected(
 
 
 def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
-    """Return how many people each arm of an experiment needs; None where it is not known.
-
-    With one report of each of so many, an experiment finds a planned difference of a share, or of a number as a share of its
-    range, in 80% of cases, at any share. It may be looked at at any time.
-    """
+    """Return how many people each arm of an experiment needs; None where it is not known."""
     if metric.binned or mechanism.searches:
         return None
+    # With one report of each of so many, an experiment finds a planned difference of a share, or of a number as a share of its
+    # range, in 80% of cases, at any share. It may be looked at at any time.
     return ceil(_LOOKS * 2 * float(mechanism.worst_variance) / planned**2)
 
 

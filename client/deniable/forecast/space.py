@@ -95,10 +95,8 @@ class Space:
         return self.partitions * (stratum(self.layout) * self.segments * self._periods(self.retention.tallies) + copies)
 
     def releases(self, days: int) -> int:
-        """Return the bytes of its releases, which may be kept for fewer days than declared.
-
-        A period that waits for more reports has sums instead, which take less.
-        """
+        """Return the bytes of its releases, which may be kept for fewer days than declared."""
+        # A period that waits for more reports has sums instead, which take less.
         return _written(self.layout) * self.cells * self._periods(days)
 
     def made_of(self) -> str:

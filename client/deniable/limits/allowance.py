@@ -54,21 +54,19 @@ class Allowance:
         declared: Declared,  # the metric
         budget: Budget,  # the device's budget
     ) -> Allowance:
-        """Compute what a metric may spend.
-
-        In a window it may spend the cost of the reports of all periods that the window touches. With permanent responses it may
-        spend the cost of `answers` responses. Its part of the lifetime is its part of the window, times the budget's
-        ``lifetime / per_window``.
-        """
+        """Compute what a metric may spend."""
         metric, permanent = declared.metric, declared.permanent
+        # In a window a metric may spend the cost of the reports of all periods that the window touches.
         occasions = period.touched(metric.period, budget.window) * metric.per_period
         answers, price, most = 0, cost(declared.mechanism.ratio), inf
         if permanent and permanent.permanent_ratio is not None:
             most = inf if metric.open else permanent.kept_responses
             answers = occasions = int(min(metric.answers_per_window, most, occasions))
             price = cost(permanent.permanent_ratio)
+        # With permanent responses it may spend the cost of `answers` responses.
         window, lifetime = occasions * price, None
         if budget.per_window is not None and budget.lifetime is not None:
+            # Its part of the lifetime is its part of the window, times the budget's lifetime / per_window.
             share = int(window * Fraction(budget.lifetime) / Fraction(budget.per_window))
             # The smallest lifetime is one window. It pays for all answers of this window.
             lifetime = int(min(share - share % price, most * price))
@@ -82,10 +80,8 @@ class Allowance:
 
     @property
     def due(self) -> int:
-        """What the first report spends of the lifetime if responses are kept: the whole reserve.
-
-        If each response were paid for separately, the rest would show how many different answers there were.
-        """
+        """What the first report spends of the lifetime if responses are kept: the whole reserve."""
+        # If each response were paid for separately, the rest would show how many different answers there were.
         return self.window if self.lifetime is None else self.lifetime
 
 
@@ -112,11 +108,9 @@ def unfit(
     allowances: Iterable[Allowance],  # allowances of all metrics whose collection has not ended
     budget: Budget,  # the device's budget
 ) -> Unfit | None:
-    """Return how the reserved parts of all metrics together exceed the budget; None if they fit.
-
-    The lifetime needs no check: its parts are those of the window, times the same number.
-    """
+    """Return how the reserved parts of all metrics together exceed the budget; None if they fit."""
     largest = sorted(allowances, key=lambda allowance: -allowance.window)
+    # The lifetime needs no check: its parts are those of the window, times the same number.
     total = sum(allowance.window for allowance in largest)
     if budget.per_window is None or total <= int(budget.per_window * MICRO):
         return None
@@ -133,10 +127,7 @@ def unfit(
 
 
 def check(allowances: Iterable[Allowance], budget: Budget) -> None:
-    """Refuse a registry that asks for more than a budget has; raise `ConfigurationError` if they do not fit.
-
-    The message says what the metrics ask for, and what would fit.
-    """
+    """Refuse a registry that asks for more than a budget has; raise `ConfigurationError` if they do not fit."""
     excess = unfit(allowances, budget)
     if excess is not None:
         raise ConfigurationError(f"{excess.rule}; got {excess.value}")

@@ -130,12 +130,10 @@ class Caps:
 
 
 def _worst(mechanism: Mechanism) -> Fraction | None:
-    """Return the declared likelihood ratio of a mechanism, or a larger one that follows from its other claims; None for no bound.
-
-    A payload supports a value or it does not. For two answers, the likelihoods of either event differ by at most the worst ratio.
-    So p / q and (1 - q) / (1 - p) are not above it. If p is not above q, the mechanism is wrong. The same holds for the greatest
-    and the least probability of a cell.
-    """
+    """Return the declared likelihood ratio of a mechanism, or a larger one that its other claims tell; None for no bound."""
+    # A payload supports a value or it does not. For two answers, the likelihoods of either event differ by at most the worst
+    # ratio. So p / q and (1 - q) / (1 - p) are not above it. If p is not above q, the mechanism is wrong. The same holds for the
+    # greatest and the least probability of a cell.
     if mechanism.odds is None:
         bounds = mechanism.bounds()
         return None if not 0 < bounds.low < bounds.high else max(mechanism.ratio, bounds.high / bounds.low)

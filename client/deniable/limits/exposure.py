@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 def groups(
     rows: Iterable[int],  # number of rows of each metric
 ) -> int:
-    """Return the number of groups into which the rows of some metrics together divide devices.
-
-    A device has one place between 0 and 1. Its row in a metric of r rows is that one of r equal parts that contains the place. So
-    the ends of all parts of all metrics divide places into groups. An end is a fraction below 1. In lowest terms its denominator
-    divides one of the numbers of rows.
-    """
+    """Return the number of groups into which the rows of some metrics together divide devices."""
+    # A device has one place between 0 and 1. Its row in a metric of r rows is that one of r equal parts that contains the place.
+    # So the ends of all parts of all metrics divide places into groups. An end is a fraction below 1. In lowest terms its
+    # denominator divides one of the numbers of rows.
     divisors = {divisor for each in set(rows) for divisor in _divisors(each)}
     return max(1, sum(map(_totient, divisors)))
 

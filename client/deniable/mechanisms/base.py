@@ -263,12 +263,9 @@ class FrequencyOracle(Mechanism):
     with probability p and any other with probability q. The unbiased estimate of a frequency is
     ``(support / n - q) / (p - q)``. An oracle with a pool of hash functions has q only on average over the pool. `support` gives
     the exact probability for any pair of values.
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha: Locally differentially private protocols for frequency estimation. USENIX Security
-    2017, section 3.
     """
+
+    # T. Wang and others: Locally differentially private protocols for frequency estimation. USENIX Security 2017, section 3.
 
     # p, q: probability that a payload supports the true value, and that it supports a given other one. If payloads also oppose
     # values, the probability that it opposes the value is subtracted.
@@ -312,13 +309,9 @@ class FrequencyOracle(Mechanism):
         frequency: float,  # the share of the n respondents who hold the value, in [0, 1]
         n: int,  # number of reports
     ) -> float:
-        """Compute the exact variance of an estimated frequency over the randomness of the devices.
-
-        Notes
-        -----
-        ``(f p(1-p) + (1-f) q(1-q)) / (n (p-q)^2)``. If the respondents are a sample, and the share in their population is
-        estimated, add ``f (1-f) / n``.
-        """
+        """Compute the exact variance of an estimated frequency over the randomness of the devices."""
+        # `(f p(1-p) + (1-f) q(1-q)) / (n (p-q)^2)`. If the respondents are a sample, and the share in their population is
+        # estimated, add `f (1-f) / n`.
         p, q = float(self.p), float(self.q)
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (n * (p - q) ** 2)
 
@@ -336,13 +329,9 @@ class FrequencyOracle(Mechanism):
 
     @property
     def worst_variance(self) -> Fraction:
-        """The variance of one report's estimate of a share, where it is largest.
-
-        Notes
-        -----
-        It is ``f held + (1 - f) absent + f (1 - f)`` at a share f: of the noise, and of who answers. That is largest at
-        ``f = (1 + held - absent) / 2``, or at the nearer of 0 and 1.
-        """
+        """The variance of one report's estimate of a share, where it is largest."""
+        # It is `f held + (1 - f) absent + f (1 - f)` at a share f: of the noise, and of who answers. That is largest at `f = (1 +
+        # held - absent) / 2`, or at the nearer of 0 and 1.
         held, absent = self._variances
         share = min(max((1 + held - absent) / 2, Fraction(0)), Fraction(1))
         return share * held + (1 - share) * absent + share * (1 - share)
@@ -387,11 +376,9 @@ def mean_variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
 
 
 def two_sided(mechanism: FrequencyOracle) -> Fraction:
-    """Return the probability that a report favours one of two answers by exactly epsilon, if it else says nothing about them.
-
-    It favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but not the
-    other, if and only if it favours the true one. So p - q = x - x / ratio.
-    """
+    """Return the probability that a report favours one of two answers by exactly epsilon, if it else says nothing about them."""
+    # It favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but not the
+    # other, if and only if it favours the true one. So p - q = x - x / ratio.
     ratio = mechanism.ratio
     return (mechanism.p - mechanism.q) * (ratio + 1) / (ratio - 1)
 

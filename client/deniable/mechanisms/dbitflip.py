@@ -143,22 +143,15 @@ class DBitFlip(Permanent):
         everywhere = self.layout.rows == 1
         return Bounds.of_bits(self.other, self.one, self.buckets, (1,) if everywhere else (0, 1), direct=everywhere)
 
-    def variance(self, frequency: float, n: int) -> float:
-        """Compute the exact variance of an estimated frequency over the randomness of the devices, including their sets.
-
-        Parameters
-        ----------
-        frequency
-            The share of the n respondents who hold the value, in [0, 1].
-        n
-            Number of reports.
-
-        Notes
-        -----
-        Let p and q be `one` and `other`, and s = d / k the share of sets that have a given value. The variance is
-        ``(f ((p (1-p) / (p-q)^2 + 1) / s - 1) + (1-f) q (1-q) / (s (p-q)^2)) / n``. The decoder knows how many reports have a bit
-        for the value. It subtracts q times this number as noise, not q s n.
-        """
+    def variance(
+        self,
+        frequency: float,  # the share of the n respondents who hold the value, in [0, 1]
+        n: int,  # reports
+    ) -> float:
+        """Compute the exact variance of an estimated frequency over the randomness of the devices, including their sets."""
+        # Let p and q be `one` and `other`, and s = d / k the share of sets that have a given value. The variance is `(f ((p (1-p)
+        # / (p-q)^2 + 1) / s - 1) + (1-f) q (1-q) / (s (p-q)^2)) / n`. The decoder knows how many reports have a bit for the
+        # value. It subtracts q times this number as noise, not q s n.
         held, absent = (float(part) for part in self._variances)
         return (frequency * held + (1 - frequency) * absent) / n
 

@@ -18,12 +18,10 @@ _TRUE = ord("1")
 
 
 def shifts(source: Source, true_weight: int, size: int, count: int, unit: int = UNIT) -> list[int]:
-    """Draw shifts of an index modulo `size`: shift 0 has weight `true_weight`, every other shift has weight `unit`.
-
-    If 0 has not come up, one of the shifts 1 to ``size - 1`` is drawn uniformly. A uniform draw that includes 0 would tell the
-    truth more often than declared.
-    """
+    """Draw shifts of an index modulo `size`: shift 0 has weight `true_weight`, every other shift has weight `unit`."""
     keep = source.bits(true_weight, true_weight + (size - 1) * unit, count)
+    # If 0 has not come up, one of the shifts 1 to `size - 1` is drawn uniformly. A uniform draw that includes 0 would tell the
+    # truth more often than declared.
     others = source.indices(size - 1, count)
     return [0 if digit == _TRUE else other + 1 for digit, other in zip(keep, others, strict=True)]
 

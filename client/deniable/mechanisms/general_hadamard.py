@@ -78,10 +78,8 @@ class GeneralHadamard(FrequencyOracle):
         return {"blocks": self.blocks, "size": self.size, "step": self._step, "inside": Fraction(inside, inside + beside)}
 
     def slots(self, value: _Number) -> tuple[_Number, _Number]:
-        """Return the block of a value, and its row of the block's matrix. This works for an array of values, too.
-
-        The permutation multiplies by a step near the golden section of the number of slots. This keeps neighbours apart.
-        """
+        """Return the block of a value, and its row of the block's matrix. This works for an array of values, too."""
+        # The permutation multiplies by a step near the golden section of the number of slots. This keeps neighbours apart.
         slot = value * self._step % (self.blocks * (self.size - 1))
         return slot // (self.size - 1), slot % (self.size - 1) + 1
 
@@ -127,19 +125,14 @@ class GeneralHadamard(FrequencyOracle):
         """Return the other values of the column's block."""
         return self._signs(payload, 1)
 
-    def variance(self, frequency: float, n: int, block_mass: float | None = None) -> float:
-        """Compute the exact variance of an estimated frequency over the randomness of the devices.
-
-        Parameters
-        ----------
-        frequency
-            The share of the n respondents who hold the value, in [0, 1].
-        n
-            Number of reports.
-        block_mass
-            The share of respondents whose value is in the same block, this value included. By default the others are spread
-            evenly over the blocks.
-        """
+    def variance(
+        self,
+        frequency: float,  # the share of the n respondents who hold the value, in [0, 1]
+        n: int,  # reports
+        # share of respondents in the same block, this value included; by default the others are spread evenly
+        block_mass: float | None = None,
+    ) -> float:
+        """Compute the exact variance of an estimated frequency over the randomness of the devices."""
         others = (1 - frequency) / self.blocks
         mass = frequency + others if block_mass is None else block_mass
         ratio, half, columns = self._true_weight / UNIT, self.size // 2, self.layout.width

@@ -94,23 +94,15 @@ class Params:
 
     @property
     def epsilon_one_time(self) -> float:
-        """Largest privacy loss of one report in nats, ``h ln(q* (1 - p*) / (p* (1 - q*)))``. Less if Bloom filters overlap.
-
-        References
-        ----------
-        Erlingsson et al. 2014, section 3.2.
-        """
+        """Largest privacy loss of one report in nats, ``h ln(q* (1 - p*) / (p* (1 - q*)))``. Less if Bloom filters overlap."""
+        # Erlingsson et al. 2014, section 3.2.
         p, q = self.p_star, self.q_star
         return self.hashes * _log_ratio(q * (1 - p), p * (1 - q))
 
     @property
     def epsilon_permanent(self) -> float:
-        """Privacy loss of any number of reports of one word in nats, ``2 h ln((1 - f/2) / (f/2))``; infinite if f is 0.
-
-        References
-        ----------
-        Erlingsson et al. 2014, section 3.1.
-        """
+        """Privacy loss of any number of reports of one word in nats, ``2 h ln((1 - f/2) / (f/2))``; infinite if f is 0."""
+        # Erlingsson et al. 2014, section 3.1.
         return 2 * self.hashes * _log_ratio(1 - self.effective_f / 2, self.effective_f / 2)
 
 
@@ -119,15 +111,7 @@ def bloom(
     cohort: int,  # in [0, m)
     params: Params,
 ) -> int:
-    """Hash a word into the Bloom filter of its cohort. Deterministic and not private.
-
-    Raise `ParameterError` if the word is not bytes (the message does not repeat it) or there is no such cohort.
-
-    Returns
-    -------
-    int
-        In [0, 2^k), with 1 to h bits set.
-    """
+    """Hash a word into the Bloom filter of its cohort, with 1 to h of k bits set. Deterministic and not private."""
     if isinstance(cohort, bool) or not isinstance(cohort, int) or not 0 <= cohort < params.cohorts:
         raise ParameterError(f"a cohort is a whole number from 0 to {params.cohorts - 1}", cohort)
     bits = 0
@@ -137,38 +121,21 @@ def bloom(
 
 
 def positions(word: bytes, params: Params) -> list[int]:
-    """Hash a word in every cohort, as in a row of a map file.
-
-    Raise `ParameterError` if the word is not bytes.
-
-    Returns
-    -------
-    list of int
-        m x h numbers, cohort by cohort; bit i of cohort j is ``j k + i + 1``. A cohort may have a number twice.
-    """
+    """Hash a word in every cohort, as in a row of a map file: m x h numbers, cohort by cohort."""
+    # Bit i of cohort j is j k + i + 1. A cohort may have a number twice.
     k = params.bits
     _checked(word)
     return [cohort * k + bit + 1 for cohort in range(params.cohorts) for bit in _hashes(word, cohort, params)]
 
 
-def permanent(bloom_bits: int, secret: bytes, params: Params) -> int:
-    """Replace each bit with probability f by a coin, always in the same way for the same bits and secret. Never send it.
-
-    Raise `ParameterError` if k is above `MAX_PERMANENT_BITS` or the bits are out of range (the message does not repeat them).
-
-    Parameters
-    ----------
-    bloom_bits
-        In [0, 2^k).
-    secret
-        Random bytes that never leave the device and never change. Each metric needs its own secret. Otherwise equal Bloom filters
-        would have equal noise in all metrics.
-
-    Returns
-    -------
-    int
-        In [0, 2^k). Over random secrets a 1 stays with probability ``1 - effective_f / 2``.
-    """
+def permanent(
+    bloom_bits: int,  # in [0, 2^k)
+    # Random bytes that never leave the device and never change. Each metric needs its own: else equal filters would have equal
+    # noise.
+    secret: bytes,
+    params: Params,
+) -> int:
+    """Replace each bit with probability f by a coin, always in the same way for the same bits and secret. Never send it."""
     if params.bits > MAX_PERMANENT_BITS:
         raise ParameterError(
             f"a permanent response has at most {MAX_PERMANENT_BITS} bits (k): HMAC-SHA256 gives one byte for each", params.bits
@@ -183,24 +150,14 @@ def permanent(bloom_bits: int, secret: bytes, params: Params) -> int:
     return bloom_bits & ~replaced | coins & replaced
 
 
-def instantaneous(prr: int, params: Params, source: Source = OS) -> int:
-    """Draw a report from a permanent response.
-
-    Raise `ParameterError` if the bits are out of range (the message does not repeat them).
-
-    Parameters
-    ----------
-    prr
-        The permanent response, in [0, 2^k).
-    source
-        The source of randomness. As in the original there are k draws for zeros and k for ones, bit 0 first, for any bits.
-
-    Returns
-    -------
-    int
-        The report, in [0, 2^k). A 0 becomes 1 with probability `effective_p`, and a 1 stays with `effective_q`, exactly. Files
-        have it as ``format(report, f"0{k}b")``, the highest bit first.
-    """
+def instantaneous(
+    prr: int,  # the permanent response, in [0, 2^k)
+    params: Params,
+    source: Source = OS,
+) -> int:
+    """Draw a report from a permanent response: a 0 becomes 1 with probability `effective_p`, and a 1 stays with `effective_q`."""
+    # As in the original there are k draws for zeros and k for ones, bit 0 first, for any bits. Files have a report with the
+    # highest bit first.
     _check_bits("prr", prr, params)
     zeros, ones = (
         int(source.bits(probability.numerator, probability.denominator, params.bits)[::-1], 2)
@@ -210,18 +167,7 @@ def instantaneous(prr: int, params: Params, source: Source = OS) -> int:
 
 
 def encode(word: bytes, cohort: int, secret: bytes, params: Params, source: Source = OS) -> int:
-    """Make a report of a word by `bloom`, `permanent` and `instantaneous`.
-
-    Returns
-    -------
-    int
-        In [0, 2^k).
-
-    Raises
-    ------
-    ParameterError
-        As each of them.
-    """
+    """Make a report of a word, in [0, 2^k), by `bloom`, `permanent` and `instantaneous`."""
     return instantaneous(permanent(bloom(word, cohort, params), secret, params), params, source)
 
 

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 
 def column(row: int, choice: int, inside: int) -> int:
-    """Return the column number `choice` of those where a row of the Hadamard matrix is +1 (`inside` is 1) or -1 (0).
-
-    The row's number and the column's number have common bits. Their parity decides the sign. The column's bit at the lowest bit
-    of the row is set so that the sign is right. The other bits of the column are `choice`.
-    """
+    """Return the column number `choice` of those where a row of the Hadamard matrix is +1 (`inside` is 1) or -1 (0)."""
+    # The row's number and the column's number have common bits. Their parity decides the sign. The column's bit at the lowest bit
+    # of the row is set so that the sign is right. The other bits of the column are `choice`.
     lowest = row & -row
     number = choice + (choice & -lowest)  # the bits of `choice`, with a 0 inserted at the lowest bit of the row
     return number | lowest if (number & row).bit_count() & 1 == inside else number

@@ -71,13 +71,12 @@ class LGrr(Grr, Shifted):
     """L-GRR: the permanent response is GRR of the value, and each report is GRR of the response. Best for small domains.
 
     A device keeps a response for each value that its user ever holds. Reports show that the value changed, and that it returned
-    to an earlier one.
+    to an earlier one. For more than two values the p2 of the paper spends less than epsilon, with more noise than necessary. Ours
+    spends epsilon.
 
     References
     ----------
-    H. H. Arcolezi, J.-F. Couchot, B. Al Bouna, X. Xiao: Improving the utility of locally differentially private protocols for
-    longitudinal and multidimensional frequency estimates. Digital Communications and Networks, 2022. (For more than two values
-    their p2 spends less than epsilon, with more noise than necessary. Ours spends epsilon.)
+    H. H. Arcolezi and others: Improving the utility of locally differentially private protocols. Digit. Commun. Netw., 2022.
     """
 
     name = "l_grr"

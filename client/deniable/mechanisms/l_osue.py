@@ -27,8 +27,7 @@ class LOsue(Oue, Permanent):
 
     References
     ----------
-    H. H. Arcolezi, J.-F. Couchot, B. Al Bouna, X. Xiao: Improving the utility of locally differentially private protocols for
-    longitudinal and multidimensional frequency estimates. Digital Communications and Networks, 2022.
+    H. H. Arcolezi and others: Improving the utility of locally differentially private protocols. Digit. Commun. Netw., 2022.
     """
 
     name = "l_osue"

@@ -27,8 +27,7 @@ class LocalHash(TwoSided):
     References
     ----------
     T. Wang, J. Blocki, N. Li, S. Jha. USENIX Security 2017, section 4.4 (OLH).
-    V. Feldman, J. Nelson, H. Nguyen, K. Talwar: Private frequency estimation via projective geometry. ICML 2022 (linear
-    families over a prime field).
+    V. Feldman and others: Private frequency estimation via projective geometry. ICML 2022 (linear families over a prime field).
     """
 
     name = "local_hash"

@@ -29,8 +29,7 @@ class Loloha(LocalHash, Shifted):
 
     References
     ----------
-    H. H. Arcolezi, C. Pinzon, C. Palamidessi, S. Gambs: Frequency estimation of evolving data under local differential privacy.
-    EDBT 2023. (For more than two cells their second step spends less than epsilon. Ours spends epsilon.)
+    H. H. Arcolezi and others: Frequency estimation of evolving data. EDBT 2023, whose second step spends less than epsilon.
     """
 
     name = "loloha"

@@ -88,11 +88,9 @@ class Permanent(FrequencyOracle):
         self,
         frequency: float,  # the share of the respondents who hold the value, in [0, 1]
     ) -> float:
-        """Compute the part of one report's variance that the permanent response has, and with it all other reports of it.
-
-        It is the variance of an estimate from the permanent response itself, were it seen. The rest of ``variance(f, 1)`` is
-        noise that each report draws afresh.
-        """
+        """Compute the part of one report's variance that the permanent response has, and with it all other reports of it."""
+        # It is the variance of an estimate from the permanent response itself, were it seen. The rest of `variance(f, 1)` is
+        # noise that each report draws afresh.
         p, q = (float(probability) for probability in self.permanent_support)
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (p - q) ** 2
 
@@ -121,11 +119,9 @@ class Permanent(FrequencyOracle):
 
 
 def second_flip(first: Fraction, both: Fraction) -> Fraction:
-    """Compute the probability of a second flip, so that a bit is flipped by both steps together with probability `both`.
-
-    The first flip has probability `first`. Flips with probabilities s and r together are one flip with probability
-    s + r - 2 r s.
-    """
+    """Compute the probability of a second flip, so that a bit is flipped by both steps together with probability `both`."""
+    # The first flip has probability `first`. Flips with probabilities s and r together are one flip with probability s + r - 2 r
+    # s.
     return (both - first) / (1 - 2 * first)
 
 

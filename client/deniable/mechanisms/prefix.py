@@ -39,15 +39,10 @@ MULTIPLIERS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def extend(key: int, chunk: int) -> int:
-    """Return the 64-bit key of a prefix from the `key` of its parent and the `chunk` of bits that follow.
-
-    For any key this is a bijection of chunks below 2^64 - 1. So prefixes of one parent never collide. Other prefixes collide with
-    probability 2^-64. The mixing is the finaliser of splitmix64.
-
-    References
-    ----------
-    G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators. OOPSLA 2014, figure 17.
-    """
+    """Return the 64-bit key of a prefix from the `key` of its parent and the `chunk` of bits that follow."""
+    # For any key this is a bijection of chunks below 2^64 - 1. So prefixes of one parent never collide. Other prefixes collide
+    # with probability 2^-64. The mixing is the finaliser of splitmix64.
+    # G. L. Steele and others: Fast splittable pseudorandom number generators. OOPSLA 2014, figure 17.
     word = key + (chunk + 1) * GOLDEN & _WORD
     word = (word ^ word >> 30) * MULTIPLIERS[0] & _WORD
     word = (word ^ word >> 27) * MULTIPLIERS[1] & _WORD
@@ -62,39 +57,11 @@ class PrefixTree(FastLocalHash):
     which hashes the prefix to one of `width` cells. The device reports this cell as in fast local hashing. The last level is the
     *confirmation*: its devices report about their whole answer and have no part in the search. So the reports that found a value
     are not those from which its frequency is estimated.
-
-    Parameters
-    ----------
-    domain_size
-        Number of values. A value is a number of B bits, as few as hold the domain. A prefix is its highest bits.
-    step
-        Bits that each level adds to the prefixes of the level before; by default 8.
-    start
-        Bits of the shortest prefixes; by default 16 (``pem``) or 8 (``tree_hist``).
-    rows
-        Hash functions of all levels together; by default 4,096, or fewer so that the tally has at most 2^20 cells.
-    confirm
-        Share of the devices that confirm, in (0, 1); by default 1/4 (``pem``) or 1/2 (``tree_hist``).
-
-    Notes
-    -----
-    Each of L levels has (1 - confirm) / L of the devices. A value passes a level if its frequency is above z standard errors.
-    There are keep * 2^step candidates, and z is such that noise lifts only `keep` of them above it. So longer steps find rarer
-    values, but not by much: 12 bits instead of 8 gain a twentieth and try sixteen times as many prefixes.
-
-    Attributes
-    ----------
-    bits : int
-        B.
-    lengths : tuple of int
-        Bits of each level's prefixes. The last two levels have all B bits: one for the search and one for the confirmation.
-    first_rows : tuple of int
-        First row of each level, then `rows`. All rows are equally likely.
-    width : int
-        Number of cells of a row: the whole number of least variance, near e^eps + 1.
-    other : Fraction
-        Probability that a payload supports a given value whose prefix does not collide with the true one's.
     """
+
+    # Each of L levels has (1 - confirm) / L of the devices. A value passes a level if its frequency is above z standard errors.
+    # There are keep * 2^step candidates, and z is such that noise lifts only `keep` of them above it. So longer steps find rarer
+    # values, but not by much: 12 bits instead of 8 gain a twentieth and try sixteen times as many prefixes.
 
     part = "level of the search"
     searches = True
@@ -107,12 +74,13 @@ class PrefixTree(FastLocalHash):
     _CONFIRM: ClassVar[str]
 
     family: PoolFamily = None  # type: ignore[assignment] # always a pool; set with the other parameters
-    step: int = 0
-    start: int = 0
-    confirm: float | str | Fraction = 0
-    bits: int = 0
+    step: int = 0  # bits that each level adds to the prefixes of the level before; by default 8
+    start: int = 0  # bits of the shortest prefixes; by default 16 (`pem`) or 8 (`tree_hist`)
+    confirm: float | str | Fraction = 0  # share of devices that confirm, in (0, 1); by default 1/4 (`pem`) or 1/2 (`tree_hist`)
+    bits: int = 0  # of a value: as few as hold the domain; a prefix is the highest of them
+    # Bits of each level's prefixes. The last two levels have all bits: one for the search and one for the confirmation.
     lengths: tuple[int, ...] = ()
-    first_rows: tuple[int, ...] = ()
+    first_rows: tuple[int, ...] = ()  # first row of each level, then `rows`; all rows are equally likely
     _chunks: tuple[tuple[tuple[int, int], ...], ...] = ()
 
     def _parameters(self) -> dict[str, Any]:
@@ -210,10 +178,8 @@ class PrefixTree(FastLocalHash):
         return self.family.hash(row, self.key(bisect_right(self.first_rows, row) - 1, value))
 
     def variance(self, frequency: float, n: int) -> float:
-        """Compute the variance of the estimated frequency of a found value, to first order in 1 / n.
-
-        Only the devices that confirm are used. They are a random sample of the n respondents.
-        """
+        """Compute the variance of the estimated frequency of a found value, to first order in 1 / n."""
+        # Only the devices that confirm are used. They are a random sample of the n respondents.
         share = float(self.confirming)
         return (super().variance(frequency, 1) + (1 - share) * frequency * (1 - frequency)) / (n * share)
 
@@ -228,8 +194,7 @@ class Pem(PrefixTree):
 
     References
     ----------
-    T. Wang, N. Li, S. Jha: Locally differentially private heavy hitter identification. IEEE TDSC 18(2), 2021 (online 2019);
-    arXiv 1708.06674, section 4.
+    T. Wang, N. Li, S. Jha: Locally differentially private heavy hitter identification. IEEE TDSC 18(2), 2021, section 4.
     """
 
     name = "pem"
@@ -248,8 +213,7 @@ class TreeHist(PrefixTree):
 
     References
     ----------
-    R. Bassily, K. Nissim, U. Stemmer, A. Thakurta: Practical locally private heavy hitters. NeurIPS 2017, section 3; JMLR 21(16),
-    2020.
+    R. Bassily and others: Practical locally private heavy hitters. NeurIPS 2017, section 3; JMLR 21(16), 2020.
     """
 
     name = "tree_hist"

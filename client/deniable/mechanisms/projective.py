@@ -123,15 +123,13 @@ class Projective(TwoSided):
         return (off[beside], inside[on])[side & 1]  # type: ignore[no-any-return]
 
     def _find(self, value: int, noise: Any) -> bytes:
-        """Return the drawn point on the drawn side.
-
-        The first digit of the value that is not 0 is 1. The digit of x that is multiplied by it is the hinge. The hinge can be
-        set so that the product has any residue; on the hyperplane the residue is 0. `high` are the digits of x above the hinge,
-        `low` those below it. `low` does not change the product. The digits are drawn so that x is a point without any division:
-
-        * On the hyperplane, high and low together are a point of one dimension less. If high is zero, the hinge is zero, too.
-        * Beside it, high is a point and the residue is not 0. Or high is zero, and the residue and the hinge are 1.
-        """
+        """Return the drawn point on the drawn side."""
+        # The first digit of the value that is not 0 is 1. The digit of x that is multiplied by it is the hinge. The hinge can be
+        # set so that the product has any residue; on the hyperplane the residue is 0. `high` are the digits of x above the hinge,
+        # `low` those below it. `low` does not change the product. The digits are drawn so that x is a point without any division:
+        #
+        # * On the hyperplane, high and low together are a point of one dimension less. If high is zero, the hinge is zero, too.
+        # * Beside it, high is a point and the residue is not 0. Or high is zero, and the residue and the hinge are 1.
         side, on, beside = noise
         firsts, powers, gaps, q = self._firsts, self._powers, self._gaps, self.field.order
         place = bisect(firsts, value)
@@ -200,10 +198,8 @@ def _roughly(order: int, dimension: int, ratio: float, domain_size: int) -> floa
 
 
 def _geometries(domain_size: int) -> Iterator[tuple[int, int]]:
-    """Yield the order and the dimension of each geometry that may be best for a domain of this size.
-
-    In two dimensions a hyperplane is one point, as in randomised response, so only the least order that fits can be best.
-    """
+    """Yield the order and the dimension of each geometry that may be best for a domain of this size."""
+    # In two dimensions a hyperplane is one point, as in randomised response, so only the least order that fits can be best.
     lines = (order for order in range(max(2, domain_size - 1), MAX_CELLS) if is_order(order))
     yield from ((order, 2) for order in islice(lines, 1))
     yield from ((order, dimension) for order, dimension, number in _spaces() if number >= domain_size)

@@ -55,11 +55,9 @@ class Bloom(Permanent):
         return self.cohorts == self.hashes == 1 and self.bits == self.domain_size
 
     def _claims(self, one: Fraction, other: Fraction) -> dict[str, Any]:
-        """Compute the ratio, p, q and the layout from the bits' probabilities.
-
-        A report supports the values all of whose bits are 1. This plain definition is for proofs. The decoder makes better use of
-        the bits.
-        """
+        """Compute the ratio, p, q and the layout from the bits' probabilities."""
+        # A report supports the values all of whose bits are 1. This plain definition is for proofs. The decoder makes better use
+        # of the bits.
         p, q = self._support(one, other)
         return {
             "ratio": (one * (1 - other) / (other * (1 - one))) ** self.hashes,
@@ -138,8 +136,7 @@ class Rappor(Bloom):
 
     References
     ----------
-    U. Erlingsson, V. Pihur, A. Korolova: RAPPOR: Randomized aggregatable privacy-preserving ordinal response. CCS 2014,
-    sections 2 and 3.
+    U. Erlingsson, V. Pihur, A. Korolova: RAPPOR. CCS 2014, sections 2 and 3.
     """
 
     name = "rappor"

@@ -23,24 +23,11 @@ if TYPE_CHECKING:
 
 
 class Sampled(Scored):
-    """A report names a row, drawn at random, and what the answer has there, by generalised randomised response.
+    """A report names a row, drawn at random, and what the answer has there, by generalised randomised response."""
 
-    Parameters
-    ----------
-    domain_size
-        2^m for m options.
-
-    Attributes
-    ----------
-    groups : tuple of tuple of int
-        The options of each row.
-    keep, other : Fraction
-        Probability that a report names what the answer has in its row, and that it names any one other thing.
-    """
-
-    groups: tuple[tuple[int, ...], ...]
-    keep: Fraction
-    other: Fraction
+    groups: tuple[tuple[int, ...], ...]  # the options of each row
+    keep: Fraction  # probability that a report names what the answer has in its row
+    other: Fraction  # probability that it names any one other thing
     _true_weight: int
 
     @abstractmethod
@@ -112,6 +99,7 @@ class Sampled(Scored):
         row, named = self.layout.unpack(payload)
         rows, width, gain = self.layout.rows, self.layout.width, self.keep - self.other
         return tuple(
+            # Times the rows, because a row is drawn for one in so many reports.
             rows * ((named == index) - self.other) / gain if row == each else Fraction(0)
             for each in range(rows)
             for index in range(width)

@@ -35,12 +35,9 @@ class Sketch(FrequencyOracle):
     A report of row r supports the values that r hashes to its cells. It has the true value's cell with probability p, and any
     other cell with probability `other`. If two values collide in a share c of the rows, a report of one supports the other with
     probability c p + (1 - c) `other`.
-
-    References
-    ----------
-    Apple Differential Privacy Team: Learning with privacy at scale. Apple Machine Learning Journal 1(8), 2017.
     """
 
+    # Apple Differential Privacy Team: Learning with privacy at scale. Apple Machine Learning Journal 1(8), 2017.
     options: ClassVar[tuple[str, ...]] = ("rows", "width")
 
     rows: int = 0  # number of hash functions; 0 for the default
@@ -101,7 +98,7 @@ class Cms(Sketch):
 
     References
     ----------
-    Apple Differential Privacy Team, 2017, section 4 (CMS).
+    Apple Differential Privacy Team: Learning with privacy at scale. 2017, section 4 (CMS).
     M. Pan: Revisiting the count mean sketch. arXiv 2406.03785, 2024 (its bias and variance corrected).
     """
 
@@ -149,7 +146,7 @@ class Hcms(Sketch):
 
     References
     ----------
-    Apple Differential Privacy Team, 2017, section 5 (HCMS).
+    Apple Differential Privacy Team: Learning with privacy at scale. 2017, section 5 (HCMS).
     """
 
     name = "hcms"
@@ -257,9 +254,7 @@ def best_width(
     true_weight: int,  # the integer weight of e^eps
     most: int,
 ) -> int:
-    """Return the number of cells of least variance for a value of frequency 0: near e^eps + 1, and at most ``most + 1``.
-
-    The variance of one report's estimate is ``(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)``.
-    """
+    """Return the number of cells of least variance for a value of frequency 0: near e^eps + 1, and at most ``most + 1``."""
+    # The variance of one report's estimate is `(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)`.
     best = min(true_weight // UNIT + 1, most)
     return min((g for g in (best, best + 1) if g > 1), key=lambda g: Fraction((true_weight + (g - 1) * UNIT) ** 2, g - 1))

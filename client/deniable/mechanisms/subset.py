@@ -23,8 +23,7 @@ class Subset(TwoSided):
 
     References
     ----------
-    M. Ye, A. Barg: Optimal schemes for discrete distribution estimation under local differential privacy. IEEE
-    Transactions on Information Theory 64(8), 2018, section III.
+    M. Ye, A. Barg: Optimal schemes for discrete distribution estimation. IEEE Trans. Inf. Theory 64(8), 2018, section III.
     """
 
     name = "subset"

@@ -76,9 +76,11 @@ class Window(Scored):
 
     References
     ----------
-    J. Duchi, M. Jordan, M. Wainwright: Minimax optimal procedures for locally private estimation. JASA 113(521), 2018,
-    section 4. N. Wang et al.: Collecting and analyzing multidimensional data with local differential privacy. ICDE 2019,
-    section III. Z. Li et al.: Estimating numerical distributions under local differential privacy. SIGMOD 2020, section 5.
+    J. Duchi, M. Jordan, M. Wainwright: Minimax optimal procedures for locally private estimation. JASA 113(521), 2018, section 4.
+
+    N. Wang and others: Collecting and analyzing multidimensional data. ICDE 2019, section III.
+
+    Z. Li and others: Estimating numerical distributions under local differential privacy. SIGMOD 2020, section 5.
     """
 
     name = "window"

@@ -17,10 +17,8 @@ def warn_once(
     reason: str,  # a code
     words: str,  # the reason in words
 ) -> None:
-    """Log a warning, unless this process has already logged the same one, or a hundred others.
-
-    The parts may come from a server. They are written as one line of printable ASCII.
-    """
+    """Log a warning, unless this process has already logged the same one, or a hundred others."""
+    # The parts may come from a server. They are written as one line of printable ASCII.
     about = _plain(subject), _plain(reason)
     if about in _warned or len(_warned) > _MOST:
         return

@@ -15,10 +15,7 @@ async def in_own_thread(
     function: Callable[[], T],
     name: str,  # name of the thread
 ) -> T:
-    """Run a function in its own thread and return its result. If the caller stops waiting, the function goes on.
-
-    The event loop's own threads are not used, because they may all be busy.
-    """
+    """Run a function in its own thread and return its result. If the caller stops waiting, the function goes on."""
     import asyncio  # noqa: PLC0415 - the caller has imported it
     from concurrent.futures import Future  # noqa: PLC0415 - imported with `asyncio`
 
@@ -31,5 +28,6 @@ async def in_own_thread(
         except Exception as error:  # noqa: BLE001 - raised in the caller
             done.set_exception(error)
 
+    # The event loop's own threads are not used, because they may all be busy.
     Thread(target=run, name=name, daemon=True).start()
     return await asyncio.wrap_future(done)

@@ -229,13 +229,7 @@ def load(path: str | Path) -> Registry:
 
 
 def read(path: str | Path) -> str:
-    """Read the text of a registry file, with unchanged line ends.
-
-    Raises
-    ------
-    RegistryError
-        If the file cannot be read.
-    """
+    """Read the text of a registry file, with unchanged line ends."""
     try:
         return Path(path).read_bytes().decode()
     except FileNotFoundError:

@@ -38,10 +38,7 @@ def bounds(
     name: str,  # a name, as `of` writes it
     length: str,  # one of `LENGTHS`
 ) -> tuple[datetime, datetime]:
-    """Return the start and the end of a period.
-
-    Raise `ParameterError` if the name is not one that `of` writes for this length.
-    """
+    """Return the start and the end of a period; raise `ParameterError` for a name that `of` does not write."""
     try:
         start, end = _bounds(name, length)
         canonical = of(start, length) == name  # ISO 8601 has other spellings, such as 20261101; tallies need a single one

@@ -45,13 +45,10 @@ _SHOWN = 3  # names in a fault
 
 
 def load(path: str | Path) -> Registry:
-    """Read a registry file, or all files of a folder as one registry.
-
-    The last file of a folder is the current registry: its tables for all metrics are used. `Registry.metrics` has the highest
-    version of each metric of any file, and `Registry.older` all other versions. Fields of a version that may change, such as
-    ``expires``, are taken from the last file that declares it. Raise `RegistryError` if the files have faults, or if two files
-    declare one version of a metric differently. The error has all faults.
-    """
+    """Read a registry file, or all files of a folder as one registry; raise `RegistryError` with all faults of the files."""
+    # The last file of a folder is the current registry: its tables for all metrics are used. `Registry.metrics` has the highest
+    # version of each metric of any file, and `Registry.older` all other versions. Fields of a version that may change, such as
+    # `expires`, are taken from the last file that declares it. The error has all faults.
     texts = {str(file): registry.read(file) for file in files(path)}
     *older, (file, text) = texts.items()
     latest = registry.parse(text, file)
@@ -63,11 +60,7 @@ def load(path: str | Path) -> Registry:
 
 
 def load_all(paths: str) -> dict[str, Registry]:
-    """Read registries, each a file or a folder, joined as in ``DENIABLE_REGISTRY``. Return them by app.
-
-    Raise `ConfigurationError` if two are of one app. Raise `RegistryError` if a registry has faults. The error has those of the
-    first such registry.
-    """
+    """Read registries, each a file or a folder, joined as in ``DENIABLE_REGISTRY``, by app; two of one app are refused."""
     loaded: dict[str, Registry] = {}
     for path in filter(None, paths.split(os.pathsep)):
         declared = load(path)
@@ -79,10 +72,7 @@ def load_all(paths: str) -> dict[str, Registry]:
 
 
 def files(path: str | Path) -> list[Path]:
-    """List the registry files of a folder in order, or the file itself.
-
-    Raise `RegistryError` if the folder cannot be read, has no registry file, or has one with another kind of name.
-    """
+    """List the registry files of a folder in order, or the file itself; raise `RegistryError` for a folder of anything else."""
     folder = Path(path)
     if not folder.is_dir():
         return [folder]
@@ -96,20 +86,14 @@ def files(path: str | Path) -> list[Path]:
 
 
 def newest(path: str | Path) -> Registry:
-    """Read only the current registry, which the newest app has; raise `RegistryError` if the file has faults.
-
-    The error has all of them.
-    """
+    """Read only the current registry, which the newest app has; raise `RegistryError` if the file has faults."""
     return registry.load(files(path)[-1])
 
 
 def add(file: Path, folder: Path) -> Path:
-    """Add a registry to a folder, with the files that it names; return its path.
-
-    First the folder with the new files is read as a server reads it. Nothing is written if this fails. Raise `ConfigurationError`
-    if it cannot be written, if the folder has no number left, or if a file that it names would replace another one. Raise
-    `RegistryError` if the file has faults, or the folder would have.
-    """
+    """Add a registry to a folder, with the files that it names, unless the folder would have faults; return its path."""
+    # Raises ConfigurationError if it cannot be written, if the folder has no number left, or if a file that it names would
+    # replace another one.
     loaded = registry.load(file)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,6 +104,7 @@ def add(file: Path, folder: Path) -> Path:
         lists = sorted({metric.candidates for metric in loaded.metrics.values() if metric.candidates})
         for name in lists:
             _check_list(name, loaded, folder)
+        # First the folder with the new files is read as a server reads it. Nothing is written if this fails.
         with TemporaryDirectory() as temporary:
             trial = Path(temporary)
             for path in [path for path in folder.iterdir() if path.is_file()] + [file.parent / name for name in lists]:

@@ -32,10 +32,7 @@ _LARGEST = 1e6  # nats or days: more than anybody needs, and small enough that i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """An experiment, of which the values of a segment are the arms. Devices do not use this.
-
-    Raise `ParameterError` if a value is out of range.
-    """
+    """An experiment, of which the values of a segment are the arms. Devices do not use this."""
 
     base: str  # the arm that the others are compared with
     # The difference for which it is planned, as a share above 0 and below 1; of a number, as a share of its range. It is chosen
@@ -61,10 +58,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """How the results of all metrics are published. Devices do not use this.
-
-    Raise `ParameterError` if a value is out of range.
-    """
+    """How the results of all metrics are published. Devices do not use this."""
 
     # Everything published rests on at least so many reports, and any two published results differ by at least so many. 1 or more.
     # A metric may declare its own number.
@@ -125,10 +119,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysts:
-    """The budget of analysts, for questions about the reports of each month. Devices do not use this.
-
-    Raise `ParameterError` if a number is out of range.
-    """
+    """The budget of analysts, for questions about the reports of each month. Devices do not use this."""
 
     # Nats that all keys together may spend on a month's reports; at most 20. With 0 no such question is answered.
     epsilon: float = 1.0

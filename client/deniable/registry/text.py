@@ -26,10 +26,8 @@ def fit(
     text: str,  # Any text. An object of a subclass is read as the plain text that it holds.
     length: int,  # bytes of the longest text
 ) -> str:
-    """Return the text that a device reports for a text. `encode` takes every such text.
-
-    It is cut after the last whole character that fits. Characters that UTF-8 or the padding cannot hold become ``"?"``.
-    """
+    """Return the text that a device reports for a text. `encode` takes every such text."""
+    # It is cut after the last whole character that fits. Characters that UTF-8 or the padding cannot hold become `"?"`.
     start = str.__getitem__(text, slice(length))  # first of all, so that what is cut off costs no time
     data = start.replace("\0", "?").encode(errors="replace")
     return data[:length].decode(errors="ignore")
@@ -39,11 +37,8 @@ def encode(
     text: str,  # a text without U+0000
     length: int,  # bytes of the longest text
 ) -> int:
-    """Write a text as a number in [0, 256**length). The empty text is 0.
-
-    Raise `ParameterError` if it is too long or has a character that UTF-8 or the padding cannot hold. The message does not repeat
-    it.
-    """
+    """Write a text as a number in [0, 256**length), 0 if empty; raise `ParameterError` if it is too long or not UTF-8."""
+    # The message does not repeat the text, which may be an answer.
     try:
         data = text.encode()
     except UnicodeEncodeError:
@@ -55,11 +50,8 @@ def encode(
 
 
 def lines(path: str | Path) -> list[str]:
-    """Read a file with one text on each line, with or without a byte order mark.
-
-    `str.splitlines` would also split at characters that a text may have. Raise `OSError` or `UnicodeDecodeError` if it cannot be
-    read, or is not UTF-8.
-    """
+    """Read a file with one text on each line, with or without a byte order mark; raise `UnicodeDecodeError` if not UTF-8."""
+    # `str.splitlines` would also split at characters that a text may have.
     content = Path(path).read_text("utf-8-sig").removesuffix("\n")
     return content.split("\n") if content else []
 
@@ -81,11 +73,9 @@ def visible(
     *,
     keep: str = "",  # characters that stay as they are
 ) -> str:
-    r"""Escape control and direction characters as in JSON, e.g. ``\u202e``, so that people see all of a text.
-
-    Joiners stay between two characters that are not ASCII. A text without such characters does not change. JSON stays JSON of the
-    same values.
-    """
+    r"""Escape control and direction characters as in JSON, e.g. ``\u202e``, so that people see all of a text."""
+    # Joiners stay between two characters that are not ASCII. A text without such characters does not change. JSON stays JSON of
+    # the same values.
     if text.isprintable():
         return text
     return "".join(

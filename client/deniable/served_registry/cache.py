@@ -46,15 +46,13 @@ class Cache:
         return self.envelope is not None
 
     def keep(self, revision: int, envelope: Envelope) -> bool:
-        """Keep an envelope whose revision is not below `revision`; return whether it could be written.
-
-        It is not written as it was received: a server could mark devices by what it puts around the signed text.
-        """
+        """Keep an envelope whose revision is not below `revision`; return whether it could be written."""
         self.revision, self.envelope = revision, envelope
         if self._directory is None:
             return True
         fresh = self._directory / f".registry-{OS.below(1 << 64):016x}"
         try:
+            # It is not written as it was received: a server could mark devices by what it puts around the signed text.
             write_new(fresh, envelope.write())
             fresh.replace(self._file(revision))  # in one step, so that no process reads a part of it
         except OSError:

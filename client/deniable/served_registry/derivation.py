@@ -20,10 +20,8 @@ def derived(
     bundled: Registry,  # the registry in the app
     turned_down: Registry,  # the same with metrics left out, a lower sample or an earlier end
 ) -> Restriction:
-    """Return the restriction that makes the one registry the other.
-
-    Raise `RegistryError` if none does: devices would not learn of the rest. The error has all that they would keep as it is.
-    """
+    """Return the restriction that makes the one registry the other; raise `RegistryError` if none does."""
+    # The error lists all that devices would keep as it is in the app.
     try:
         restriction = Restriction.read(Restriction.of(turned_down).write())  # as devices read it
         used = restriction.applied(bundled)

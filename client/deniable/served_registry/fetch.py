@@ -57,10 +57,7 @@ class HttpGet:
 
 
 class Fetcher:
-    """Fetches a served registry and has it used. Each call returns the seconds until the next call.
-
-    Raise `ConfigurationError` if the key is invalid, or ``deniable[signed]`` is not installed.
-    """
+    """Fetches a served registry and has it used. Each call returns the seconds until the next call."""
 
     def __init__(
         self,
@@ -177,14 +174,12 @@ class Fetcher:
         return until is not None and (envelope.valid_until is None or envelope.valid_until > until)
 
     def _narrow(self) -> None:
-        """When the present registry is no longer fresh, turn off and down whatever any known one had.
-
-        Whoever runs the server may hold a newer one back, to have devices report what was turned off before.
-        """
+        """When the present registry is no longer fresh, turn off and down whatever any known one had."""
         if self._current is None or self._narrowed or self._current.is_fresh(self._today()):
             return
         registry = self._checked(self._current)
         metrics = registry.metrics
+        # Whoever runs the server may hold a newer one back, to have devices report what was turned off before.
         for envelope in self._cache.earlier():
             if restriction := self._sound(envelope):
                 metrics = restriction.limited(metrics)

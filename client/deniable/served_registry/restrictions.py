@@ -53,10 +53,7 @@ class Restriction:
 
     @classmethod
     def read(cls, text: str) -> Restriction:
-        """Read a text. There is one way to write each restriction, and no other is read.
-
-        Raise `ServedRegistryError` if it is invalid.
-        """
+        """Read a text, of which each restriction has exactly one; raise `ServedRegistryError` for any other."""
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
@@ -86,10 +83,7 @@ class Restriction:
         self,
         bundled: Registry,  # the app's own registry
     ) -> Registry:
-        """Return the registry to use instead of the app's own.
-
-        Raise `ServedRegistryError` if it is of another app, or older than the app's own.
-        """
+        """Return the registry to use instead of the app's own; raise `ServedRegistryError` for another app, or an older one."""
         if self.app != bundled.app:
             raise refusal(f"app is as in the app: {bundled.app}", self.app)
         if self.revision < bundled.revision:

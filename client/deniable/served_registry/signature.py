@@ -31,6 +31,7 @@ MAX_BYTES = 1024 * 1024
 FILE = "the served registry"
 """The file's name in faults."""
 
+# Stands before the text that is signed. So a signature that the key gave anything else is none of a restriction.
 _HEADER = "deniable restriction 1"
 _MEMBERS = {"format", "restriction", "signature"}
 _UNTIL = "valid_until"
@@ -64,10 +65,8 @@ class Envelope:
 
     @classmethod
     def read(cls, body: bytes) -> Envelope | None:
-        """Read an envelope; None if this is something else altogether, such as the login page of a hotel's network.
-
-        Raise `ServedRegistryError` if it looks like an envelope but is invalid.
-        """
+        """Read an envelope; None for something else, such as a hotel's login page; raise `ServedRegistryError` if invalid."""
+        # Before it is parsed: the server, or whoever answers in its place, chooses its size.
         if len(body) > MAX_BYTES:
             raise refusal(f"an envelope has at most {MAX_BYTES} bytes", len(body))
         try:
@@ -104,11 +103,7 @@ class Envelope:
         self,
         public_key: str,  # the base64 of 32 bytes
     ) -> None:
-        """Check the signature.
-
-        Raise `ServedRegistryError` if the signature is by another key or of another text. Raise `ConfigurationError` if the key
-        is invalid, or ``deniable[signed]`` is not installed.
-        """
+        """Raise `ServedRegistryError` if the signature is by another key, or of another text."""
         from_bytes = _ed25519().Ed25519PublicKey.from_public_bytes
         key: Ed25519PublicKey = from_bytes(check_public_key(public_key))
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - see `_ed25519`
@@ -120,10 +115,7 @@ class Envelope:
 
 
 def check_installed() -> None:
-    """Check that the package `cryptography` is installed, without importing it.
-
-    Raise `ConfigurationError` if ``deniable[signed]`` is not installed.
-    """
+    """Raise `ConfigurationError` if the package `cryptography` is not installed; it is not imported."""
     from importlib.util import find_spec  # noqa: PLC0415 - only apps with a served registry need it
 
     if find_spec("cryptography") is None:
@@ -140,15 +132,7 @@ def check_public_key(written: str) -> bytes:
 
 
 def generate() -> tuple[bytes, str]:
-    """Draw a key pair.
-
-    Returns
-    -------
-    private : bytes
-        PKCS #8 in PEM, not encrypted.
-    public : str
-        The base64 of 32 bytes, to be pinned in the app.
-    """
+    """Draw a key pair: PKCS #8 in PEM, not encrypted; and the base64 of 32 bytes, to be pinned in the app."""
     key: Ed25519PrivateKey = _ed25519().Ed25519PrivateKey.generate()
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see `_ed25519`
 
@@ -161,17 +145,7 @@ def seal(
     private_key: bytes,  # PEM
     valid_until: date | None = None,  # the last day on which it may be handed to a device that has not had it; None for no end
 ) -> tuple[Envelope, str]:
-    """Sign the text of a restriction.
-
-    Raise `ConfigurationError` if the key is no Ed25519 key, is encrypted, or ``deniable[signed]`` is not installed.
-
-    Returns
-    -------
-    envelope : Envelope
-        The envelope to serve.
-    public : str
-        The public key of the signature.
-    """
+    """Sign the text of a restriction, and return the envelope to serve and the public key of the signature."""
     ed25519 = _ed25519()
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - see `_ed25519`
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
@@ -216,6 +190,7 @@ def _bytes(written: str, size: int, what: str) -> bytes:
         data = b64decode(written, validate=True)
     except ValueError:  # also binascii.Error; a text that is not ASCII raises ValueError itself
         data = b""
+    # There are several ways to write the same bytes, by which a server could mark a device. Only one is read.
     if len(data) != size or b64encode(data).decode() != written:
         raise refusal(f"{what} is the base64 of {size} bytes", "another text")
     return data

@@ -36,10 +36,7 @@ def identify(headers: Mapping[str, str], key: str) -> str:
 
 
 def inflate(headers: Mapping[str, str], wire: bytes) -> bytes:
-    """Return the decompressed body of an upload.
-
-    Raise `Refused` if it is too large, has another content type, or is not one whole gzip member.
-    """
+    """Return the decompressed body of an upload; raise `Refused` if it is too large, or not one whole gzip member."""
     if len(wire) > MAX_BODY_BYTES:
         raise Refused(413, "body_too_large")
     encoding = headers.get("Content-Encoding", "identity")

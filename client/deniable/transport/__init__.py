@@ -115,14 +115,12 @@ class Sender:
 
     @property
     def counts(self) -> Counter[str]:
-        """Counts of what became of reports.
-
-        - ``sent``, ``rejected``.
-        - ``spooled``: later ``sent``, ``rejected`` or lost, perhaps by another process.
-        - Lost: ``purged``, ``undelivered``, ``refused_key``, ``error``, ``http_`` with a status, ``spool_failed``,
-          ``spool_full``, ``spool_expired``.
-        - Not of reports: ``spool_damaged`` files, ``delivered_error`` and ``chore_error`` calls.
-        """
+        """Counts of what became of reports."""
+        # - `sent`, `rejected`.
+        # - `spooled`: later `sent`, `rejected` or lost, perhaps by another process.
+        # - Lost: `purged`, `undelivered`, `refused_key`, `error`, `http_` with a status, `spool_failed`, `spool_full`,
+        #   `spool_expired`.
+        # - Not of reports: `spool_damaged` files, `delivered_error` and `chore_error` calls.
         with self._orders.changed:
             return self._outbox.counts + self._backlog.counts
 
@@ -169,10 +167,8 @@ class Sender:
         return None if outbox is self._outbox else "interrupted"
 
     def later(self, seconds: float, report: Report | Block) -> Later:
-        """Return a report that may not travel before some seconds have passed; then it travels some time later, with others.
-
-        The report of a block is made then, or at the end of the process.
-        """
+        """Return a report that may not travel before some seconds have passed; then it travels some time later, with others."""
+        # The report of a block is made then, or at the end of the process.
         due = time.monotonic() + seconds + jitter(self._settings.flush_interval)
         return Later(due, report, None) if isinstance(report, Report) else Later(due, None, report)
 
@@ -195,12 +191,10 @@ class Sender:
             self._outbox.make_due()
 
     def flush(self, timeout: float) -> bool:
-        """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds.
-
-        Reports that may not travel yet are not waited for, and stay. If this run has queued nothing, what an earlier one left is
-        sent. It does not wait for reports that are recorded meanwhile. It returns at once while paused, after `close`, and in the
-        sending threads.
-        """
+        """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds."""
+        # Reports that may not travel yet are not waited for, and stay. If this run has queued nothing, what an earlier one left
+        # is sent. It does not wait for reports that are recorded meanwhile. It returns at once while paused, after `close`, and
+        # in the sending threads.
         deadline = time.monotonic() + timeout
         later = self._thread is None and self._backlog.later > 0
         look = 0
@@ -220,11 +214,9 @@ class Sender:
             return self._is_settled(target)
 
     def close(self, timeout: float) -> bool:
-        """Stop for good: within `timeout` seconds send what is queued, and keep the rest in the spool.
-
-        A quarter of this time is kept for the spool.
-        """
+        """Stop for good: within `timeout` seconds send what is queued, and keep the rest in the spool."""
         deadline = time.monotonic() + timeout
+        # A quarter of this time is kept for the spool.
         reserve = _SPOOL_SHARE * timeout if self._spool is not None else 0.0
         self.flush(timeout - reserve)
         with self._orders.changed:
@@ -242,15 +234,13 @@ class Sender:
             return self._is_settled(target)
 
     def purge(self) -> None:
-        """Drop everything not sent yet: the queue, a batch that waits for another try or an answer, and the spool.
-
-        The spool is empty when this returns, unless the disk takes longer than a second. An app that records without consent
-        calls this all the time. So a purged spool is not purged again for a minute.
-        """
+        """Drop everything not sent yet: the queue, a batch that waits for another try or an answer, and the spool."""
         with self._orders.changed:
             self._orders.purges += 1
             self._outbox.purge()
             self._orders.changed.notify_all()
+        # The spool is empty when this returns, unless the disk takes longer than a second. An app that records without consent
+        # calls this all the time. So a purged spool is not purged again for a minute.
         self._backlog.purge(_PURGE_SECONDS)
 
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it reads like the setting it is
@@ -271,10 +261,8 @@ class Sender:
         return left and (self._thread is not None or self._start(quiet=quiet))
 
     def _start(self, *, quiet: bool) -> bool:
-        """Start both threads; return False if the interpreter is ending or the system has too many threads.
-
-        If `quiet`, there is no request before the first upload.
-        """
+        """Start both threads; return False if the interpreter is ending or the system has too many threads."""
+        # If `quiet`, there is no request before the first upload.
         # Both are started here, because a thread could not start the other one while the interpreter is ending.
         try:
             courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error, quiet=quiet)

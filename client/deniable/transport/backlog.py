@@ -164,6 +164,8 @@ class Backlog:
 
     def split(self, batch: Batch) -> bool:
         """Replace a taken batch by its halves; return False if they cannot be written."""
+        # The halves first. If the process ends in between, the batch is split again, into halves of the same keys: they count
+        # once.
         stored = [self._spool is not None and self._spool.put(half) for half in batch.halves()]
         self.done(batch)
         return all(stored)

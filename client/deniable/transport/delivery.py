@@ -80,6 +80,7 @@ class Delivery:
                 self._complain(error.__cause__ or error)
             if status not in _RETRY:
                 break
+            # At random, so that devices that failed at one moment do not come back at one moment.
             seconds = jitter(min(_LONGEST_WAIT, 2.0**attempt))
             self._not_before = time.monotonic() + _retry_after(headers)
         return _verdict(batch, status, answer, seen=seen)
@@ -108,6 +109,7 @@ class Delivery:
         if len(body) > _GZIP_ABOVE:
             import gzip  # noqa: PLC0415 - the app's thread never needs it
 
+            # Without the time that gzip would write into the head: it tells of this device's clock.
             body = gzip.compress(body, mtime=0)
             headers["Content-Encoding"] = "gzip"
         try:
@@ -130,6 +132,7 @@ def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Ve
     refusals = _refusals(batch, document.get("errors"))
     if status == _ACCEPTED:
         accepted = document.get("accepted")
+        # The server has the batch, whatever number it names. So nothing of it is sent again.
         if type(accepted) is not int or not 0 <= accepted <= reports:
             accepted = reports
         return Verdict("accepted", status, accepted, refusals)

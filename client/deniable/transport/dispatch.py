@@ -118,6 +118,7 @@ class Dispatch:
             due += self._backlog.take_due()
         with self._orders.changed:
             self._outbox.count("undelivered", lost)
+            # While the lock was free there may have been a purge, which is meant for these reports, too.
             if self._orders.purged:
                 self._outbox.count("purged", len(due) + (0 if stored else len(early)))
             else:
@@ -156,10 +157,12 @@ class Dispatch:
         if verdict.kind == "large":
             return batch.halves()
         if verdict.kind == "later":
+            # A key that nobody can have seen is replaced, so that two networks that see different tries see different keys.
             outcome = self._backlog.keep(batch if verdict.seen else batch.renewed(), seen=verdict.seen)
             with self._orders.changed:
                 self._outbox.settle(outcome, len(batch.reports))
             return ()
+        # The server answers now, so what waits on disk is tried next.
         if verdict.kind == "accepted":
             with self._orders.changed:
                 self._backlog.schedule(0.0)

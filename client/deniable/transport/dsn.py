@@ -26,11 +26,8 @@ class Dsn:
         # Whether ``http://`` may go to another machine. Everybody on the way can then read it and answer in its place.
         allow_http: bool = False,
     ) -> Dsn:
-        """Read a DSN.
-
-        Raise `ConfigurationError` if a part is missing, ``http://`` is not allowed, or the key is no ingest key. The message does
-        not repeat the key.
-        """
+        """Read a DSN; raise `ConfigurationError` if a part is missing, or its key is none for ingest."""
+        # No message repeats the key: logs are read by more people than keys.
         shape = "a DSN is written https://PUBLIC_KEY@host/app"
         try:
             parts = urlsplit(text)

@@ -63,11 +63,10 @@ class Http:
         largest: int = _LARGEST_ANSWER,  # most bytes of the answer
         total: float | None = None,  # seconds after which a new thread cuts the request; None for no such thread
     ) -> tuple[int, Mapping[str, str], bytes | None]:
-        """Send one request; return the status, the headers and the answer. None instead of a larger answer.
-
-        Raise `UnreachedError` if there was no connection, with TLS where the address has it. Raise `OSError` if there was no
-        answer, or only a part of it. Upper and lower case are the same in the names of headers.
-        """
+        """Send one request; return the status, the headers and the answer, None instead of a larger one."""
+        # Without a connection, with TLS where the address has it, it raises UnreachedError: nothing was sent. Without a whole
+        # answer it raises OSError: the request may have arrived.
+        # The headers returned find a name in upper and lower case alike.
         from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
 
         wire = self._wire = _Wire()
@@ -108,10 +107,8 @@ class Http:
             wire.close()
 
     def cut(self) -> bool:
-        """End the present request of another thread, if there is one; return whether a part of it may have been sent.
-
-        It soon raises OSError there.
-        """
+        """End the present request of another thread, if there is one; return whether a part of it may have been sent."""
+        # The thread that waits for the answer soon gets an OSError.
         wire = self._wire
         return wire is not None and wire.cut()
 

@@ -102,11 +102,7 @@ class Courier:
             self._post.http.forget()
 
     def ask(self, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
-        """Have a request made, and wait for the answer.
-
-        Raise `UnreachedError` if the request was not sent. Raise `OSError` if there was none within `timeout` seconds in all, or
-        if nobody needs it any more.
-        """
+        """Have a request made, and wait; raise `UnreachedError` if it was not sent, or `OSError` without an answer."""
         orders = self._orders
         deadline = time.monotonic() + timeout
         errand = _Errand(body, headers, timeout)

@@ -89,6 +89,7 @@ class Outbox:
             return
         self._queue.append(report)  # type: ignore[arg-type] # `isinstance` would take longer
         self.submitted += 1
+        # Only the report that reaches the limit wakes the sending thread: the app's thread must lose no time.
         if len(self._queue) == self._settings.flush_at:
             self._orders.changed.notify_all()
 
@@ -99,6 +100,7 @@ class Outbox:
         for entry in self._later:
             (taken if entry.due <= now or entry.report is not None or self._orders.closed else left).append(entry)
         self._later = left
+        # From here on a purge is meant for what was taken, too: `Orders.purged` shows it.
         self._orders.seen = self._orders.purges
         return taken
 
@@ -116,6 +118,7 @@ class Outbox:
         most = max(self._settings.flush_at, _LAST_BATCH if self._orders.closed else 0)
         while self._queue and len(taken) < most:
             size += len(self._queue[0].payload)
+            # The first report is taken whatever its size, so that none stays in the queue for ever.
             if taken and size > _MAX_PAYLOAD_BYTES:
                 break
             taken.append(self._queue.popleft())

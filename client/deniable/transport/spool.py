@@ -85,12 +85,10 @@ class Spool:
         self.reset()
 
     def reset(self) -> None:
-        """Start again with a new lock and without the taken files.
-
-        In a forked child these are the parent's. Closing an inherited descriptor does not end the parent's lock.
-        """
+        """Start again with a new lock and without the taken files."""
         self._lock = RLock()
         self._stuck: set[str] = set()  # files that are no longer needed but could not be removed
+        # In a forked child these are the parent's. Closing an inherited descriptor does not end the parent's lock.
         for held in self._held.values():
             with suppress(OSError):
                 os.close(held.descriptor)
@@ -129,10 +127,8 @@ class Spool:
             return True
 
     def take(self) -> Batch | None:
-        """Take the oldest batch that no other process has taken; None if there is none, or if others can write here.
-
-        The file stays until `done`. Other processes cannot take it before `done` or `release`.
-        """
+        """Take the oldest batch that no other process has taken; None if there is none, or if others can write here."""
+        # The file stays until `done`. Other processes cannot take it before `done` or `release`.
         with self._lock:
             for entry in self._entries() if self._is_own() else []:
                 if entry.key not in self._held and entry.name not in self._stuck:
@@ -302,10 +298,7 @@ class Spool:
 
 
 def _read(key: str, descriptor: int) -> Batch | None:
-    """Read a batch, at most as many bytes as a batch may have; return None if this is no batch.
-
-    Raise `OSError` if the disk fails.
-    """
+    """Read a batch, at most as many bytes as a batch may have; None if this is no batch, `OSError` if the disk fails."""
     import gzip  # noqa: PLC0415 - the app's thread never needs it
     import zlib  # noqa: PLC0415
 

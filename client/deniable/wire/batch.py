@@ -33,11 +33,9 @@ class Batch:
         return cls(str(uuid4()), encode(reports), reports, time.time())
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Split a batch of two reports or more.
-
-        The keys and contents of the halves follow from the batch. So if it is split again after a crash, the halves are the same,
-        and the server counts nothing twice.
-        """
+        """Split a batch of two reports or more."""
+        # The keys and contents of the halves follow from the batch. So if it is split again after a crash, the halves are the
+        # same, and the server counts nothing twice.
         reports = sorted(self.reports, key=lambda report: (report.stratum, report.payload))
         half = len(reports) // 2
         first, second = (
@@ -68,10 +66,8 @@ class Batch:
         key: str,  # its idempotency key, a UUID
         data: bytes,  # what was written
     ) -> Batch:
-        """Read a written batch back; raise `PayloadError` if this is no written batch.
-
-        The message does not repeat it.
-        """
+        """Read a written batch back; raise `PayloadError` if this is no written batch."""
+        # The error does not repeat what was read: a damaged file may still hold reports.
         try:
             document = json.loads(data)
             _require(document["format"] == _FORMAT)

@@ -33,10 +33,7 @@ def _bytes_for(largest: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a mechanism's payloads, and of the tally that sums them.
-
-    Raise `ParameterError` if a dimension is out of range or the tally would exceed `MAX_CELLS` cells.
-    """
+    """The layout of a mechanism's payloads, and of the tally that sums them, which has at most `MAX_CELLS` cells."""
 
     rows: int  # number of rows (hash functions, cohorts); 1 if the mechanism has none
     width: int  # number of indices or bits in a row; at least 2 for `index`, 1 for `bits`
@@ -66,30 +63,13 @@ class Layout:
         row: int,  # in [0, rows)
         content: int,  # the index in [0, width), or the bits as an integer in [0, 2**width)
     ) -> bytes:
-        """Encode a payload.
-
-        Returns
-        -------
-        bytes
-            `payload_size` bytes.
-        """
+        """Encode a payload, `payload_size` bytes."""
         if self.kind == "index":
             return (row * self.width + content).to_bytes(self.payload_size, "little")
         return row.to_bytes(self.row_size, "little") + content.to_bytes(self.payload_size - self.row_size, "little")
 
     def unpack(self, payload: bytes) -> tuple[int, int]:
-        """Decode a payload. One that no device could have sent is refused.
-
-        Returns
-        -------
-        tuple of int
-            The row, and the index or the bits as an integer.
-
-        Raises
-        ------
-        PayloadError
-            ``payload_length``, ``row_range``, ``index_range`` or ``padding_bits``.
-        """
+        """Decode a payload: its row, and the index or the bits; raise `PayloadError` for one that no device could have sent."""
         if len(payload) != self.payload_size:
             raise PayloadError("payload_length", f"a payload has {self.payload_size} bytes; got {len(payload)}")
         if self.kind == "index":

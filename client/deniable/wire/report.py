@@ -47,13 +47,11 @@ class Report:
 
 
 def grouped(reports: Iterable[Report]) -> list[tuple[Stratum, list[bytes]]]:
-    """Group reports by stratum, in the order of the upload.
-
-    Payloads are sorted, so they do not show the order of the answers.
-    """
+    """Group reports by stratum, in the order of the upload."""
     groups: dict[Stratum, list[bytes]] = {}
     for report in reports:
         groups.setdefault(report.stratum, []).append(report.payload)
+    # Payloads are sorted, so they do not show the order of the answers.
     return [(stratum, sorted(payloads)) for stratum, payloads in sorted(groups.items())]
 
 

@@ -48,12 +48,10 @@ class Ring:
         *roles: str,  # roles that the request accepts
         anew: bool = False,  # Ask the store for a key that this process has not seen. Without it, such a key is not found.
     ) -> Key | None:
-        """Return the key of a request, if it has the permissions of one of the roles.
-
-        Raise StoreError if the store is unavailable and nobody knows whether the key is valid.
-        """
+        """Return a request's key if it has one of the roles; StoreError if nobody knows while the store is away."""
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
         for key in self._keys_of(id_of(digest), anew=anew):
+            # In constant time: how long it takes must not tell how much of a digest was right.
             if compare_digest(key.digest, digest) and any(map(key.opens, roles)) and key.app in self._stores:
                 return key
         return None

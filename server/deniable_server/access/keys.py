@@ -139,7 +139,7 @@ class KeyStore:
         return forgotten
 
     def _logged(self, event: str, actor: str, details: dict[str, str | int], change: StoreCommand) -> bool:
-        """StoreCommand the keys and append to the audit log, or neither; return whether anything was changed."""
+        """Change the keys and append to the audit log, or neither; return whether anything was changed."""
         return self._log.append(event, actor, details, change=change) is not None
 
     def note(self, id_: str, day: date) -> None:

@@ -107,10 +107,8 @@ def register(
     flask: Flask,  # the server
     apps: Iterable[App],  # the apps it serves
 ) -> None:
-    """Log the registry of each app once for all processes, unless the last one logged is the same.
-
-    If the store is unavailable, this happens later: before the registry is sent, or a query is answered with it.
-    """
+    """Log the registry of each app once for all processes, unless the last one logged is the same."""
+    # If the store is unavailable, this happens later: before the registry is sent, or a query is answered with it.
     pending = {app.name: app for app in apps}
 
     def publish() -> None:

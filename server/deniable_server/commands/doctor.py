@@ -25,10 +25,8 @@ _COLOURS = {"ok": "32", "warning": "33", "fault": "31"}
 
 
 def doctor(parser: argparse.ArgumentParser) -> Run:
-    """``deniable doctor [--settings] [--data DIR | --redis-url URL] [--json]``: check an installation, without changing it.
-
-    Exit status: 0 without a fault; 1 with one; 2 for a wrong configuration; 3 if the store cannot be reached.
-    """
+    """``deniable doctor [--settings] [--data DIR | --redis-url URL] [--json]``: check an installation, without changing it."""
+    # Exit status: 0 without a fault; 1 with one; 2 for a wrong configuration; 3 if the store cannot be reached.
     options.add_store(parser)
     about = "check the settings, registries and keys only, before the start"
     parser.add_argument("--settings", action="store_true", help=about)

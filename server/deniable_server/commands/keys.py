@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 
 def keys(parser: argparse.ArgumentParser) -> Run:
-    """``deniable keys create --role ROLE [--name TEXT] | list [--json] | revoke ID``.
-
-    Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration, 3 if the store cannot be used.
-    """
+    """``deniable keys create --role ROLE [--name TEXT] | list [--json] | revoke ID``."""
+    # Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration, 3 if the store cannot be used.
     options.add_store(parser)
     parser.add_argument("--app", help="the app (default: the one of the registry that DENIABLE_REGISTRY names)")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")

@@ -20,10 +20,8 @@ _MODULES = (
 
 
 def require(*more: str) -> None:
-    """Raise ModuleNotFoundError for the first module of a server, or of those named, that is missing.
-
-    The command line then names the extra that brings it. Nothing is imported here.
-    """
+    """Raise ModuleNotFoundError for the first module of a server, or of those named, that is missing."""
+    # The command line then names the extra that brings it. Nothing is imported here.
     for name in (*_MODULES, *more):
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)

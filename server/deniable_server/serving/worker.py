@@ -143,10 +143,8 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             self.direct = Direct(self, door)
 
     def enqueue_req(self, conn: Any) -> None:
-        """Read what has arrived; give a complete request to a thread, and wait for the rest of another.
-
-        This is called in the main thread, for a new connection and whenever one has something to read.
-        """
+        """Read what has arrived; give a complete request to a thread, and wait for the rest of another."""
+        # This is called in the main thread, for a new connection and whenever one has something to read.
         arrival: _Arrival | None = getattr(conn, "arrival", None)
         if arrival is None:
             arrival = conn.arrival = self._begin(conn)

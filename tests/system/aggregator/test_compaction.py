@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 
 import numpy as np
 import pytest
+from machines import wait
 from redis.exceptions import NoPermissionError
 
 from deniable.wire.report import Stratum
@@ -41,11 +41,12 @@ def on_disk(folder):
 
 
 def await_rewriting(store):
-    deadline = time.monotonic() + 120
-    while (info := store._client.info("persistence"))["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return info["aof_rewrites"]
+    def done():
+        info = store._client.info("persistence")
+        return not info["aof_rewrite_in_progress"] and not info["aof_rewrite_scheduled"]
+
+    wait(done)
+    return store._client.info("persistence")["aof_rewrites"]
 
 
 def test_what_was_counted_leaves_the_disk(folder_and_store):
@@ -56,10 +57,7 @@ def test_what_was_counted_leaves_the_disk(folder_and_store):
     ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.partitions[0].stream: ">"})
     assert store.partitions[0].commit("w", [id_], {THEME: np.array([1, 2])}, 1) == []
     store.append(Upload(b"an-entry-that-waits", key="b", remember=b"-", cap=10, ttl=60))
-    deadline = time.monotonic() + 120
-    while SECRET not in on_disk(folder):  # written within a second
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait(lambda: SECRET in on_disk(folder))  # written within a second
     Compaction(store).run()
     await_rewriting(store)
     assert SECRET not in on_disk(folder)
@@ -72,10 +70,7 @@ def test_an_erased_metric_leaves_the_disk(folder_and_store):
     folder, store = folder_and_store
     for metric in (b"to.forget", b"to.keep"):
         store.partitions[0].commit("w", [], {THEME._replace(metric=metric.decode()): np.array([1, 2])}, 1)
-    deadline = time.monotonic() + 120
-    while b"to.forget" not in on_disk(folder) or b"to.keep" not in on_disk(folder):  # written within a second
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait(lambda: b"to.forget" in on_disk(folder) and b"to.keep" in on_disk(folder))  # written within a second
     removal = Removal(store, "to.forget")
     removal.mark(1)
     removal.sweep()

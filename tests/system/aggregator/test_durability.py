@@ -23,10 +23,10 @@ def executable(request):
     """Name each server in turn; None is the wheel's."""
     if request.param == "wheel":
         return None
-    found = shutil.which(request.param)
-    if found is None:
+    program = shutil.which(request.param)
+    if program is None:
         pytest.skip("no redis-server on PATH")
-    return Path(found)
+    return Path(program)
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def append(store, key="k"):
     return store.append(Upload(b"entry", key=key, remember=b"answer", cap=10, ttl=60)).outcome
 
 
-@pytest.mark.parametrize("kept", ["memory", "everysec", "always"])
+@pytest.mark.parametrize("actual", ["memory", "everysec", "always"])
 @pytest.mark.parametrize("promised", ["memory", "everysec", "always"])
-def test_a_store_must_keep_what_is_promised(start, kept, promised):
+def test_a_store_must_keep_what_is_promised(start, actual, promised):
     """A store that keeps less is refused by name; one that keeps as much, or more, is taken."""
-    client = start(kept)
+    client = start(actual)
     durability = Durability(promised)
     order = ["memory", "everysec", "always"]
-    if order.index(kept) >= order.index(promised):
+    if order.index(actual) >= order.index(promised):
         durability.check(client)
         assert append(Store(client, "shop", durability)) == "appended"
     else:
@@ -191,8 +191,8 @@ def test_always_answers_after_the_disk(start, tmp_path):
     command = ["strace", "-f", "-s", "300", "-e", "trace=fdatasync,fsync,write,writev,sendto", "-o", trace, "-p"]
     tracer = subprocess.Popen([*command, str(client.info("server")["process_id"])], stderr=subprocess.PIPE, text=True)
     try:
-        if "attached" not in (said := tracer.stderr.readline()):
-            pytest.skip(f"strace cannot be used: {said}")
+        if "attached" not in (attached := tracer.stderr.readline()):
+            pytest.skip(f"strace cannot be used: {attached}")
         for number in range(30):
             assert store.append(Upload(b"entry", key=str(number), remember=b"answer", cap=100, ttl=60)).outcome == "appended"
     finally:

@@ -19,7 +19,7 @@ class Primary:
         self.now, self.online, self.resynced, self.id = 100.0, number, number, "a" * 40
         self.watched = Replicas(number, 35, lambda: self.now).of(Pool())
 
-    def told(self):
+    def answer(self):
         lines = ["# Replication", "role:master", f"connected_slaves:{self.online + 1}"]
         lines += [f"slave{each}:ip=1,port={each},state=online,offset=9,lag=0" for each in range(self.online)]
         lines += ["slave9:ip=1,port=9,state=wait_bgsave,offset=0,lag=0"]  # not there yet
@@ -28,7 +28,7 @@ class Primary:
 
     def look(self, seconds=0.0):
         self.now += seconds
-        return self.watched.look(self.told())
+        return self.watched.look(self.answer())
 
     def leave(self):
         self.online -= 1

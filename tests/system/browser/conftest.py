@@ -168,9 +168,9 @@ def flask(store, tmp_path_factory):
     (folder / "0001.toml").write_text(OLD, "utf-8")
     (folder / "0002.toml").write_text(NEW, "utf-8")
     settings = Settings(redis_url=store, registry=str(folder), read_keys=f"shop:{READ}", about="public")
-    made = create_app(settings)
-    fill(made.extensions["deniable"].apps["shop"])
-    return made
+    app = create_app(settings)
+    fill(app.extensions["deniable"].apps["shop"])
+    return app
 
 
 @pytest.fixture(scope="module")
@@ -196,12 +196,12 @@ def address(flask) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser():
     """Start a browser."""
-    found = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
+    program = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
         pytest.skip("no chromium on PATH (apt-get install chromium)")
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright (pip install playwright)")
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=found, args=FLAGS)
+        started = driver.chromium.launch(executable_path=program, args=FLAGS)
         yield started
         started.close()
 
@@ -215,9 +215,9 @@ def fill(shop) -> None:
     now = datetime.now(UTC)
 
     def put(name: str, ago: timedelta, tally_: tally.Tally, segment: str = "") -> None:
-        asked = shop.find(name)
-        when = period.of(now - ago, asked.metric.period)
-        stratum = Stratum(asked.metric.id, asked.metric.version, asked.fingerprint, when, segment)
+        declared = shop.find(name)
+        when = period.of(now - ago, declared.metric.period)
+        stratum = Stratum(declared.metric.id, declared.metric.version, declared.fingerprint, when, segment)
         assert shop.store.partitions[0].commit("test", [], {stratum: tally_.cells}, int(now.timestamp())) == []
 
     def listed(name: str, shares, n: int) -> tally.Tally:
@@ -227,7 +227,7 @@ def fill(shop) -> None:
 
     for ago in range(12):
         week, drift, turn = timedelta(weeks=ago), 0.012 * ago, 0.07 * max(0, 3 - ago)  # in the last weeks dark rises
-        light, dark, system, *rest = SHARES["ui.theme"]
+        light, dark, system, *contrast = SHARES["ui.theme"]
         for platform, n in (("linux", 9000), ("macos", 7500), ("windows", 2700), ("beos", 60)):
             if ago == 5:
                 continue  # a week without a report
@@ -242,7 +242,7 @@ def fill(shop) -> None:
                     f"platform={platform}",
                 )
             else:
-                shares = [light + drift - lean - turn / 2, dark - drift + lean + turn, system - turn / 2, *rest]
+                shares = [light + drift - lean - turn / 2, dark - drift + lean + turn, system - turn / 2, *contrast]
                 put("ui.theme@2", week, listed("ui.theme@2", shares, n), f"platform={platform}")
         put("cart.and.coupon", week, listed("cart.and.coupon", SHARES["cart.and.coupon"], 4000))
         put("usage.hour", week, listed("usage.hour", SHARES["usage.hour"], 2000))

@@ -72,8 +72,8 @@ class Visitor(NamedTuple):
                 name = re.sub(r"\W+", "-", f"{look} {self.page.url.removeprefix(self.address)}").strip("-")
                 self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
             assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"it scrolls sideways, {look}"
-            found = self.page.evaluate(AXE)
-            assert not found, f"{look}: {json.dumps(found, indent=1)}"
+            violations = self.page.evaluate(AXE)
+            assert not violations, f"{look}: {json.dumps(violations, indent=1)}"
 
     def look(self, name):
         """Look as at a desk, or on a telephone at night."""
@@ -117,24 +117,24 @@ def axe():
 @pytest.fixture(scope="module")
 def windows(browser, address, pytestconfig):
     """Keep a window open for each kind of visitor, at a desk."""
-    made = {}
+    visitors = {}
     pictures = pytestconfig.getoption("pictures")
     if pictures:
         pictures.mkdir(exist_ok=True)
 
     def window(cookies=None, *, script=True):
         kind = script, json.dumps(cookies)
-        if kind not in made:
+        if kind not in visitors:
             page = browser.new_context(storage_state=cookies, java_script_enabled=script).new_page()
             page.set_default_timeout(60_000)  # a busy machine decodes a first distribution slowly
             complaints = []
-            page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+            page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
             page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("requestfailed", lambda asked: complaints.append(asked.url) if asked.failure != LEFT else None)
-            made[kind] = Visitor(page, address, complaints, pictures)
-        made[kind].complaints.clear()
-        made[kind].look("wide")
-        return made[kind]
+            page.on("requestfailed", lambda request: complaints.append(request.url) if request.failure != LEFT else None)
+            visitors[kind] = Visitor(page, address, complaints, pictures)
+        visitors[kind].complaints.clear()
+        visitors[kind].look("wide")
+        return visitors[kind]
 
     return window
 
@@ -204,14 +204,14 @@ def test_a_link_restores_the_view(browser, windows, reader):
     visitor.page.get_by_role("link", name="As declared").click()
     visitor.page.get_by_role("link", name="Consistent").click()
     visitor.page.wait_for_url("**view=consistent**")
-    shown = visitor.page.locator("main").inner_text()
+    text = visitor.page.locator("main").inner_text()
     other = browser.new_context().new_page()
     other.goto(visitor.page.url)
     other.fill("#key", READ)
     other.press("#key", "Enter")
     other.wait_for_url(visitor.page.url)
-    assert other.locator("main").inner_text() == shown
-    assert "99% interval" in shown
+    assert other.locator("main").inner_text() == text
+    assert "99% interval" in text
     other.context.close()
 
 
@@ -233,9 +233,9 @@ def test_metrics_are_found_while_somebody_types(windows, reader):
     """Cards without these words go, in any order of them; without words all are there. The server is not asked."""
     visitor = windows(reader)
     visitor.go("/")
-    asked = []
+    addresses = []
     # The browser asks for the icon by itself, at a time of its own.
-    visitor.page.on("request", lambda request: request.url.endswith("/icon.svg") or asked.append(request.url))
+    visitor.page.on("request", lambda request: request.url.endswith("/icon.svg") or addresses.append(request.url))
     box, cards = visitor.page.get_by_role("searchbox"), visitor.page.locator(".card h2:visible")
     every = cards.all_inner_texts()
     box.press_sequentially("TAKES how")
@@ -246,7 +246,7 @@ def test_metrics_are_found_while_somebody_types(windows, reader):
     box.fill("")
     assert cards.all_inner_texts() == every
     assert visitor.page.get_by_role("status").inner_text() == ""
-    assert asked == []
+    assert addresses == []
 
 
 def test_a_part_of_the_metrics_is_not_filtered(windows, reader):
@@ -262,29 +262,29 @@ def test_values_over_time_by_pointer_and_by_key(windows, reader, axe):
     visitor = windows(reader)
     visitor.go("/m/ui.theme")
     picture = visitor.page.get_by_role("slider").first
-    told = visitor.page.locator(".courses figcaption").first.locator(".told")
-    assert told.inner_text() == ""
+    caption = visitor.page.locator(".courses figcaption").first.locator(".told")
+    assert caption.inner_text() == ""
     picture.scroll_into_view_if_needed()
     box = picture.bounding_box()
     marks = picture.locator("circle").evaluate_all("marks => marks.map(mark => parseFloat(mark.getAttribute('cx')))")
     for mark in (marks[0], marks[3], marks[-1]):
         visitor.page.mouse.move(box["x"] + box["width"] * mark / 100 + 2, box["y"] + 5)
-        assert re.fullmatch(r"week \d+ of \d{4}: \d\S*% \(\S+ to \S+%?\)", told.inner_text())
+        assert re.fullmatch(r"week \d+ of \d{4}: \d\S*% \(\S+ to \S+%?\)", caption.inner_text())
         assert float(picture.locator("circle.at").get_attribute("cx").removesuffix("%")) == mark
-    last = told.inner_text()
+    last = caption.inner_text()
     visitor.page.mouse.move(2, 2)
-    assert told.inner_text() == ""
+    assert caption.inner_text() == ""
     picture.focus()
-    assert told.inner_text() == picture.get_attribute("aria-valuetext") == last
+    assert caption.inner_text() == picture.get_attribute("aria-valuetext") == last
     visitor.page.keyboard.press("ArrowLeft")
-    before = told.inner_text()
+    before = caption.inner_text()
     assert before != last
     visitor.page.keyboard.press("Home")
     assert picture.get_attribute("aria-valuenow") == "1"
     visitor.page.keyboard.press("ArrowLeft")
     assert picture.get_attribute("aria-valuenow") == "1"
     visitor.page.keyboard.press("End")
-    assert told.inner_text() == last
+    assert caption.inner_text() == last
     visitor.check(axe)
 
 
@@ -341,8 +341,8 @@ def test_a_comparison_fits_any_width(visitor, width):
 def test_arms_lead_to_their_comparison(visitor):
     """What is said of an experiment stands apart from the tiles below it, and leads to the arms side by side."""
     visitor.go("/m/way.home")
-    said, tiles = (visitor.page.locator(each).bounding_box() for each in (".arms", ".tiles"))
-    assert tiles["y"] - said["y"] - said["height"] >= 16
+    arms, tiles = (visitor.page.locator(each).bounding_box() for each in (".arms", ".tiles"))
+    assert tiles["y"] - arms["y"] - arms["height"] >= 16
     visitor.page.get_by_role("link", name="Compare arm = old with arm = new").click()
     visitor.page.wait_for_url("**/compare?a=arm%3Dold&b=arm%3Dnew")
     assert "arms of an experiment" in visitor.page.locator("main").inner_text()
@@ -355,14 +355,14 @@ def test_about(windows, axe):
     visitor.go("/about")
     visitor.page.get_by_label("no", exact=True).check()
     visitor.page.get_by_role("button", name="Toss the coins").click()
-    said = visitor.page.get_by_role("status")
+    status = visitor.page.get_by_role("status")
     assert re.fullmatch(
-        r"Heads: you tell the truth, and say no\.|Tails, then \w+: you say \w+, whatever is true\.", said.inner_text()
+        r"Heads: you tell the truth, and say no\.|Tails, then \w+: you say \w+, whatever is true\.", status.inner_text()
     )
     visitor.page.get_by_role("button", name="Ask 1,000 people").click()
-    found = re.fullmatch(r"300 of 1,000 would truly say yes\. (\d+) said it: .* 50% = (-?[\d.]+)%\.", said.inner_text())
-    assert float(found[2]) == pytest.approx(2 * int(found[1]) / 10 - 50, abs=0.01)
-    assert abs(float(found[2]) - 30) < 20  # six standard deviations
+    answer = re.fullmatch(r"300 of 1,000 would truly say yes\. (\d+) said it: .* 50% = (-?[\d.]+)%\.", status.inner_text())
+    assert float(answer[2]) == pytest.approx(2 * int(answer[1]) / 10 - 50, abs=0.01)
+    assert abs(float(answer[2]) - 30) < 20  # six standard deviations
     visitor.check(axe)
     assert visitor.page.context.cookies() == []
 

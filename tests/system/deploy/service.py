@@ -22,14 +22,16 @@ BIN = str(Path(sys.executable).parent)
 
 def clean() -> dict[str, str]:
     """Return the environment of whoever runs the tests, without what it says of the service."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("DENIABLE_", "GUNICORN_", "PROMETHEUS_"))}
-    return kept | {"PATH": f"{BIN}:{kept['PATH']}", "OPENBLAS_NUM_THREADS": "1"}
+    inherited = {
+        name: text for name, text in os.environ.items() if not name.startswith(("DENIABLE_", "GUNICORN_", "PROMETHEUS_"))
+    }
+    return inherited | {"PATH": f"{BIN}:{inherited['PATH']}", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def spawn(undo: ExitStack, log: Path, command, told, **options) -> subprocess.Popen:
+def spawn(undo: ExitStack, log: Path, command, env, **options) -> subprocess.Popen:
     """Start a process, which is ended gently at last."""
     output = undo.enter_context(log.open("wb"))
-    process = subprocess.Popen(command, env=clean() | told, stdout=output, stderr=output, **options)
+    process = subprocess.Popen(command, env=clean() | env, stdout=output, stderr=output, **options)
     undo.callback(end, process)
     return process
 
@@ -109,7 +111,9 @@ class Service:
         with ExitStack() as undo:
             self._store(undo)
             for name in ("ingest", "query", "worker"):
-                self.processes[name] = spawn(undo, self.folder / f"{name}.log", self.translated(command(name)), self.told(name))
+                self.processes[name] = spawn(
+                    undo, self.folder / f"{name}.log", self.translated(command(name)), self.environment_of(name)
+                )
             self._undo = undo.pop_all()
         return self
 
@@ -127,41 +131,41 @@ class Service:
         declared = {name: each["file"] for name, each in compose()["configs"].items()}
         places = {"/opt/deniable/gunicorn.conf.py": str(DEPLOY / "gunicorn.conf.py"), "/data": str(self.folder / "data")}
         for service in compose()["services"].values():
-            for each in service.get("configs", ()):
-                places[each["target"]] = str(self.private.path(declared[each["source"]]))
-                if each["target"].endswith("/metrics.toml"):
-                    places[each["target"]] = str(self.registry)
+            for config in service.get("configs", ()):
+                places[config["target"]] = str(self.private.path(declared[config["source"]]))
+                if config["target"].endswith("/metrics.toml"):
+                    places[config["target"]] = str(self.registry)
         places["0.0.0.0:9464"] = f"127.0.0.1:{self.ports['worker']}"
         return [places.get(word, word) for word in words]
 
-    def told(self, name: str) -> dict[str, str]:
+    def environment_of(self, name: str) -> dict[str, str]:
         """Return the environment of a service: the image's, and its files."""
         service = compose()["services"][name]
-        found = dict(stages()[service["build"]["target"]].environment)
+        variables = dict(stages()[service["build"]["target"]].environment)
         for file in service["env_file"]:
-            found |= environment(self.private.path(file))
-        found.pop("PATH")
-        found = dict(zip(found, self.translated(list(found.values())), strict=True))
-        if "NUMBA_CACHE_DIR" in found:
-            found["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
+            variables |= environment(self.private.path(file))
+        variables.pop("PATH")
+        variables = dict(zip(variables, self.translated(list(variables.values())), strict=True))
+        if "NUMBA_CACHE_DIR" in variables:
+            variables["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
         if name in self.ports:
-            found["PORT"] = str(self.ports[name])
-            found["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{self.ports[name]}"  # and not on every address of this machine
-        return found
+            variables["PORT"] = str(self.ports[name])
+            variables["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{self.ports[name]}"  # and not on every address of this machine
+        return variables
 
     def healthy(self, name: str) -> bool:
         """Tell what the health check of a service says."""
         *interpreter, code = health(name)
         port = "9464" if name == "worker" else "8080"
         assert f"127.0.0.1:{port}/" in code
-        asked = [*interpreter, code.replace(port, str(self.ports[name]))]
-        return subprocess.run(asked, env=clean(), capture_output=True, timeout=30, check=False).returncode == 0
+        words = [*interpreter, code.replace(port, str(self.ports[name]))]
+        return subprocess.run(words, env=clean(), capture_output=True, timeout=30, check=False).returncode == 0
 
     def operate(self, *arguments: str) -> str:
         """Run a command as the service ``operator``; return what it printed."""
         command = [*compose()["services"]["operator"]["entrypoint"], *arguments]
-        told = clean() | self.told("operator")
-        done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=60, check=False)
+        env = clean() | self.environment_of("operator")
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -69,7 +69,7 @@ class Private:
         store = store or f"127.0.0.1:{self.port}"
         command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", folder, "--store", store]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
-        self.said = done.stdout + done.stderr
+        self.output = done.stdout + done.stderr
 
     def path(self, name: str) -> Path:
         """Find a file that a deployment names, relative to deploy/."""
@@ -117,12 +117,12 @@ def stages() -> dict[str, Stage]:
     """Read the Dockerfile."""
     lines = (DEPLOY / "Dockerfile").read_text("utf-8").splitlines()
     text = "\n".join(line for line in lines if not line.lstrip().startswith("#")).replace("\\\n", " ")
-    found: dict[str, Stage] = {}
+    targets: dict[str, Stage] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
-        instruction, _, rest = line.partition(" ")
+        instruction, _, arguments = line.partition(" ")
         if instruction == "FROM":
-            base, _, name = rest.partition(" AS ")
-            found[name] = stage = Stage(base, list(found[base].steps) if base in found else [])
-        elif found:
-            stage.steps.append((instruction, rest.strip()))
-    return found
+            base, _, name = arguments.partition(" AS ")
+            targets[name] = stage = Stage(base, list(targets[base].steps) if base in targets else [])
+        elif targets:
+            stage.steps.append((instruction, arguments.strip()))
+    return targets

@@ -60,12 +60,10 @@ class Place:
     def client(self, user):
         return connect(environment(self.private.path(f"private/{user}.env"))["DENIABLE_REDIS_URL"])
 
-    def run(self, script, *words, **told):
+    def run(self, script, *words, **env):
         """Run a script as its container does."""
-        told = (
-            clean() | {"PATH": f"{self.folder}:{clean()['PATH']}"} | environment(self.private.path("private/backup.env")) | told
-        )
-        return subprocess.run(["sh", DEPLOY / script, *words], env=told, capture_output=True, text=True, timeout=60, check=False)
+        env = clean() | {"PATH": f"{self.folder}:{clean()['PATH']}"} | environment(self.private.path("private/backup.env")) | env
+        return subprocess.run(["sh", DEPLOY / script, *words], env=env, capture_output=True, text=True, timeout=60, check=False)
 
     def held(self):
         """Return each key of the store with what it holds."""

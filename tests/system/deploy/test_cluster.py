@@ -104,9 +104,9 @@ class Nodes:
         """Run what the Job runs."""
         (only,) = documents(CLUSTER / "make.yaml")[0]["spec"]["template"]["spec"]["containers"]
         assert only["command"] == ["python", "/etc/cluster/make.py"]
-        told = clean() | environment(self.private.path("private/cluster.env"))
+        env = clean() | environment(self.private.path("private/cluster.env"))
         done = subprocess.run(
-            [sys.executable, CLUSTER / "make.py"], env=told, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, CLUSTER / "make.py"], env=env, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -122,31 +122,31 @@ class Nodes:
 
     def shards(self):
         """Return which nodes are together."""
-        found = {}
-        for place, each in self.known().items():
-            if "handshake" in each["flags"]:
+        members = {}
+        for place, details in self.known().items():
+            if "handshake" in details["flags"]:
                 continue
-            own = each["node_id"] if "master" in each["flags"] else each["master_id"]
-            found.setdefault(own, set()).add(self.ports.index(int(place.rpartition(":")[2].partition("@")[0])))
-        return sorted(map(sorted, found.values()))
+            own = details["node_id"] if "master" in details["flags"] else details["master_id"]
+            members.setdefault(own, set()).add(self.ports.index(int(place.rpartition(":")[2].partition("@")[0])))
+        return sorted(map(sorted, members.values()))
 
     def doctor(self, user):
         """Return what the doctor finds as a process."""
-        told = clean() | environment(DEPLOY / "deniable.env") | environment(self.private.path(f"private/{user}.env"))
-        told |= {"DENIABLE_REGISTRY": str(DEPLOY / "metrics.toml")}
-        done = subprocess.run(["deniable", "doctor", "--json"], env=told, capture_output=True, text=True, timeout=60, check=False)
+        env = clean() | environment(DEPLOY / "deniable.env") | environment(self.private.path(f"private/{user}.env"))
+        env |= {"DENIABLE_REGISTRY": str(DEPLOY / "metrics.toml")}
+        done = subprocess.run(["deniable", "doctor", "--json"], env=env, capture_output=True, text=True, timeout=60, check=False)
         return {each["check"]: each for each in map(json.loads, done.stdout.splitlines())}
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory):
     """Start all nodes, and make a cluster of them."""
-    made = Nodes(tmp_path_factory.mktemp("cluster"))
-    with made.undo:
-        for port in made.ports:
-            made.start(port)
-        assert made.make() == "the cluster is made: 3 primaries, each with 2 replicas\n"
-        yield made
+    cluster = Nodes(tmp_path_factory.mktemp("cluster"))
+    with cluster.undo:
+        for port in cluster.ports:
+            cluster.start(port)
+        assert cluster.make() == "the cluster is made: 3 primaries, each with 2 replicas\n"
+        yield cluster
 
 
 def append(store, key):
@@ -166,15 +166,15 @@ def test_users_do_their_work_and_a_primary_dies(nodes):
     """As the users drawn, with `replicated`: uploads are taken and counted once, also when a primary dies; the doctor tells."""
     with closing(connect(nodes.url("ingest"))) as sending, closing(connect(nodes.url("worker"))) as working:
         store = Store(sending, "shop", Settings.from_environment(environment(nodes.private.path("private/ingest.env"))).promise)
-        found = nodes.doctor("ingest")
-        assert {name for name, each in found.items() if each["status"] == "fault"} <= {"keys"}
-        assert found["durability"]["seen"] == "replicated is kept, with 2 replicas"
+        checks = nodes.doctor("ingest")
+        assert {name for name, each in checks.items() if each["status"] == "fault"} <= {"keys"}
+        assert checks["durability"]["seen"] == "replicated is kept, with 2 replicas"
         assert append(store, "one") == "appended"
         dead = about.connection(primary(sending, "{shop}:reports"))["port"]
         nodes.kill(dead)
         wait(lambda: ask(store, "two").startswith("NOREPLICAS not 2"), 60)  # one was promoted, and the other may be, too
-        found = nodes.doctor("ingest")
-        assert (found["durability"]["status"], found["durability"]["seen"][-16:]) == ("warning", "one replica of 2")
+        checks = nodes.doctor("ingest")
+        assert (checks["durability"]["status"], checks["durability"]["seen"][-16:]) == ("warning", "one replica of 2")
         nodes.start(dead)
         wait(lambda: append(store, "two") == "duplicate", 60)
         wait(lambda: append(store, "one") == "duplicate", 60)
@@ -280,10 +280,8 @@ def test_all_start_anew_at_other_addresses(nodes):
 
 def test_too_few_nodes_are_refused():
     """Fewer than three primaries cannot elect one; what is missing is said."""
-    told = clean() | {"DENIABLE_REDIS_URL": "redis+cluster://" + ",".join(f"localhost:{port}" for port in range(6))}
-    done = subprocess.run(
-        [sys.executable, CLUSTER / "make.py"], env=told, capture_output=True, text=True, timeout=60, check=False
-    )
+    env = clean() | {"DENIABLE_REDIS_URL": "redis+cluster://" + ",".join(f"localhost:{port}" for port in range(6))}
+    done = subprocess.run([sys.executable, CLUSTER / "make.py"], env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (
         1,
         "a cluster has three primaries at least, each with two replicas; got 6 nodes\n",
@@ -311,10 +309,12 @@ def built():
     finally:
         shutil.rmtree(folder)
     assert done.returncode == 0, done.stderr
-    made = list(yaml.safe_load_all(done.stdout))
-    found = {(each["kind"], each["metadata"]["name"].partition("-")[0] + each["metadata"]["name"][-2:]): each for each in made}
-    assert len(found) == len(made)
-    return made
+    resources = list(yaml.safe_load_all(done.stdout))
+    index = {
+        (each["kind"], each["metadata"]["name"].partition("-")[0] + each["metadata"]["name"][-2:]): each for each in resources
+    }
+    assert len(index) == len(resources)
+    return resources
 
 
 def test_kustomize_builds_a_valid_whole(built):
@@ -323,9 +323,9 @@ def test_kustomize_builds_a_valid_whole(built):
     assert set(sets) == {f"node-{shard}" for shard in SHARDS}
     assert [each["metadata"]["name"] for each in built if each["kind"] == "CronJob"] == ["operator"]  # copies are of one store
     assert not [each for each in built if each["kind"] == "PersistentVolumeClaim"]
-    for each in built:
-        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
-        assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "deniable"
+    for resource in built:
+        kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
+        assert resource["kind"] == "Namespace" or resource["metadata"]["namespace"] == "deniable"
     (job,) = (each for each in built if each["kind"] == "Job")
     images = [each["image"] for each in job["spec"]["template"]["spec"]["containers"]]
     (worker,) = (each for each in built if each["kind"] == "Deployment" and each["metadata"]["name"] == "worker")
@@ -335,22 +335,22 @@ def test_kustomize_builds_a_valid_whole(built):
 def test_a_machine_has_one_node_of_a_shard(built):
     """Each StatefulSet finds its own pods, keeps them apart, and lets one go at a time; the service finds all of them."""
     pods = {}
-    for each in (each for each in built if each["kind"] == "StatefulSet"):
-        labels = each["spec"]["template"]["metadata"]["labels"]
-        pods[each["metadata"]["name"]] = labels
-        (apart,) = each["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
+    for stateful_set in (each for each in built if each["kind"] == "StatefulSet"):
+        labels = stateful_set["spec"]["template"]["metadata"]["labels"]
+        pods[stateful_set["metadata"]["name"]] = labels
+        (rule,) = stateful_set["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
             "requiredDuringSchedulingIgnoredDuringExecution"
         ]
-        assert apart["topologyKey"] == "kubernetes.io/hostname"
-        assert apart["labelSelector"]["matchLabels"] == each["spec"]["selector"]["matchLabels"] == labels | {}
+        assert rule["topologyKey"] == "kubernetes.io/hostname"
+        assert rule["labelSelector"]["matchLabels"] == stateful_set["spec"]["selector"]["matchLabels"] == labels | {}
         (budget,) = (
             other
             for other in built
-            if other["kind"] == "PodDisruptionBudget" and other["metadata"]["name"] == each["metadata"]["name"]
+            if other["kind"] == "PodDisruptionBudget" and other["metadata"]["name"] == stateful_set["metadata"]["name"]
         )
         assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
         assert budget["spec"]["maxUnavailable"] == 1
-        assert each["spec"]["serviceName"] == "store"
+        assert stateful_set["spec"]["serviceName"] == "store"
     assert len({labels["shard"] for labels in pods.values()}) == len(SHARDS)
     (service,) = (each for each in built if each["kind"] == "Service" and each["metadata"]["name"] == "store")
     assert all(service["spec"]["selector"].items() <= labels.items() for labels in pods.values())
@@ -360,12 +360,12 @@ def test_nodes_are_named_as_passwords_are_drawn():
     """The names with which deploy/README.md draws are those of pods behind the service, and of services of the Compose file."""
     text = (DEPLOY / "README.md").read_text("utf-8")
     nodes_, names = re.search(r"nodes=\$\(printf '(.*?),' ([^)]*)\)", text).groups()
-    wanted = [f"{shard}-{number}" for shard in SHARDS for number in range(node()["spec"]["replicas"])]
-    assert names.split() == wanted
+    node_names = [f"{shard}-{number}" for shard in SHARDS for number in range(node()["spec"]["replicas"])]
+    assert names.split() == node_names
     assert nodes_ == "node-%s.store:6379"
     services = composed_cluster()["services"]
     hosts = {each["hostname"] for each in services.values() if "hostname" in each}
-    assert hosts == {f"node-{name}" for name in wanted}
+    assert hosts == {f"node-{name}" for name in node_names}
     assert services["store"]["networks"]["inside"]["aliases"] == [services["store"]["hostname"]]
 
 
@@ -383,20 +383,20 @@ def test_the_whole_is_as_on_one_server():
     shell = shlex.split(composed_cluster()["x-node"]["command"][2].removeprefix("exec "))
     own = ["--cluster-announce-hostname", "$(NAME).store", "--cluster-announce-ip", "$(ADDRESS)"]
     assert shell == [*new["command"][: -len(own)], "--cluster-announce-hostname", "$$HOSTNAME"]
-    kept = composed_cluster()["x-node"]
+    template = composed_cluster()["x-node"]
     for name in ("image", "user", "read_only", "cap_drop", "security_opt", "pids_limit", "mem_limit", "healthcheck", "restart"):
-        assert kept[name] == compose()["services"]["store"][name]
+        assert template[name] == compose()["services"]["store"][name]
 
 
 def test_the_compose_file_is_one(tmp_path):
     """Put together with deploy/compose.yaml it follows the Compose specification, and names only what is there."""
     first, second = compose(), composed_cluster()
-    whole = {part: first[part] | second.get(part, {}) for part in ("configs", "volumes")}
-    for each in second["configs"].values():
-        assert each["file"].startswith("private/") or (DEPLOY / each["file"]).is_file()
+    declarations = {part: first[part] | second.get(part, {}) for part in ("configs", "volumes")}
+    for config in second["configs"].values():
+        assert config["file"].startswith("private/") or (DEPLOY / config["file"]).is_file()
     for service in second["services"].values():
-        assert {each["source"] for each in service.get("configs", ())} <= set(whole["configs"])
-        assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= set(whole["volumes"])
+        assert {each["source"] for each in service.get("configs", ())} <= set(declarations["configs"])
+        assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= set(declarations["volumes"])
         assert set(service["networks"]) <= set(first["networks"])
     cluster = second["services"]["cluster"]
     assert cluster["image"].partition(":")[0].removeprefix("deniable-") in stages()
@@ -411,6 +411,6 @@ def test_the_compose_file_is_one(tmp_path):
 def test_variables_are_read_by_something(nodes):
     """No environment file that is drawn sets what nothing reads, and each promises `replicated`."""
     for user in ("ingest", "query", "server", "worker", "operator", "cluster"):
-        told = environment(nodes.private.path(f"private/{user}.env"))
-        assert set(told) <= variables()
-        assert told["DENIABLE_DURABILITY"] == "replicated"
+        env = environment(nodes.private.path(f"private/{user}.env"))
+        assert set(env) <= variables()
+        assert env["DENIABLE_DURABILITY"] == "replicated"

@@ -42,15 +42,15 @@ def test_a_service_is_locked_up(name):
 
 def test_files_are_there(private):
     """Each file that is named is shipped, or drawn by deploy/passwords.py; all else is declared."""
-    whole = compose()
-    for each in whole["configs"].values():
-        assert private.path(each["file"]).is_file(), each
-    for name, service in whole["services"].items():
+    project = compose()
+    for config in project["configs"].values():
+        assert private.path(config["file"]).is_file(), config
+    for name, service in project["services"].items():
         for file in service.get("env_file", ()):
             assert private.path(file).is_file(), file
-        assert {each["source"] for each in service.get("configs", ())} <= set(whole["configs"]), name
-        assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= set(whole["volumes"]), name
-        assert set(service.get("networks", ())) <= set(whole["networks"]), name
+        assert {each["source"] for each in service.get("configs", ())} <= set(project["configs"]), name
+        assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= set(project["volumes"]), name
+        assert set(service.get("networks", ())) <= set(project["networks"]), name
         if build := service.get("build"):
             assert (DEPLOY / build["context"]).resolve() == ROOT
             assert (ROOT / build["dockerfile"]).is_file()
@@ -68,9 +68,9 @@ def test_variables_are_read_by_something(private):
 @pytest.mark.parametrize("name", ["ingest", "query", "worker"])
 def test_settings_have_no_fault(composed, name):
     """`deniable doctor --settings` finds nothing wrong with what a process is told."""
-    told = composed.told(name)
+    env = composed.environment_of(name)
     done = subprocess.run(
-        ["deniable", "doctor", "--settings"], env=clean() | told, capture_output=True, text=True, timeout=60, check=False
+        ["deniable", "doctor", "--settings"], env=clean() | env, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -108,8 +108,8 @@ def test_the_store_is_well_when_it_is_ready(composed):
     here = composed.folder / "ready.sh"
     here.write_text(Path(script).read_text("utf-8").replace("/etc/store/probe", probe), "utf-8")
 
-    def well(told):
-        return subprocess.run(["sh", here], env=clean() | told, capture_output=True, timeout=30, check=False).returncode
+    def well(env):
+        return subprocess.run(["sh", here], env=clean() | env, capture_output=True, timeout=30, check=False).returncode
 
     assert eventually(lambda: well(composed.tools) == 0)
     deaf = composed.folder / "deaf"
@@ -137,22 +137,22 @@ def test_reports_are_counted(composed, tmp_path):
         assert eventually(lambda name=name: requests.get(f"{composed.url(name)}/readyz", timeout=5).ok), composed.log(name)
     sending, reading = (composed.operate("keys", "create", "--role", role) for role in ("ingest", "read"))
     dsn = composed.url("ingest").replace("//", f"//{sending}@") + "/shop"
-    told = {"registry": DEPLOY / "metrics.toml", "segments": {"platform": "linux"}}
-    with deniable.Client(dsn=dsn, consent=True, state=tmp_path, strict=True, **told) as client:
+    options = {"registry": DEPLOY / "metrics.toml", "segments": {"platform": "linux"}}
+    with deniable.Client(dsn=dsn, consent=True, state=tmp_path, strict=True, **options) as client:
         assert client.record("export.used", value=True)
         assert client.flush(30)
         assert client.stats()["sent"] == 1, composed.log("ingest")
-    asked = {"Authorization": f"Bearer {reading}"}
+    headers = {"Authorization": f"Bearer {reading}"}
 
     def ask(path):
-        return requests.get(f"{composed.url('query')}/api/v1/{path}", headers=asked, timeout=5).json()
+        return requests.get(f"{composed.url('query')}/api/v1/{path}", headers=headers, timeout=5).json()
 
     assert eventually(lambda: ask("metrics/export.used")["n"]) == 1
     # The worker has the registry, without which it would not look for made-up reports.
     assert eventually(lambda: ask("pipeline")["looked"]), composed.log("worker")
     # Each serves its part alone.
-    assert requests.get(f"{composed.url('ingest')}/api/v1/metrics", headers=asked, timeout=5).status_code == 404
-    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=asked, timeout=5).status_code == 404
+    assert requests.get(f"{composed.url('ingest')}/api/v1/metrics", headers=headers, timeout=5).status_code == 404
+    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=headers, timeout=5).status_code == 404
 
 
 @pytest.mark.parametrize("name", ["ingest", "query"])

@@ -21,7 +21,7 @@ IMAGES = ("ingest", "full")
 ENTRY = re.compile(r"^([A-Za-z0-9_.-]+)==(\S+)[^\n]*\\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
 
 
-def wanted(extras):
+def requirements(extras):
     """List what the project needs with some extras."""
     return [each for each in requires("deniable") or () if "extra" not in each or re.search(extras, each)]
 
@@ -62,7 +62,7 @@ def test_what_others_make_is_pinned_to_the_byte():
 def test_what_takes_reports_has_its_packages_alone():
     """The lock file of the image that faces the internet is part of the other one's, and has nothing that counts or decodes."""
     texts = [(DEPLOY / f"requirements{each}.txt").read_text("utf-8") for each in ("", "-ingest")]
-    everything, few = ({found[0] for found in ENTRY.finditer(text)} for text in texts)
+    everything, few = ({entry[0] for entry in ENTRY.finditer(text)} for text in texts)
     assert few < everything
     names = {each.partition("==")[0] for each in few}
     assert not names & {"cryptography", "llvmlite", "markdown-it-py", "numba", "opendp", "pyarrow", "scipy"}
@@ -97,15 +97,15 @@ def test_no_secret_gets_into_an_image():
     assert copied == let_in
     assert all((ROOT / each).exists() for each in copied)
     assert "*" in (ROOT / ".dockerignore").read_text("utf-8").splitlines()
-    told = {name for stage in stages().values() for name in stage.environment}
-    assert not [name for name in told if re.search("KEY|SECRET|PASSWORD|TOKEN|URL", name)]
+    names = {name for stage in stages().values() for name in stage.environment}
+    assert not [name for name in names if re.search("KEY|SECRET|PASSWORD|TOKEN|URL", name)]
 
 
 @pytest.mark.parametrize(
     ("lock", "needed"),
     [
-        ("requirements-ingest.txt", wanted(r"extra == '(ingest|common)'")),
-        ("requirements.txt", wanted(r"extra == '(server|aggregator|ingest|common|questions|export|signed)'")),
+        ("requirements-ingest.txt", requirements(r"extra == '(ingest|common)'")),
+        ("requirements.txt", requirements(r"extra == '(server|aggregator|ingest|common|questions|export|signed)'")),
         ("requirements-build.txt", tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]),
     ],
 )
@@ -115,34 +115,37 @@ def test_what_is_installed_is_pinned(lock, needed):
     pinned = dict(ENTRY.findall(text))
     assert len(pinned) == sum(line[0].isalnum() for line in text.splitlines())
     assert needed
-    for each in map(Requirement, needed):
-        if each.name == "deniable":
+    for requirement in map(Requirement, needed):
+        if requirement.name == "deniable":
             continue
-        assert each.specifier.contains(pinned[each.name]), each
+        assert requirement.specifier.contains(pinned[requirement.name]), requirement
 
 
 def test_a_worker_needs_one_place_to_write(composed):
     """A worker keeps its kernels where NUMBA_CACHE_DIR says, and starts from there, with its packages read-only and no home."""
     assert stages()["full"].environment["NUMBA_CACHE_DIR"].startswith("/tmp/")
     assert eventually(lambda: composed.workers() == 1), composed.log("worker")
-    cache = Path(composed.told("worker")["NUMBA_CACHE_DIR"])
+    cache = Path(composed.environment_of("worker")["NUMBA_CACHE_DIR"])
     assert eventually(lambda: [*cache.rglob("complete-*")], 300), composed.log("worker")  # compiled beside the worker
-    kept = sorted(cache.rglob("*.nbc"))
-    assert kept
-    told = composed.told("worker") | {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
+    kernels = sorted(cache.rglob("*.nbc"))
+    assert kernels
+    env = composed.environment_of("worker") | {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
     command = read_only(["deniable", "worker", "--burst"])
     if command is None:
         pytest.skip("no mounts of one's own here")
-    done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert sorted(cache.rglob("*.nbc")) == kept
+    assert sorted(cache.rglob("*.nbc")) == kernels
 
 
 def test_a_server_that_cannot_start_says_why_and_ends(composed):
     """With a setting that is no good the server's command ends at once with status 2, which systemd does not try again."""
-    told = composed.told("ingest") | {"DENIABLE_DURABILITY": "sometimes", "GUNICORN_CMD_ARGS": f"--bind 127.0.0.1:{free_port()}"}
+    env = composed.environment_of("ingest") | {
+        "DENIABLE_DURABILITY": "sometimes",
+        "GUNICORN_CMD_ARGS": f"--bind 127.0.0.1:{free_port()}",
+    }
     command = composed.translated(stages()["ingest"].command)
-    done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "DENIABLE_DURABILITY" in done.stderr
     assert "Traceback" not in done.stderr

@@ -39,13 +39,13 @@ def kustomization():
 @cache
 def resources():
     """Return all resources, by kind and name."""
-    found = {}
+    index = {}
     for file in kustomization()["resources"]:
-        for each in documents(DEPLOY / file):
-            key = each["kind"], each["metadata"]["name"]
-            assert key not in found
-            found[key] = each
-    return found
+        for resource in documents(DEPLOY / file):
+            key = resource["kind"], resource["metadata"]["name"]
+            assert key not in index
+            index[key] = resource
+    return index
 
 
 def of_kind(*kinds):
@@ -71,8 +71,8 @@ def container(name):
 @pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version()])
 def test_resources_are_valid(version):
     """Each resource, and the example of secrets, has only members that Kubernetes knows, of the right type."""
-    for each in [*resources().values(), *documents(DEPLOY / "kubernetes" / "secrets.example.yaml")]:
-        kubernetes_validate.validate(each, version, strict=True)
+    for resource in [*resources().values(), *documents(DEPLOY / "kubernetes" / "secrets.example.yaml")]:
+        kubernetes_validate.validate(resource, version, strict=True)
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH; the resources are looked at without it")
@@ -80,11 +80,11 @@ def test_kustomize_builds_them():
     """`kubectl kustomize` puts the same resources together, valid ones, in one name space."""
     built = subprocess.run(["kubectl", "kustomize", DEPLOY], capture_output=True, text=True, timeout=60, check=False)
     assert built.returncode == 0, built.stderr
-    made = [each for each in yaml.safe_load_all(built.stdout) if each["kind"] != "ConfigMap"]
-    assert {(each["kind"], each["metadata"]["name"]) for each in made} == set(resources())
-    for each in made:
-        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
-        assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "deniable"
+    manifests = [each for each in yaml.safe_load_all(built.stdout) if each["kind"] != "ConfigMap"]
+    assert {(each["kind"], each["metadata"]["name"]) for each in manifests} == set(resources())
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+        assert manifest["kind"] == "Namespace" or manifest["metadata"]["namespace"] == "deniable"
     assert all(f"image: registry.example/deniable-{each}:" in built.stdout for each in ("ingest", "full"))
 
 
@@ -123,8 +123,8 @@ def test_labels_match(name):
     """A pod has the labels by which its controller, its service and its budget find it, and no other pod has."""
     labels = pods()[name]["metadata"]["labels"]
     kinds = ("Deployment", "StatefulSet", "PodDisruptionBudget", "Service")
-    found = [each["spec"]["selector"] for kind in kinds for service, each in of_kind(kind).items() if service == name]
-    selectors = [each.get("matchLabels", each) for each in found]
+    specs = [each["spec"]["selector"] for kind in kinds for service, each in of_kind(kind).items() if service == name]
+    selectors = [each.get("matchLabels", each) for each in specs]
     assert len(selectors) == {"ingest": 3, "query": 3, "worker": 2, "store": 2}.get(name, 0)
     for selector in selectors:
         assert selector.items() <= labels.items()
@@ -133,13 +133,13 @@ def test_labels_match(name):
 
 def test_images_are_those_of_the_other_deployments():
     """Images are those that the Dockerfile makes, in this version, and the store's that compose.yaml has."""
-    given = {each["name"]: each for each in kustomization()["images"]}
+    images = {each["name"]: each for each in kustomization()["images"]}
     for name in ("ingest", "query", "worker", "operator"):
         target = compose()["services"][name]["build"]["target"]
         assert container(name)["image"] == f"deniable-{target}"
         if name != "operator":
             assert container(name).get("command") == compose()["services"][name].get("command")
-        assert given[container(name)["image"]]["newTag"] == deniable.__version__
+        assert images[container(name)["image"]]["newTag"] == deniable.__version__
         assert int(stages()[target].last("USER").split(":")[0]) == spec(name)["securityContext"]["runAsUser"]
     for name in ("store", "backup", "restore"):
         service = compose()["services"][name]
@@ -153,19 +153,19 @@ def test_images_are_those_of_the_other_deployments():
 def test_configuration_is_there(private):
     """What pods read is made from files of the folder, or from what passwords.py draws, and lies where it is looked for."""
     maps = {each["name"]: each for each in kustomization()["configMapGenerator"]}
-    for each in maps.values():
-        assert all((DEPLOY / file).is_file() for file in (*each.get("files", ()), *each.get("envs", ())))
+    for generator in maps.values():
+        assert all((DEPLOY / file).is_file() for file in (*generator.get("files", ()), *generator.get("envs", ())))
     assert maps["settings"]["envs"] == ["deniable.env"]
     examples = {
         each["metadata"]["name"]: set(each["stringData"]) for each in documents(DEPLOY / "kubernetes" / "secrets.example.yaml")
     }
-    drawn = environment(private.path("private/backup.env"))
-    assert examples["backup"] == set(drawn)
+    env = environment(private.path("private/backup.env"))
+    assert examples["backup"] == set(env)
     assert container("backup")["envFrom"] == [{"secretRef": {"name": "backup"}}]
     assert not {"envFrom", "env"} & set(container("restore"))
     for name in ("ingest", "query", "worker", "operator"):
-        drawn = environment(private.path(f"private/{name}.env"))
-        assert examples[name] == set(drawn) <= variables()
+        env = environment(private.path(f"private/{name}.env"))
+        assert examples[name] == set(env) <= variables()
         assert container(name)["envFrom"] == [{"configMapRef": {"name": "settings"}}, {"secretRef": {"name": name}}]
         assert "env" not in container(name)
         mounts = {mount["name"]: mount["mountPath"] for mount in container(name)["volumeMounts"]}
@@ -187,8 +187,8 @@ def test_configuration_is_there(private):
 
 def test_the_example_holds_no_secret():
     """What stands for secrets in the example opens nothing."""
-    for each in documents(DEPLOY / "kubernetes" / "secrets.example.yaml"):
-        for name, text in each["stringData"].items():
+    for secret in documents(DEPLOY / "kubernetes" / "secrets.example.yaml"):
+        for name, text in secret["stringData"].items():
             if name == "DENIABLE_REDIS_URL":
                 assert ":PASSWORD@" in text
             elif name == "users.acl":
@@ -253,8 +253,8 @@ def test_scalers_have_something_to_scale(composed):
     assert set(metric["external"]["metric"]) == {"name"}
     key = composed.private.path("private/deniable-metrics-key").read_text()
     assert eventually(lambda: composed.healthy("query"))
-    told = requests.get(f"{composed.url('query')}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=5).text
-    assert f'{metric["external"]["metric"]["name"]}{{app="shop"}}' in told
+    exposition = requests.get(f"{composed.url('query')}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=5).text
+    assert f'{metric["external"]["metric"]["name"]}{{app="shop"}}' in exposition
 
 
 def test_an_operator_acts_when_somebody_asks(private, composed):
@@ -291,16 +291,18 @@ def test_the_ingress_hands_on_what_is_for_the_internet():
     (ingress,) = of_kind("Ingress").values()
     ((rule,),) = ([each["http"] for each in ingress["spec"]["rules"]],)
     for serves in ("ingest", "query"):
-        told = Settings(redis_url="redis://127.0.0.1:9/0", registry=str(DEPLOY / "metrics.toml"), serves=serves, metrics_key=KEY)
-        for path in {re.sub("<[^>]*>", "x", str(each)) for each in create_app(told).url_map.iter_rules()}:
-            found = [each for each in rule["paths"] if covers(each, path)]
+        settings = Settings(
+            redis_url="redis://127.0.0.1:9/0", registry=str(DEPLOY / "metrics.toml"), serves=serves, metrics_key=KEY
+        )
+        for path in {re.sub("<[^>]*>", "x", str(each)) for each in create_app(settings).url_map.iter_rules()}:
+            matches = [each for each in rule["paths"] if covers(each, path)]
             if path in INSIDE or (path.startswith("/static") and serves == "ingest"):
-                assert path not in INSIDE or not found
+                assert path not in INSIDE or not matches
                 continue
-            assert {each["backend"]["service"]["name"] for each in found} == {serves}, path
+            assert {each["backend"]["service"]["name"] for each in matches} == {serves}, path
     services = of_kind("Service")
-    for each in rule["paths"]:
-        target = each["backend"]["service"]
+    for entry in rule["paths"]:
+        target = entry["backend"]["service"]
         assert target["port"]["name"] in {port["name"] for port in services[target["name"]]["spec"]["ports"]}
     assert not [each for each in rule["paths"] if each["pathType"] == "Prefix" and each["path"] == "/"]
 
@@ -319,9 +321,9 @@ def chosen(selector, labels):
     """Tell whether a selector of Kubernetes chooses labels."""
     if not selector.get("matchLabels", {}).items() <= labels.items():
         return False
-    for each in selector.get("matchExpressions", ()):
-        assert each["operator"] == "In"
-        if labels.get(each["key"]) not in each["values"]:
+    for requirement in selector.get("matchExpressions", ()):
+        assert requirement["operator"] == "In"
+        if labels.get(requirement["key"]) not in requirement["values"]:
             return False
     return True
 
@@ -355,8 +357,8 @@ def test_nobody_talks_to_anybody_but_as_needed():
     for pod, (space, who) in product(
         PODS, [("ingress-nginx", "controller"), ("monitoring", "prometheus"), ("elsewhere", "ingest")]
     ):
-        wanted = {"ingress-nginx": {"ingest", "query"}, "monitoring": {"ingest", "query", "worker"}}.get(space, set())
-        assert passes("Ingress", pod, who, space, ports[pod]) == (pod in wanted), (pod, space)
+        targets = {"ingress-nginx": {"ingest", "query"}, "monitoring": {"ingest", "query", "worker"}}.get(space, set())
+        assert passes("Ingress", pod, who, space, ports[pod]) == (pod in targets), (pod, space)
         assert not passes("Ingress", pod, who, space, 22)
         assert not passes("Egress", pod, who, space, 443)
         assert passes("Egress", pod, "kube-dns", "kube-system", 53)

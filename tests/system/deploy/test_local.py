@@ -22,9 +22,9 @@ from deniable_server.local.stack import free_port
 
 def test_gunicorn_takes_its_port_from_the_environment():
     """With the configuration shipped gunicorn listens on PORT, or on 8080, and has what deniable_server sets."""
-    for told, bind in (({}, "0.0.0.0:8080"), ({"PORT": "9999"}, "0.0.0.0:9999")):
+    for env, bind in (({}, "0.0.0.0:8080"), ({"PORT": "9999"}, "0.0.0.0:9999")):
         command = ["gunicorn", "--print-config", "-c", DEPLOY / "gunicorn.conf.py", "deniable_server:create_app()"]
-        done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=60, check=False)
         settings = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
         settings = {name.strip(): text.strip() for name, text in settings.items()}
         assert settings["bind"] == f"['{bind}']", done.stderr
@@ -43,10 +43,10 @@ def test_the_procfile_runs(composed, tmp_path):
     with ExitStack() as undo:
         processes = {}
         for name, command in commands.items():
-            told = {"DENIABLE_REDIS_URL": urls[name], "DENIABLE_REGISTRY": "deploy/metrics.toml", "PORT": str(port)}
-            told["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{port}"
-            told["NUMBA_CACHE_DIR"] = str(composed.folder / "numba")
-            processes[name] = spawn(undo, tmp_path / f"{name}.log", command, told, cwd=ROOT)
+            env = {"DENIABLE_REDIS_URL": urls[name], "DENIABLE_REGISTRY": "deploy/metrics.toml", "PORT": str(port)}
+            env["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{port}"
+            env["NUMBA_CACHE_DIR"] = str(composed.folder / "numba")
+            processes[name] = spawn(undo, tmp_path / f"{name}.log", command, env, cwd=ROOT)
         url = f"http://127.0.0.1:{port}"
 
         def workers():
@@ -65,9 +65,9 @@ def test_passwords_are_for_their_process_alone(private):
     assert set(files) == {"users.acl", "probe", "deniable-metrics-key", *(f"{user}.env" for user in users)}
     for name, path in files.items():
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == (0o044 if name in {"users.acl", "probe"} else 0)
-    assert private.said == ""
-    drawn = [environment(files[f"{user}.env"])["DENIABLE_REDIS_URL"] for user in users]
-    passwords = {url.split(":")[2].partition("@")[0] for url in drawn} | {files["probe"].read_text()}
+    assert private.output == ""
+    urls = [environment(files[f"{user}.env"])["DENIABLE_REDIS_URL"] for user in users]
+    passwords = {url.split(":")[2].partition("@")[0] for url in urls} | {files["probe"].read_text()}
     assert len(passwords) == len(users) + 1
     acl = files["users.acl"].read_text("utf-8")
     assert not any(password in acl for password in passwords)
@@ -109,13 +109,13 @@ def test_the_store_has_all_that_it_was_told_when_it_starts_again(kind, tmp_path)
     binary = shutil.which(kind) if kind == "redis-server" else embedded.find(None)[0]
     if binary is None:
         pytest.skip("no redis-server on PATH")
-    drawn = Private(tmp_path / "private")
+    secrets = Private(tmp_path / "private")
     (tmp_path / "data").mkdir()
-    users = drawn.path("private/users.acl")
-    command = [binary, DEPLOY / "redis.conf", "--port", str(drawn.port), "--dir", tmp_path / "data", "--aclfile", users]
+    users = secrets.path("private/users.acl")
+    command = [binary, DEPLOY / "redis.conf", "--port", str(secrets.port), "--dir", tmp_path / "data", "--aclfile", users]
     with ExitStack() as undo:
         process = spawn(undo, tmp_path / "log", command, {})
-        with connect(environment(drawn.path("private/ingest.env"))["DENIABLE_REDIS_URL"]) as client:
+        with connect(environment(secrets.path("private/ingest.env"))["DENIABLE_REDIS_URL"]) as client:
             store = Store(client, "shop")
             assert eventually(lambda: ready(client))
             assert store.append(Upload(b"entry", key="one", remember=b"-", cap=10, ttl=3600)).outcome == "appended"

@@ -24,11 +24,11 @@ CANARY = "canary-3b1f"
 @pytest.fixture
 def upstream():
     """Stand for both servers, and keep what they are asked."""
-    asked = []
+    arrivals = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append((self.path, dict(self.headers)))
+            arrivals.append((self.path, dict(self.headers)))
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -43,7 +43,7 @@ def upstream():
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_port, asked
+        yield server.server_port, arrivals
         server.shutdown()
         thread.join()
 
@@ -51,7 +51,7 @@ def upstream():
 def proxied(undo, folder, ingest, query):
     """Start Caddy with the file shipped, without TLS; return its address."""
     url = f"http://127.0.0.1:{free_port()}"
-    told = {
+    env = {
         "TELEMETRY_HOST": url,
         "TELEMETRY_INGEST": f"127.0.0.1:{ingest}",
         "TELEMETRY_QUERY": f"127.0.0.1:{query}",
@@ -60,7 +60,7 @@ def proxied(undo, folder, ingest, query):
         "XDG_DATA_HOME": str(folder),
     }
     command = ["caddy", "run", "--config", DEPLOY / "Caddyfile", "--adapter", "caddyfile"]
-    process = spawn(undo, folder / "caddy.log", command, told)
+    process = spawn(undo, folder / "caddy.log", command, env)
 
     def answers():
         assert process.poll() is None, (folder / "caddy.log").read_text()
@@ -73,8 +73,8 @@ def proxied(undo, folder, ingest, query):
 def test_what_compose_tells_the_proxy_is_what_it_asks_for(tmp_path):
     """Caddy takes the file with its defaults, which are names of services in compose.yaml with the servers' port."""
     command = ["caddy", "validate", "--config", DEPLOY / "Caddyfile", "--adapter", "caddyfile"]
-    told = clean() | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
-    done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=60, check=False)
+    env = clean() | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     text = (DEPLOY / "Caddyfile").read_text("utf-8")
     for name in ("ingest", "query"):
@@ -85,7 +85,7 @@ def test_what_compose_tells_the_proxy_is_what_it_asks_for(tmp_path):
 
 def test_requests_reach_their_server_whole(upstream, tmp_path):
     """Uploads go to ingest, all else to query, with every header they need and the address that they really came from."""
-    port, asked = upstream
+    port, arrivals = upstream
     headers = {
         "Authorization": "Bearer pk_x",
         "Idempotency-Key": "one",
@@ -98,7 +98,7 @@ def test_requests_reach_their_server_whole(upstream, tmp_path):
         url = proxied(undo, tmp_path, port, 9)
         assert requests.post(f"{url}/v1/reports", data=b"{}", headers=headers, timeout=5).status_code == 200
         assert requests.get(f"{url}/api/v1/metrics", timeout=5).status_code == 502
-    ((path, arrived),) = asked
+    ((path, arrived),) = arrivals
     assert path == "/v1/reports"
     arrived = {name.title(): text for name, text in arrived.items()}
     for name in set(headers) - {"X-Forwarded-For"}:
@@ -109,7 +109,7 @@ def test_requests_reach_their_server_whole(upstream, tmp_path):
         assert requests.get(f"{url}/api/v1/metrics", timeout=5).status_code == 200
         for inside in ("/metrics", "/healthz", "/readyz"):
             assert requests.get(url + inside, timeout=5).status_code == 404
-    assert [path for path, _ in asked] == ["/v1/reports", "/api/v1/metrics"]
+    assert [path for path, _ in arrivals] == ["/v1/reports", "/api/v1/metrics"]
 
 
 def test_the_proxy_keeps_nothing_of_who_asked(tmp_path):
@@ -157,8 +157,8 @@ def test_what_stays_inside_is_reached_in_no_spelling(composed, tmp_path):
             connection.putheader("Authorization", f"Bearer {key}")
             connection.endheaders()
             answer = connection.getresponse()
-            told = answer.read()
+            body = answer.read()
             connection.close()
             assert answer.status != 200, path
-            assert b"deniable_" not in told, path
-            assert b'"parts"' not in told, path
+            assert b"deniable_" not in body, path
+            assert b'"parts"' not in body, path

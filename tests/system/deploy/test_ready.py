@@ -31,9 +31,9 @@ def ready(tmp_path, machines):
         tool = tmp_path / "valkey-cli"
         tool.write_text(f'#!/bin/sh\nexec redis-cli -p {machine.port} "$@"\n')
         tool.chmod(0o755)
-        told = clean() | {"PATH": f"{tmp_path}:{clean()['PATH']}"}
+        env = clean() | {"PATH": f"{tmp_path}:{clean()['PATH']}"}
         return (
-            subprocess.run(["sh", tmp_path / "ready.sh"], env=told, capture_output=True, timeout=30, check=False).returncode == 0
+            subprocess.run(["sh", tmp_path / "ready.sh"], env=env, capture_output=True, timeout=30, check=False).returncode == 0
         )
 
     return start, ask

@@ -29,12 +29,12 @@ UNKNOWN = {"name": "numba", "skip_reason": "Dependency not found"}
 
 def test_a_known_vulnerability_is_a_finding():
     """Each one is told with what mends it; a package that the index does not know is told apart from one without any."""
-    found = scan.audited(answer(GOOD, BAD, UNKNOWN), "")
-    assert found.findings == [
+    audit = scan.audited(answer(GOOD, BAD, UNKNOWN), "")
+    assert audit.findings == [
         "redis 8.1.0: PYSEC-1, mended in 8.1.1",
         "redis 8.1.0: X-2, mended in no version yet",
     ]
-    assert (found.checked, found.skipped) == (2, ["numba: Dependency not found"])
+    assert (audit.checked, audit.skipped) == (2, ["numba: Dependency not found"])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_tool_that_fails_is_no_index_out_of_reach():
 
 
 @pytest.mark.parametrize(
-    ("metadata", "said"),
+    ("metadata", "statement"),
     [
         ({"license_expression": "MIT", "license": "GPL"}, "MIT"),
         ({"classifier": ["License :: OSI Approved :: MIT License", "Topic :: X"], "license": "long text"}, "MIT License"),
@@ -69,10 +69,10 @@ def test_a_tool_that_fails_is_no_index_out_of_reach():
         ({}, "none stated"),
     ],
 )
-def test_a_licence_is_read_as_the_package_states_it(metadata, said):
+def test_a_licence_is_read_as_the_package_states_it(metadata, statement):
     """One that nobody has looked at does not pass for a part of it that somebody has."""
-    assert scan.licence(metadata) == said
-    assert (said in scan.LICENCES) == (said in ("MIT", "MIT License", "BSD-3-Clause"))
+    assert scan.licence(metadata) == statement
+    assert (statement in scan.LICENCES) == (statement in ("MIT", "MIT License", "BSD-3-Clause"))
 
 
 def test_the_pins_are_for_the_lowest_python_promised():

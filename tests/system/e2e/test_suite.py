@@ -48,7 +48,7 @@ def test_what_is_left_out_is_told(run, processes):
     """One line tells how many tests were left out, also where other processes left them out."""
     told = run("-n", str(processes), "-m", "not campaign")
     assert "1 passed" in told
-    assert "3 campaign tests, which simulate at length, were left out: just campaigns" in told
+    assert "3 campaign tests, which simulate at length, were left out. To run them: just campaigns" in told
 
 
 def test_what_runs_is_not_left_out(run):

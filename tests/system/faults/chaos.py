@@ -224,9 +224,9 @@ class Stage:
             upload = self.upload(chance)
             sent.append(upload)
             tries = chance.choice([1, 1000, 1000, 1000, 1000, 1000, 1000])  # some devices go away before they know
-            wanted = chance.choice([1, 1, 1, 2, 3])  # and some do not believe the first answer
+            answers = chance.choice([1, 1, 1, 2, 3])  # and some do not believe the first answer
             deadline = time.monotonic() + 60
-            while tries and upload.answered < wanted and time.monotonic() < deadline:
+            while tries and upload.answered < answers and time.monotonic() < deadline:
                 tries -= 1
                 if chance.random() < 0.3:  # a copy that was given up is still under way
                     copy = threading.Thread(target=self._post, args=(run, None, upload))
@@ -403,9 +403,9 @@ class Stage:
         run.done["in pieces"] += self.store.settled() or 0
         if dead := len(DeadLetters(self.store)):
             faults.append(f"{dead} batches were put aside")
-        for each in self.store.partitions:
-            each.join()
-            if self.store._client.xpending(each.stream, GROUP)["pending"]:
+        for partition in self.store.partitions:
+            partition.join()
+            if self.store._client.xpending(partition.stream, GROUP)["pending"]:
                 faults.append("something is in a worker's hands still")
 
     def recount(self, run: Run) -> None:
@@ -433,14 +433,14 @@ class Stage:
         """Join what the server took, by metric."""
         taken: dict[str, list[bytes]] = {name: [] for name in self.mechanisms}
         for upload in uploads:
-            kept = self.store.recall(upload.key, 72 * 3600) is not None
-            if upload.answered and not kept:
+            known = self.store.recall(upload.key, 72 * 3600) is not None
+            if upload.answered and not known:
                 run.faults.append("an upload was answered with 202 and is gone")
-            if kept:  # appended in the same script
+            if known:  # appended in the same script
                 run.done["uploads"] += 1
                 for name, payloads in upload.counted.items():
                     taken[name].append(payloads)
-        return {name: b"".join(some) for name, some in taken.items()}
+        return {name: b"".join(parts) for name, parts in taken.items()}
 
     def _compare(self, run: Run, name: str, payloads: bytes) -> None:
         """Set the accepted reports of a metric beside its tally and, if they have bits, its weight tally."""

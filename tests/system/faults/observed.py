@@ -127,19 +127,19 @@ class Observed:
     @contextmanager
     def only(self, answering: int) -> Iterator[None]:
         """Let nobody but one process answer."""
-        others = [each for each in self.web() if each != answering]
-        for each in others:
-            os.kill(each, signal.SIGSTOP)
+        others = [process for process in self.web() if process != answering]
+        for process in others:
+            os.kill(process, signal.SIGSTOP)
         try:
             yield
         finally:
-            for each in others:
-                os.kill(each, signal.SIGCONT)
+            for process in others:
+                os.kill(process, signal.SIGCONT)
 
     def ask(self, path: str, body: bytes | None = None, **headers: str) -> int:
         """Ask the server on a connection of its own."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        request = urllib.request.Request(self.url + path, body, given)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(self.url + path, body, fields)
         try:
             with _direct.open(request, timeout=20) as answer:
                 self.last = answer.read().decode()
@@ -190,9 +190,9 @@ def series(name: str, **labels: str) -> tuple:
 @contextmanager
 def observed(folder: Path) -> Iterator[Observed]:
     """Run a service."""
-    made = Observed(folder)
+    service = Observed(folder)
     try:
-        made.start()
-        yield made
+        service.start()
+        yield service
     finally:
-        made.stop()
+        service.stop()

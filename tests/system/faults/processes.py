@@ -42,11 +42,11 @@ def servers() -> dict[str, Path]:
     """Find the servers to run on: the packaged one, and the wheel's."""
     from deniable_aggregator.store.server.embedded import find
 
-    found = {}
+    programs = {}
     if packaged := shutil.which("redis-server"):
-        found["redis-server"] = Path(packaged)
-    found["wheel"] = find(None)[0]
-    return found
+        programs["redis-server"] = Path(packaged)
+    programs["wheel"] = find(None)[0]
+    return programs
 
 
 def _outlive_full_disks() -> None:

@@ -142,16 +142,16 @@ class Several:
             proxy.deaf = deaf
 
     def _primary(self, key: str) -> Machine:
-        found: list[Machine] = []
+        machines: list[Machine] = []
 
         def find() -> bool:
             self._client.exists(key)  # so that the client knows: a replica that was the primary would answer what follows
             client = primary(self._client, key)
-            found[:] = [machine for machine in self._machines.all if self._at(client, machine)]
-            return bool(found and found[0].primary)
+            machines[:] = [machine for machine in self._machines.all if self._at(client, machine)]
+            return bool(machines and machines[0].primary)
 
         wait(find, _SECONDS)
-        return found[0]
+        return machines[0]
 
     def _at(self, client, machine: Machine) -> bool:
         """Tell whether a client reaches a server."""

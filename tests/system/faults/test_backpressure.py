@@ -213,10 +213,10 @@ def begin(stage, *options):
 def end(process, seconds=25.0):
     """Wait for a worker and return its exit status and what it said."""
     try:
-        _, said = process.communicate(timeout=seconds)
+        _, complaints = process.communicate(timeout=seconds)
     finally:
         process.kill()
-    return process.returncode, said
+    return process.returncode, complaints
 
 
 def test_a_worker_told_to_stop_counts_what_it_has(empty):
@@ -231,8 +231,8 @@ def test_a_worker_told_to_stop_counts_what_it_has(empty):
             taken(empty, empty.upload(chance))
     finally:
         process.send_signal(signal.SIGTERM)
-        status, said = end(process)
-    assert (status, "counted" in said) == (0, True)
+        status, complaints = end(process)
+    assert (status, "counted" in complaints) == (0, True)
     state = health.read(empty.store)
     assert (state.pending, state.workers) == (0, 0)
 

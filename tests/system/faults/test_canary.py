@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import pytest
+from stores import CLUSTER
 
 import deniable
 from deniable import mechanisms, registry
@@ -97,7 +98,7 @@ def forms(secret):
 PATTERN = re.compile(b"|".join(re.escape(form) for form in sorted({f for s in SECRETS for f in forms(s)}, key=len, reverse=True)))
 
 
-def found(content):
+def hits(content):
     """Return what gives somebody away, with some of what stands around it."""
     return [content[max(0, hit.start() - 60) : hit.end() + 60] for hit in PATTERN.finditer(content)]
 
@@ -106,11 +107,11 @@ def test_the_search_finds():
     """What is looked for is found in plain text and as it may be encoded, and in an honest line is not."""
     for secret in SECRETS:
         for text in (secret.encode(), b"x" + secret.encode() + b"y"):
-            assert found(text)
-            assert found(text.hex().encode())
-            assert found(b64encode(text))
-    assert found(b"\0\0" + socket.inet_aton(SOURCE))
-    assert not found(b"2026-11-21 INFO counted 7 reports from 127.0.0.1")
+            assert hits(text)
+            assert hits(text.hex().encode())
+            assert hits(b64encode(text))
+    assert hits(b"\0\0" + socket.inet_aton(SOURCE))
+    assert not hits(b"2026-11-21 INFO counted 7 reports from 127.0.0.1")
 
 
 class Served:
@@ -126,11 +127,11 @@ class Served:
 
     def ask(self, method, path, body=b"", **headers):
         """Send a request that carries every canary; what is answered must not say more than that it is wrong."""
-        given = CANARIES | {"Content-Length": str(len(body))} | {n.replace("_", "-"): v for n, v in headers.items()}
+        lines = CANARIES | {"Content-Length": str(len(body))} | {n.replace("_", "-"): v for n, v in headers.items()}
         host, _, port = self.stack.bind.partition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=30, source_address=(SOURCE, 0))
         connection.putrequest(method, path, skip_accept_encoding=True)
-        for name, value in given.items():
+        for name, value in lines.items():
             if value is not None:
                 connection.putheader(name, value)
         connection.endheaders(body)
@@ -170,12 +171,12 @@ class Served:
     def published(self, metric):
         """Wait until something of a metric is published; return its stratum and the release."""
         deadline = time.monotonic() + 120
-        while not (found := release.listed(self.store, metric)):
+        while not (releases := release.listed(self.store, metric)):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        return next(iter(found.items()))
+        return next(iter(releases.items()))
 
-    def kept(self):
+    def contents(self):
         """Return all that the store says of itself and everything in it, all files, and all numbers."""
         assert self.ask("GET", "/metrics?canary-query=1", Authorization=f"Bearer {METRICS}") == 200
         yield "metrics", self.last[1].encode()
@@ -198,19 +199,15 @@ class Served:
         return repr(read[kind](key) if kind in read else self.redis.zrange(key, 0, -1, withscores=True)).encode()
 
 
-@pytest.fixture(params=["wheel", "redis-server", "cluster"])
+@pytest.fixture(params=["server", "wheel", CLUSTER])
 def store_here(request, tmp_path):
     """Start each real server, and a cluster with replicas, with its data where we look, and nothing compressed that it writes."""
     if request.param == "cluster":
         machines = request.getfixturevalue("machines")  # in this very folder
         yield machines.cluster(3, 1, "--appendonly", "yes", "--rdbcompression", "no")
         return
-    executable = None
-    if request.param == "redis-server":
-        found = which("redis-server")
-        if found is None:
-            pytest.skip("no redis-server on PATH; the same tests run on the wheel's Valkey")
-        executable = Path(found)
+    packaged = which("redis-server") if request.param == "server" else None
+    executable = Path(packaged) if packaged else None
     with embedded.open_store(directory=tmp_path / "data", executable=executable) as server, connect(server.url) as client:
         client.config_set("rdbcompression", "no")
         yield server.url
@@ -219,7 +216,7 @@ def store_here(request, tmp_path):
 @pytest.fixture
 def served(store_here, tmp_path, monkeypatch, request):
     """Serve with everything logged that can be, in one format on each store."""
-    log_format = {"wheel": "json", "redis-server": "console", "cluster": "json"}[request.node.callspec.params["store_here"]]
+    log_format = {"wheel": "json", "server": "console", "cluster": "json"}[request.node.callspec.params["store_here"]]
     (tmp_path / "metrics.toml").write_text(REGISTRY, "utf-8")
     (tmp_path / "pages.txt").write_text("home\ncart\n", "utf-8")
     loud = tmp_path / "loud"
@@ -238,10 +235,10 @@ def served(store_here, tmp_path, monkeypatch, request):
         log_format=log_format,
     )
     with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=tmp_path / "log") as stack:
-        made = Served(tmp_path, stack, store_here)
-        made.log_format = log_format
-        yield made
-        made.redis.close()
+        service = Served(tmp_path, stack, store_here)
+        service.log_format = log_format
+        yield service
+        service.redis.close()
 
 
 def test_nobody_can_be_found(served):
@@ -258,10 +255,10 @@ def test_nobody_can_be_found(served):
     log = (served.folder / "log").read_bytes()
     assert b"POST 202" in log  # the access log is on
     assert b"Error in /v1/reports" in log  # a bug is told, and where
-    told = [each for line in log.splitlines() if (each := read(served.log_format, line.decode()))]
-    assert {"debug", "info", "error"} <= {each["level"] for each in told}
-    answered = [each for each in told if each["event"] == "answered"]
-    assert len(answered) >= len(served.answers) - len([each for each in told if each["event"] == "a request was refused"])
+    lines = [entry for line in log.splitlines() if (entry := read(served.log_format, line.decode()))]
+    assert {"debug", "info", "error"} <= {each["level"] for each in lines}
+    answered = [each for each in lines if each["event"] == "answered"]
+    assert len(answered) >= len(served.answers) - len([each for each in lines if each["event"] == "a request was refused"])
     assert {each.get("route") for each in answered} >= {"/v1/reports", "/api/v1/metrics/<id_>", "/m/<id_>", "/login", None}
     assert {each.get("method") for each in answered} >= {"GET", "POST", None}  # None: one that a client made up
     codes = {each.get("code") for each in answered}
@@ -269,18 +266,18 @@ def test_nobody_can_be_found(served):
     assert all(UUID(each["request"]).version == 4 for each in answered)
     assert [name for name in served.folder.rglob("*.rdb") if name.stat().st_size]
     assert [name for name in served.folder.rglob("*.aof") if name.stat().st_size]
-    seen = {place: hits for place, content in served.kept() if (hits := found(content))}
-    assert not seen, "\n".join(f"{place}: {hit}" for place, hits in seen.items() for hit in hits[:20])
+    seen = {place: parts for place, content in served.contents() if (parts := hits(content))}
+    assert not seen, "\n".join(f"{place}: {part}" for place, parts in seen.items() for part in parts[:20])
 
 
 def read(form, line):
     """Read a line of the log; None for what is none: what a process prints, and the end of what takes several lines."""
     if form == "json":
         return json.loads(line) if line.startswith("{") else None
-    found = re.fullmatch(r"[0-9T:.-]+Z (?P<level>[a-z]+) +(?P<logger>\S+): (?P<event>.*?)(?P<rest>( [a-z]+=\S+)*)", line)
-    if found is None:
+    match = re.fullmatch(r"[0-9T:.-]+Z (?P<level>[a-z]+) +(?P<logger>\S+): (?P<event>.*?)(?P<rest>( [a-z]+=\S+)*)", line)
+    if match is None:
         return None
-    return found.groupdict() | dict(pair.split("=", 1) for pair in found["rest"].split())
+    return match.groupdict() | dict(pair.split("=", 1) for pair in match["rest"].split())
 
 
 def test_nothing_tells_a_time(served):

@@ -15,10 +15,10 @@ def stage(request):
     from chaos import Stage
     from processes import servers
 
-    found = servers()
-    if request.param not in found:
+    programs = servers()
+    if request.param not in programs:
         pytest.skip(f"no {request.param} here")
-    with Stage(found[request.param]) as stage:
+    with Stage(programs[request.param]) as stage:
         yield stage
 
 

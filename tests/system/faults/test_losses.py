@@ -76,15 +76,15 @@ def test_the_end_is_lost_whole(server, tmp_path):
         with path.open("r+b") as file:
             file.truncate(chance.randrange(path.stat().st_size))
         server.start()
-        kept = [store.recall(str(number), 3600) is not None for number in range(UPLOADS)]
-        assert kept == sorted(kept, reverse=True)  # a first part
+        known = [store.recall(str(number), 3600) is not None for number in range(UPLOADS)]
+        assert known == sorted(known, reverse=True)  # a first part
         count(store)
-        assert counted(store) == list(map(int, kept))
+        assert counted(store) == list(map(int, known))
         for number in range(UPLOADS):  # devices that were not answered send again, as some do that were
-            assert send(store, number) == ("duplicate" if kept[number] else "appended")
+            assert send(store, number) == ("duplicate" if known[number] else "appended")
         count(store)
         assert counted(store) == [1] * UPLOADS
-        seen.add(sum(kept))
+        seen.add(sum(known))
         server.kill()
     assert len(seen) > 3  # the cuts were at different places
     store._client.close()
@@ -199,13 +199,13 @@ def test_what_each_level_survives(tmp_path, loss, level):
         store._client.close()
         store = Store(connect(f"redis://127.0.0.1:{done().port}"), "shop")
         count(store)
-        kept = counted(store) if store._client.exists(store.partitions[0].tallies.key(tallies.name(ONE))) else [0] * UPLOADS
-        assert kept == sorted(kept, reverse=True)  # a first part, each once
+        counts = counted(store) if store._client.exists(store.partitions[0].tallies.key(tallies.name(ONE))) else [0] * UPLOADS
+        assert counts == sorted(counts, reverse=True)  # a first part, each once
         if done.keeps[level] is None:
-            assert sum(kept) >= EARLY
+            assert sum(counts) >= EARLY
         else:
-            assert sum(kept) == done.keeps[level]
-        assert [send(store, number) for number in range(UPLOADS)] == ["duplicate" if each else "appended" for each in kept]
+            assert sum(counts) == done.keeps[level]
+        assert [send(store, number) for number in range(UPLOADS)] == ["duplicate" if each else "appended" for each in counts]
         count(store)
         assert counted(store) == [1] * UPLOADS
         store._client.close()
@@ -228,7 +228,7 @@ def test_a_backup_is_restored(tmp_path):
         pytest.skip("no redis-server with its commands here")
     (tmp_path / "lost").mkdir()
     lost, restored = (Redis(servers()["redis-server"], tmp_path / name, "everysec") for name in ("lost", "restored"))
-    kept = EARLY + 1
+    copied = EARLY + 1
     try:
         lost.start()
         store = Store(connect(lost.url), "shop")
@@ -248,8 +248,8 @@ def test_a_backup_is_restored(tmp_path):
         restored.start()
         store = Store(connect(restored.url), "shop")
         count(store)
-        assert counted(store) == [1] * kept + [0] * (UPLOADS - kept)
-        assert [send(store, number) for number in range(UPLOADS)] == ["duplicate"] * kept + ["appended"] * (UPLOADS - kept)
+        assert counted(store) == [1] * copied + [0] * (UPLOADS - copied)
+        assert [send(store, number) for number in range(UPLOADS)] == ["duplicate"] * copied + ["appended"] * (UPLOADS - copied)
         count(store)
         assert counted(store) == [1] * UPLOADS
         store._client.close()

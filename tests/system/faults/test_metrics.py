@@ -24,8 +24,8 @@ def service(tmp_path_factory):
         yield running
 
 
-def totals(found):
-    return {each: value for each, value in found.items() if each[0].endswith("_total")}
+def totals(numbers):
+    return {each: value for each, value in numbers.items() if each[0].endswith("_total")}
 
 
 def grown(before, after):
@@ -75,9 +75,9 @@ def test_counts_outlive_the_processes_that_counted(service):
         with service.only(new):
             assert totals(service.numbers()) == last
             assert service.upload(0, 1) == 202
-        found = totals(service.numbers())
-        assert grown(last, found) == {ACCEPTED: 2, series("uploads_total", **SHOP, code="accepted"): 1}
-        last = found
+        present = totals(service.numbers())
+        assert grown(last, present) == {ACCEPTED: 2, series("uploads_total", **SHOP, code="accepted"): 1}
+        last = present
     (service.folder() / "counter_99.db").touch()  # as a file is for a moment after its process has made it
     assert totals(service.numbers()) == last
     (service.folder() / "counter_99.db").unlink()
@@ -102,9 +102,9 @@ def test_the_worker_counts_what_it_does(service):
     assert service.upload(0, 1, 2, 0) == 202
     assert service.upload(1) == 202
     service.until(all_counted)
-    found = grown(before, totals(service.worker_numbers()))
-    assert found[reports] == 5
-    assert found[series("worker_batches_counted_total", **SHOP)] == 2
+    growth = grown(before, totals(service.worker_numbers()))
+    assert growth[reports] == 5
+    assert growth[series("worker_batches_counted_total", **SHOP)] == 2
     commits = series("worker_commit_duration_seconds_count", **SHOP)
     assert 1 <= service.worker_numbers()[commits] - before[commits] <= 2
     service.redis.xadd(service.store.partitions[0].stream, {"d": b"no batch"})
@@ -136,9 +136,9 @@ def test_a_store_that_is_away_is_told_in_time(service):
     finally:
         service.redis_server.send(signal.SIGCONT)
     service.redis_server.kill()
-    found = service.numbers()
-    assert found[series("store_up")] == 0
-    assert found[ACCEPTED] > 0
+    numbers = service.numbers()
+    assert numbers[series("store_up")] == 0
+    assert numbers[ACCEPTED] > 0
     service.until(lambda: service.worker_numbers()[failures] > before)
     service.redis_server.start()
     service.until(lambda: service.numbers()[series("store_up")] == 1)

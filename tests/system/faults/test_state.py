@@ -142,10 +142,10 @@ class Device:
     def check(self) -> Counter[str]:
         """Hold every promise to what was reported; return how many reports of each kind there were."""
         lines = self.reports.read_text().splitlines()
-        kept = [line.split()[1:] for line in lines if line.startswith("kept")]
-        periods = Counter(period for _, period, _ in kept)
+        reports = [line.split()[1:] for line in lines if line.startswith("kept")]
+        periods = Counter(period for _, period, _ in reports)
         assert not [period for period, times in periods.items() if times > 1]
-        responses = {(value, content) for value, _, content in kept}
+        responses = {(value, content) for value, _, content in reports}
         assert len(responses) == len({value for value, _ in responses})
         counts = Counter(line.split()[0] for line in lines)
         with State(self.directory).transaction() as db:
@@ -155,9 +155,9 @@ class Device:
             accounts = dict(db.execute("SELECT tag, spent FROM accounts"))
             assert sum(accounts.values()) == spent <= LIFETIME * MICRO
             assert counts["plain"] * PLAIN.cost <= accounts.get("plain", 0)
-            kept = db.execute("SELECT count(*) FROM responses").fetchone()[0]
-            assert accounts.get(KEPT.allowance.tag, 0) == (KEPT.allowance.lifetime if kept else 0)
-            assert len(responses) <= kept == sum(drawn for (drawn,) in db.execute("SELECT drawn FROM kept"))
+            stored = db.execute("SELECT count(*) FROM responses").fetchone()[0]
+            assert accounts.get(KEPT.allowance.tag, 0) == (KEPT.allowance.lifetime if stored else 0)
+            assert len(responses) <= stored == sum(number for (number,) in db.execute("SELECT drawn FROM kept"))
         return counts
 
 

@@ -33,10 +33,10 @@ _direct = build_opener(ProxyHandler({}))
 
 
 def tool(name):
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         pytest.skip(f"no {name} on PATH; Debian's package prometheus has it")
-    return found
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -50,31 +50,31 @@ def service(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def shown(service):
+def series(service):
     """Return what a real scrape of a server and of a worker shows: each name with the labels it has."""
-    found = {}
+    labels_of = {}
     for name, *labels in (*service.numbers(), *service.worker_numbers()):
-        found.setdefault(name, {"job", "instance"}).update(label for label, _ in labels)
-    return found
+        labels_of.setdefault(name, {"job", "instance"}).update(label for label, _ in labels)
+    return labels_of
 
 
 @pytest.mark.parametrize("expression", sorted(set(EXPRESSIONS)))
-def test_expressions_name_what_there_is(shown, expression):
+def test_expressions_name_what_there_is(series, expression):
     """Every series and every label in an alert or a panel is one that a server or a worker shows."""
     names = OURS.findall(expression)
     assert names or re.match(r"up\{", expression)
     for name, matchers in names:
-        assert name in shown
-        assert set(re.findall(r"(\w+) *[=!]", matchers)) <= shown[name]
-    labels = set().union(*(shown[name] for name, _ in names)) if names else set()
+        assert name in series
+        assert set(re.findall(r"(\w+) *[=!]", matchers)) <= series[name]
+    labels = set().union(*(series[name] for name, _ in names)) if names else set()
     for grouping in re.findall(r"\b(?:by|on) *\(([^)]*)\)", expression):
         assert set(re.findall(r"\w+", grouping)) <= labels
 
 
-def test_every_series_is_documented(shown):
+def test_every_series_is_documented(series):
     """Each series that a server or a worker shows stands in docs/operate/watch.md."""
     text = (ROOT / "docs" / "operate" / "watch.md").read_text("utf-8")
-    for name in shown:
+    for name in series:
         base = re.sub(r"_(bucket|sum|count)$", "", name)
         assert f"`{base}`" in text or name.startswith("process_"), name
 
@@ -84,9 +84,9 @@ LOOKED_UP = {"deniable_worker_dead_letters_total": "deniable_dead_letters"}
 """Counters of which the store itself tells the sum: alerts and panels ask for that."""
 
 
-def test_every_counter_of_failures_is_watched(shown):
+def test_every_counter_of_failures_is_watched(series):
     """Each counter of something that fails stands in an alert and in a panel, so that a failure of weeks is seen."""
-    failures = {LOOKED_UP.get(name, name) for name in shown if FAILURES.search(name)}
+    failures = {LOOKED_UP.get(name, name) for name in series if FAILURES.search(name)}
     assert len(failures) >= 5
     for watching in ([rule["expr"] for rule in RULES], [target["expr"] for panel in PANELS for target in panel["targets"]]):
         names = {name for expression in watching for name, _ in OURS.findall(expression)}
@@ -112,8 +112,8 @@ def test_alerts_fire_and_are_silent():
     """Each alert fires when something is wrong, is silent before, and all are while all is well."""
     tried = Counter()
     for test in yaml.safe_load(TESTS.read_text("utf-8"))["tests"]:
-        for each in test["alert_rule_test"]:
-            tried[each["alertname"], bool(each.get("exp_alerts"))] += 1
+        for alert in test["alert_rule_test"]:
+            tried[alert["alertname"], bool(alert.get("exp_alerts"))] += 1
     assert set(tried) == {(rule["alert"], fires) for rule in RULES for fires in (True, False)}
     done = subprocess.run(
         [tool("promtool"), "test", "rules", TESTS.name], cwd=TESTS.parent, capture_output=True, text=True, timeout=60, check=False
@@ -148,8 +148,8 @@ def test_the_dashboard_is_whole():
         used = set(re.findall(r"\$(\w+)", json.dumps(panel["targets"]).replace("${datasource}", "")))
         assert used <= {"app", "__rate_interval"}
     for one, other in combinations([panel["gridPos"] for panel in DASHBOARD["panels"]], 2):
-        apart = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-        assert apart or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        assert beside or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
     assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in DASHBOARD["panels"])
 
 

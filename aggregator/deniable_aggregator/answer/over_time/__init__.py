@@ -24,13 +24,7 @@ def series(
     segment: str | None = None,  # the cell; None: all reports
     level: float = LEVEL,  # of the intervals
 ) -> Series:
-    """Estimate a metric in each of its last periods.
-
-    Raises
-    ------
-    Refusal
-        The first one, if a version has no such cell, or withholds it in all periods, and none has a release of it.
-    """
+    """Estimate a metric in each of its last periods; raise the first `Refusal` if no version has a release of the cell."""
     # A metric's versions may have periods of other lengths, which are no part of one series.
     versions = [each for each in published if each.length == published[0].length]
     named: list[tuple[Published, str]] = []

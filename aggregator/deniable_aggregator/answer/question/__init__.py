@@ -69,13 +69,7 @@ def questions(
     metrics: Sequence[Sequence[Declared]],  # of each metric the versions to try, the highest first
     now: datetime,  # the last days of a date range end today
 ) -> list[Question]:
-    """Read what a query asks of each of its metrics.
-
-    Raises
-    ------
-    Refusal
-        If the query cannot be answered, whatever was published.
-    """
+    """Read what a query asks of each metric; raise `Refusal` if that cannot be answered, whatever was published."""
     _check(query)
     _check_values(query, metrics)
     span = date_range.read(query.date_range, now)

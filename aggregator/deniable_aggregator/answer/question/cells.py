@@ -54,15 +54,7 @@ class QueryCells(NamedTuple):
 
     @classmethod
     def of(cls, registry: Registry, declared: Declared, query: Query) -> QueryCells:
-        """Read the dimensions and filters of a query.
-
-        Raises
-        ------
-        UnknownDimension
-            If the metric has no such dimension, or the dimension no such value.
-        Summed
-            If a filter asks for several cells together.
-        """
+        """Read the dimensions and filters of a query; raise `UnknownDimension`, or `Summed` for several cells together."""
         breakdown = Breakdown.of(registry, declared.metric)
         names = {_column(name): name for name in breakdown.names}
         segments = segments_of(query)
@@ -81,13 +73,7 @@ class QueryCells(NamedTuple):
 
     @classmethod
     def of_each(cls, registry: Registry, versions: Iterable[Declared], query: Query) -> dict[Definition, QueryCells]:
-        """Read them for each version that has them, by its definition.
-
-        Raises
-        ------
-        Refusal
-            For the first version, if no other has them.
-        """
+        """Read the cells for each version that has them; raise the first version's `Refusal` if none has."""
         return dict(answers(versions, lambda version: (version.definition, cls.of(registry, version, query))))
 
 

@@ -38,13 +38,7 @@ class DateRange(NamedTuple):
         return first, last
 
     def before(self, length: str, *, weekday: bool) -> Earlier:
-        """Return how far the range of the same length before it is away.
-
-        Raises
-        ------
-        IncompatibleMembers
-            If the range is open, or if a whole number of periods is no number of weeks.
-        """
+        """Return how far the range of the same length before it is away."""
         if self.first is None or self.end is None:
             raise IncompatibleMembers("the previous range is that before a date_range: name one")
         if weekday and length not in _OF_A_WEEK:
@@ -76,13 +70,7 @@ _SOON, _LATE = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC
 
 
 def names_between(first: str, last: str, length: str) -> Iterator[str]:
-    """Yield the periods from one to another.
-
-    Raises
-    ------
-    QueryTooLarge
-        After more than an answer has rows.
-    """
+    """Yield the periods from one to another; raise `QueryTooLarge` after more than an answer has rows."""
     name, number = first, 0
     while name <= last:
         if number == MOST_ROWS:
@@ -92,13 +80,7 @@ def names_between(first: str, last: str, length: str) -> Iterator[str]:
 
 
 def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
-    """Read a date range.
-
-    Raises
-    ------
-    UnknownRange
-        If it is none.
-    """
+    """Read a date range; raise `UnknownRange` if it is none."""
     if text is None:
         return DateRange(None, None)
     if isinstance(text, str):

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 _UNKNOWN = float("nan")
 
 
-def differences(base: Lines, lines: Lines, options: LineOptions, planned: float | None) -> NDArray[np.float64]:
-    """Compare each line with that of another tally; of an experiment with its `planned` difference.
-
-    Returns
-    -------
-    ndarray of float
-        (4, lines): difference, its interval's low and high end, and p-value. nan of quantiles, and where the other tally is of
-        another definition or its search found other values. On a logarithmic scale differences are ratios.
-    """
+def differences(
+    base: Lines,
+    lines: Lines,
+    options: LineOptions,
+    planned: float | None,  # the difference for which an experiment was planned
+) -> NDArray[np.float64]:
+    """Compare each line with that of another tally: difference, low end, high end and p-value, (4, lines)."""
+    # nan of quantiles, and where the other tally is of another definition or its search found other values. On a logarithmic
+    # scale differences are ratios.
     columns = np.full((4, len(lines.labels)), _UNKNOWN)
     if lines.alike == base.alike and lines.n and base.n and lines.side and base.side:
         difference, distance = between(base.side, lines.side, planned), moved(lines.reading.declared.metric)
@@ -44,14 +44,9 @@ def trends(
     course: Sequence[tuple[int, Lines]],  # the times, which are rising whole numbers, each with its lines
     level: float,  # of the intervals
 ) -> NDArray[np.float64] | None:
-    """Fit a line through the estimates of some times, all of one definition.
-
-    Returns
-    -------
-    ndarray of float
-        (3, lines): the rise in a period, and its interval's low and high end; nan of quantiles. On a logarithmic scale it is a
-        factor. None if there are too few times, or if a search found other values each time.
-    """
+    """Fit a line through estimates of one definition: the rise in a period, and its interval's low and high end, (3, lines)."""
+    # nan of quantiles; None if there are too few times, or if a search found other values each time. On a logarithmic scale a
+    # rise is a factor.
     if not course:
         return None
     (*_, (_, last)) = course

@@ -205,22 +205,16 @@ def course_of(times: Sequence[int], readings: Sequence[NumberReading]) -> Course
 
 
 def to_number(metric: Metric) -> Callable[[float], float]:
-    """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on.
-
-    Shares stay as they are.
-    """
+    """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on."""
     if not metric.estimate:
-        return float
+        return float  # shares stay as they are
     return metric.axis.number if metric.axis else lambda place: 1 + place * (len(metric.values) - 1)
 
 
 def moved(metric: Metric) -> Callable[[float], float]:
-    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio.
-
-    Differences of shares stay as they are.
-    """
+    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio."""
     if not metric.estimate:
-        return float
+        return float  # so do differences of shares
     if metric.axis is None:
         return lambda distance: distance * (len(metric.values) - 1)
     low, high = float(metric.axis.low), float(metric.axis.high)

@@ -94,13 +94,7 @@ class _FilterLaw(BitLaw):
 
 
 def bloom_design(mechanism: Bloom, values: Sequence[int]) -> csr_array:
-    """Return the bits of every value's filter in every cohort.
-
-    Returns
-    -------
-    csr_array
-        (cohorts * bits, values), 1 where the filter has a 1, row ``cohort * bits + bit``.
-    """
+    """Return the bits of every value's filter in every cohort, (cohorts * bits, values)."""
     from scipy.sparse import coo_array  # noqa: PLC0415 - only this decoder pays for it
 
     rows, columns = (places.astype(np.int32) for places in _filters(mechanism, values))  # half the memory of wider ones

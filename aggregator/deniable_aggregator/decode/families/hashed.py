@@ -105,10 +105,8 @@ class HashedSigns(Hashed):
     """A report has one sign of the Hadamard transform of its row."""
 
     def places(self, tally: Tally) -> NDArray[np.int64]:
-        """Return the supports: place j has those whose sign of the drawn coefficient is its own.
-
-        They are half of (reports + transform of the difference).
-        """
+        """Return the supports: place j has those whose sign of the drawn coefficient is its own."""
+        # They are half of (reports + transform of the difference).
         signs = tally.counts.reshape(self.mechanism.family.rows, self.mechanism.family.width, 2)
         transform = walsh_hadamard((signs[:, :, 0] - signs[:, :, 1]).T).T
         return (tally.reports[:, None] + transform) // 2
@@ -201,11 +199,9 @@ def _complete(family: LinearFamily | LineFamily, domain_size: int) -> Integers:
 
 
 def _linear_sums(family: LinearFamily, counts: NDArray[np.int64], d: int) -> NDArray[np.int64]:
-    """Sum, over all functions of a linear family, the cell that each value hashes to.
-
-    Summing rows x domain look-ups would cost g^t d. The hash is linear, so one digit is folded at a time, from the tally T[a, s]
-    towards S[v] = sum over a of T[a, <a, v>]. This takes t rounds of g^(t+2) additions, for any domain.
-    """
+    """Sum, over all functions of a linear family, the cell that each value hashes to."""
+    # Summing rows x domain look-ups would cost g^t d. The hash is linear, so one digit is folded at a time, from the tally T[a,
+    # s] towards S[v] = sum over a of T[a, <a, v>]. This takes t rounds of g^(t+2) additions, for any domain.
     g = family.range_size
     folded = counts.reshape(-1, g * g)  # (values so far x hash functions left, digit of a x cell)
     digit, cell = np.arange(g)[:, None], np.arange(g)[None, :]
@@ -223,14 +219,12 @@ def _linear_sums(family: LinearFamily, counts: NDArray[np.int64], d: int) -> NDA
 
 
 def _line_sums(family: LineFamily, cells: NDArray[np.int64], d: int) -> NDArray[np.int64]:
-    """Sum, over all lines through each point, the cell of that line.
-
-    Row a holds value (x, y) in cell x + a y. The multiples of a are laid out once, so this is one gather for each row.
-    """
+    """Sum, over all lines through each point, the cell of that line."""
     width = family.width
     ys = np.arange(-(-d // width))
     xs = np.arange(width)
     total = np.repeat(cells[width, ys], width)
+    # Row a holds value (x, y) in cell x + a y. The multiples of a are laid out once, so this is one gather for each row.
     for row in range(width):
         products = np.fromiter((family.hash(row, int(y) * width) for y in ys), np.int64, len(ys))
         total += cells[row][xs[None, :] ^ products[:, None]].ravel()

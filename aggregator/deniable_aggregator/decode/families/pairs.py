@@ -46,11 +46,9 @@ def independent_bits(p: float, q: float) -> PairSupport:
 
 
 def sets(p: float, q: float, count: int, others: int = 1, through: NDArray[np.uint16] | None = None) -> PairSupport:
-    """Compute from the number of `count` values that every report supports.
-
-    Of these pairs of values, those with the sender's own are equally likely. So are those with a given other value: of its
-    partners, the sender's and all on the line through both are `others`, and the rest lie apart.
-    """
+    """Compute from the number of `count` values that every report supports."""
+    # Of these pairs of values, those with the sender's own are equally likely. So are those with a given other value: of its
+    # partners, the sender's and all on the line through both are `others`, and the rest lie apart.
     size = p + (count - 1) * q
     held = p * (size - 1) / (count - 1)
     unaligned = count - 1 - others
@@ -68,21 +66,14 @@ def digits(numbers: NDArray[np.intp], order: int, length: int) -> NDArray[np.int
     return numbers[:, None] // order ** np.arange(length)[::-1] % order
 
 
-def lines(products: NDArray[np.intp], vectors: NDArray[np.intp]) -> NDArray[np.uint16]:
-    """Give each line through a point a number; see `PairSupport`.
-
-    Parameters
-    ----------
-    products
-        (q, q), the products of a field's elements. The order q is prime, or even; then a sum is an exclusive or.
-    vectors
-        (values, digits), the points. In each vector the first digit that is not 0 is 1.
-
-    Notes
-    -----
-    The line through u and v has all points that are sums of their multiples. Of these, exactly one has digit 0 where u has its
-    first 1: v less a multiple of u, divided by its own first digit. It identifies the line among those through u.
-    """
+def lines(
+    # (q, q), the products of a field's elements; the order q is prime, or even: then a sum is an exclusive or
+    products: NDArray[np.intp],
+    vectors: NDArray[np.intp],  # (values, digits), the points; the first digit of each that is not 0 is 1
+) -> NDArray[np.uint16]:
+    """Give each line through a point a number; see `PairSupport`."""
+    # The line through u and v has all points that are sums of their multiples. Of these, exactly one has digit 0 where u has its
+    # first 1: v less a multiple of u, divided by its own first digit. It identifies the line among those through u.
     q, coordinates = len(products), vectors.T
     divided = products[(products == 1).argmax(axis=1)]
     numbered = []

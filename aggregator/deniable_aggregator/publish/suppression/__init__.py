@@ -17,8 +17,7 @@ References
 ----------
 L. H. Cox (1980), Suppression methodology and statistical disclosure control, Journal of the American Statistical Association 75.
 D. E. Denning, P. J. Denning, M. D. Schwartz (1979), The tracker: a threat to statistical database security, ACM TODS 4(1).
-M. Fischetti, J. J. Salazar (2001), Solving the cell suppression problem on tabular data with linear constraints, Management
-Science 47(7).
+M. Fischetti, J. J. Salazar (2001), Solving the cell suppression problem on tabular data, Management Science 47(7).
 """
 
 from __future__ import annotations
@@ -62,13 +61,9 @@ def publishable(
     cubes: Sequence[Cube],
     least: int,  # fewest reports that anything published may be about; 1 or less withholds only empty cells
 ) -> frozenset[str]:
-    """Choose the cells of a metric that may be published together. The same cubes always give the same cells.
-
-    Notes
-    -----
-    A cell is published if the rule holds for it in each cube. The cubes are judged one after the other, each with the cells that
-    the last ones left. To withhold a cell never breaks the rule, so it holds in the first cubes, too.
-    """
+    """Choose the cells of a metric that may be published together. The same cubes always give the same cells."""
+    # A cell is published if the rule holds for it in each cube. The cubes are judged one after the other, each with the cells
+    # that the last ones left. To withhold a cell never breaks the rule, so it holds in the first cubes, too.
     cells: frozenset[str] | None = None
     many = sum(len(cube.leaves) for cube in cubes) > MAX_ALL_LEAVES
     for cube in cubes:

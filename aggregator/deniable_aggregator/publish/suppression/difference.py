@@ -18,8 +18,7 @@ After a number of linear programs, tries or exchanges of a pivot the verdict sta
 References
 ----------
 L. R. Ford, D. R. Fulkerson (1956), Maximal flow through a network, Canadian Journal of Mathematics 8.
-E. Moreno-Centeno, R. M. Karp (2013), The implicit hitting set approach to solve combinatorial optimization problems, Operations
-Research 61(2).
+E. Moreno-Centeno, R. M. Karp (2013), The implicit hitting set approach, Operations Research 61(2).
 """
 
 from __future__ import annotations

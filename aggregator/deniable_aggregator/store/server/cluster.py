@@ -49,13 +49,7 @@ class Cluster:
         return _with_store_errors(getattr(self._client(), name))
 
     def primary(self, key: str) -> redis.Redis:
-        """Return a client of the primary that has a key.
-
-        Raises
-        ------
-        StoreError
-            If no primary is known to have it.
-        """
+        """Return a client of the primary that has a key; raise `StoreError` if none is known."""
         client = self._client()
         try:
             node = client.nodes_manager.slots_cache[key_slot(key.encode())][0]

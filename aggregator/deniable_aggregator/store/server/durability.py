@@ -74,13 +74,7 @@ class Durability:
         self,
         client: redis.Redis,  # the store
     ) -> None:
-        """Check each server of the store.
-
-        Raises
-        ------
-        ConfigurationError
-            If it does not keep the promise, or ``always`` is promised and cannot be checked.
-        """
+        """Check each server of the store; raise `ConfigurationError` if one does not, or may not, keep the promise."""
         for server in primaries(client):
             self._check(server)
 

@@ -103,13 +103,7 @@ def open_store(
     timeout: float = 10.0,  # seconds within which it must answer, including loading the data in `directory`
     durability: durability_.Name = "everysec",  # with "memory" nothing is left when it ends, even with a directory
 ) -> StoreServer:
-    """Start the store, unless there is a URL of one.
-
-    Raises
-    ------
-    ConfigurationError
-        If there is no server, it does not start, or `directory` is in use or open to other users.
-    """
+    """Start the store, unless there is a URL of one; raise `ConfigurationError` if that is not possible."""
     # On Linux the server ends with this process in any case, if the main thread calls this: the kernel ties a child to the thread
     # that started it. Elsewhere a server may outlive a killed process. Its directory then stays locked.
     if redis_url:

@@ -112,10 +112,8 @@ class Staging:
         self,
         metric: str | None = None,  # metric whose tallies are read; None for all
     ) -> int | None:
-        """Return the number of the last commit in pieces, or None while one is added.
-
-        Data that are read between two calls with the same result contain no part of a commit.
-        """
+        """Return the number of the last commit in pieces, or None while one is added."""
+        # Data that are read between two calls with the same result contain no part of a commit.
         field = "decided" if metric is None else digest(metric)
         last, done = self._numbers(field, "done")
         return last if last <= done else None

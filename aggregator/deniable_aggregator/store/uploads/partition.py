@@ -165,14 +165,7 @@ class Partition:
     # Uploads
 
     def append(self, upload: Upload) -> Appended:
-        """Append a batch once, even if it is sent several times.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be used, or does not keep the promised durability. The batch may have been appended. If it is sent
-            again with its key, it is appended only once.
-        """
+        """Append a batch once, even if it is sent several times; after a `StoreError` the batch may have been appended."""
         try:
             if not self._admits(upload):
                 return Appended("no room")
@@ -261,11 +254,7 @@ class Partition:
         now: int,  # Unix time in seconds
         files: Mapping[Stratum, str] | None = None,  # the file of the archive that has the reports of a delta, by stratum
     ) -> list[bytes]:
-        """Add deltas and remove their entries, all or nothing; return the entries that the consumer no longer owns.
-
-        If there are any, nothing was written. Expired or erased deltas are not added. Deltas of a sealed period are added to the
-        first period that is not sealed.
-        """
+        """Add deltas and remove their entries, all or nothing; return the entries that the consumer no longer owns."""
         # Only the hour is stored, so that a tally of one report does not show its second.
         hour, noted = now - now % _HOUR, {tallies.name(stratum): file for stratum, file in (files or {}).items()}
         if not deltas.fit(added):  # one script would block the store for long, so it only decides; pieces are added afterwards
@@ -281,6 +270,8 @@ class Partition:
             name = tallies.name(stratum)
             keys += [kind.of(self.name, name), schema.TALLIES.of(self.name, stratum.metric)]
             args += [name, *deltas.changes(cells)]
+        # If any are returned, nothing was written. Expired or erased deltas are not added. Deltas of a sealed period are added to
+        # the first period that is not sealed.
         return cast("list[bytes]", self._commit(keys=keys, args=args))
 
     def seal(
@@ -288,10 +279,8 @@ class Partition:
         definition: Definition,  # metric, version and fingerprint
         before: str,  # the first period that is not sealed
     ) -> bool:
-        """Seal the periods of a definition before another one, for good. Later reports of these periods count in that one.
-
-        While a commit of the metric is added in pieces, nothing is changed, and False is returned.
-        """
+        """Seal the periods of a definition before another one, for good. Later reports of these periods count in that one."""
+        # While a commit of the metric is added in pieces, nothing is changed, and False is returned.
         args = [tallies.name(definition), before, digest(definition[0])]
         return bool(self._seal([self.published.key, schema.REDO.of(self.name)], args))
 

@@ -24,10 +24,7 @@ _MOST = 1 << 32  # steps
 
 
 def read_number(written: object) -> Fraction:
-    """Read a number of the registry as the decimal that was written, not as the nearest binary float.
-
-    Raise `ParameterError` if it is no number, not finite, or larger than a float can be.
-    """
+    """Read a number of the registry as the decimal that was written, not as the nearest binary float."""
     rule = "a number is written as a whole number, or as a decimal such as 0.5, and is below 2^1023"
     if isinstance(written, bool) or not isinstance(written, int | float | str):
         raise ParameterError(rule, written)

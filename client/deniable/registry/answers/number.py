@@ -28,11 +28,9 @@ _REAL = (None, "i", "u", "f")  # kinds of numpy's types that are numbers; b is a
 def plain(
     value: Any,  # any object
 ) -> int | float | Fraction | None:
-    """Read a number as a plain one, or return None if it is no number: NaN, a truth value, a text.
-
-    The result is below `LARGEST` in size, or infinite. Of a decimal or fraction with thousands of digits it is the beginning.
-    Methods of an object are called only if its class is none of Python's numbers. What they raise is passed on.
-    """
+    """Read a number as a plain one, or return None if it is no number: NaN, a truth value, a text."""
+    # The result is below `LARGEST` in size, or infinite. Of a decimal or fraction with thousands of digits it is the beginning.
+    # Methods of an object are called only if its class is none of Python's numbers. What they raise is passed on.
     if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) not in _REAL:
         return None
     if isinstance(value, float):

@@ -92,10 +92,7 @@ class Type:
         return written
 
     def candidate(self, metric: Metric, line: str) -> int:
-        """Read a line of a file of candidates, as a position.
-
-        Raise `ParameterError` if it is no answer, or none that a device reports as it is.
-        """
+        """Read a line of a file of candidates, as a position; raise `ParameterError` if no device reports it as it is."""
         return self.position(metric, self.parse(line))
 
     def allowed(self, metric: Metric, rule: str) -> str:

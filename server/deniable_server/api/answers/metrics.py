@@ -69,10 +69,8 @@ def _limit_asked() -> int:
 
 @blueprint.get("/api/v1/metrics/<id_>")
 def metric(id_: str) -> Response:
-    """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``.
-
-    ``id`` is the metric's id, or ``metric@version`` for one version only.
-    """
+    """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``."""
+    # `id` is the metric's id, or `metric@version` for one version only.
     app = app_by_read_key()
     only_parameters("period", "segment", "level", "only", "bands")
     if request.args.get("only", "detected") != "detected":

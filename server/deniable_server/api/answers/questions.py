@@ -68,6 +68,7 @@ def withheld(id_: str) -> Response:
     if not central_noise.available():
         raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
     declared, body = find_metric(app, id_), _body()
+    # For the audit log, which has refused questions, too, as far as their words are valid.
     visit().question = {"question": "withheld", "period": body.period}
     cost = _cost(app, body.epsilon)
     breakdown = Breakdown.of(app.registry, declared.metric)
@@ -77,6 +78,7 @@ def withheld(id_: str) -> Response:
     stratum, note = _closed(app, declared, body.period, cells)
     month = f"{period.bounds(stratum.period, declared.metric.period)[0]:%Y-%m}"
 
+    # The budget calls this once the question can be paid for. So whether it is refused never depends on the exact numbers.
     def draw() -> int:
         cube = _exact(app, declared, breakdown, stratum, note)
         counts = [cube.total(cell) for cell in cells]
@@ -134,6 +136,7 @@ def _cells(breakdown: Breakdown, cells: Sequence[str]) -> dict[Box, str]:
     """Read the cells: by the boxes they stand for, in an order that does not depend on the request."""
     if not cells or len(_OR.join(cells)) > LONGEST:
         raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together, with '{_OR}' between them")
+    # The same cells in another order are the same question: it costs nothing again, and no second noise is drawn.
     return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in cells)))
 
 
@@ -164,6 +167,7 @@ def _exact(app: App, declared: Declared, breakdown: Breakdown, released: Stratum
     ]
     for stratum, sums in zip(strata, app.store.sums(layout, strata), strict=True):
         reports[breakdown.filed(stratum.segment)] += sums.n
+    # If some of the sums were deleted, the others are not what the release was made of.
     if reports.total() != app.store.releases.read(layout, [released]).n:
         raise Problem(404, "not_kept", "the exact numbers that this release was made of are not kept, and this was never asked")
     return Cube.of(breakdown, reports)

@@ -60,10 +60,8 @@ class Door:
         self,
         environs: Sequence[dict[str, Any]],  # WSGI environments of their requests, with bodies in memory
     ) -> list[Answer | None]:
-        """Answer uploads that arrived together; None where Flask must answer, with the same environment.
-
-        What was decided about such an upload is in its environment.
-        """
+        """Answer uploads that arrived together; None where Flask must answer, with the same environment."""
+        # What was decided about such an upload is in its environment.
         visits = [self._visit(environ) for environ in environs]
         prepared = self._prepare_all(visits)
         good = [upload for upload in prepared if upload]

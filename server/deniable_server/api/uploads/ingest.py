@@ -20,11 +20,9 @@ blueprint = Blueprint("ingest", __name__)
 
 @blueprint.post(addresses.REPORTS)
 def reports() -> Response:
-    """Take a batch of reports.
-
-    202 with the numbers accepted and rejected; rejected reports need not be sent again. If an upload is repeated with the same
-    Idempotency-Key, it gets the same numbers with ``duplicate`` true, and is not counted again.
-    """
+    """Take a batch of reports."""
+    # 202 with the numbers accepted and rejected; rejected reports need not be sent again. If an upload is repeated with the same
+    # Idempotency-Key, it gets the same numbers with `duplicate` true, and is not counted again.
     return Response(msgspec.json.encode(intake.take(service(), visit())), 202, content_type="application/json")
 
 

@@ -62,10 +62,7 @@ class Prepared(NamedTuple):
 
 
 def take(known: Service, visit: Visit) -> dict[str, Any]:
-    """Take an upload, and return the answer to it; raise Refused if nothing of it is counted.
-
-    After a StoreError the device sends the upload again with the same key, and it is counted once.
-    """
+    """Take an upload, and return the answer to it; raise Refused if nothing of it is counted."""
     if visit.decided:  # by the door, which has asked the store
         logs.note(app=visit.app)
         answer: dict[str, Any] = visit.decision()()
@@ -87,14 +84,13 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
             raise
         return _repeated(visit, remembered, key, body, refusal.extra)
     upload = Prepared(app, key, body, checked, limits, _volumes(known, visit, app, key, checked))
+    # After a StoreError the device sends the upload again with the same key, and it is counted once.
     return settle(known, visit, upload, app.store.append(upload.stored(known.settings)))
 
 
 def prepare(known: Service, visit: Visit) -> Prepared | None:
-    """Prepare an upload without asking the store, within a millisecond; return None or refuse unless it is certainly good.
-
-    Nothing is counted or decided here: `take` begins again with an upload that is not prepared.
-    """
+    """Prepare an upload without asking the store, within a millisecond; return None or refuse unless it is certainly good."""
+    # Nothing is counted or decided here: `take` begins again with an upload that is not prepared.
     visit.role = "ingest"
     of = known.ring.fresh(bearer(visit, "the app's ingest key"), "ingest")
     if of is None or not known.apps[of.app].store.knows_partitions or not known.limits.know_source(visit):

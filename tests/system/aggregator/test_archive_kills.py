@@ -56,7 +56,7 @@ POINTS = {"file", "files", "commit", "mixed", "exchanged"}
 INDEX = Stratum("three", 1, "c" * 16, "2020-01-01", "")
 
 
-def drawn(layout, rng, n):
+def payloads_of(layout, rng, n):
     rows, bits = rng.integers(0, layout.rows, n), rng.integers(0, 1 << layout.width, n)
     return b"".join(layout.pack(int(row), int(content)) for row, content in zip(rows, bits, strict=True))
 
@@ -96,7 +96,7 @@ def victim(url, archive, seed, rate, record):
         os._exit(0)
 
 
-@pytest.mark.parametrize("uploads", [120, pytest.param(500, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("uploads", [120, pytest.param(300, marks=pytest.mark.campaign)])
 def test_what_is_named_is_what_was_counted(real_redis, store_url, tmp_path, monkeypatch, uploads):
     """Cell by cell, though workers died at each point, and left files behind that do not count."""
     monkeypatch.setattr(archived_files, "_LOST_SECONDS", 0.0)
@@ -106,7 +106,7 @@ def test_what_is_named_is_what_was_counted(real_redis, store_url, tmp_path, monk
         groups = [Group(INDEX, Layout(1, 5, "index"), b"\1\2")]
         for stratum, layout in LAYOUTS.items():
             n = int(rng.integers(1, 9))
-            groups.append(Group(stratum, layout, drawn(layout, rng, n)))
+            groups.append(Group(stratum, layout, payloads_of(layout, rng, n)))
             sent[stratum] += n
         appended = store.append(Upload(batch.encode(groups), key=str(next(keys)), remember=b"-", cap=10_000, ttl=60))
         assert appended.outcome == "appended"

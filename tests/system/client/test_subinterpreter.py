@@ -33,5 +33,5 @@ def test_an_answer_is_dropped_with_its_reason(tmp_path, registry_text):
     file = tmp_path / "metrics.toml"
     file.write_text(registry_text, "utf-8")
     program = PROGRAM.format(path=sys.path, file=str(file))
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,95 @@
+"""The plugin of `deniable.testing` in the tests of an app."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def run_pytest(folder, test, *arguments, ini="", **variables):
+    """Run a test file of an app in a process of its own, with the plugin as it is installed."""
+    folder.joinpath("test_app.py").write_text(test, "utf-8")
+    folder.joinpath("pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\n{ini}\n", "utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DENIABLE"))}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env=environment | {"DENIABLE_STATE_DIR": str(folder / "state"), "COLUMNS": "200"} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def registry_file(tmp_path, registry_text):
+    """Write the registry of the tests."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_text, "utf-8")
+    return path
+
+
+APP = """
+import deniable
+
+def toggle(theme):
+    try:
+        return deniable.record("ui.theme", theme)
+    except Exception:
+        return False
+
+def test_first(deniable_capture):
+    assert toggle("dark")
+    assert deniable_capture.values("ui.theme") == ["dark"]
+
+def test_next(deniable_capture):
+    assert deniable_capture.all == []
+
+def test_without():
+    assert not toggle("dark")
+"""
+
+
+def test_the_fixture(tmp_path):
+    """The fixture comes with the package, and each test begins with nothing."""
+    done = run_pytest(tmp_path, APP)
+    assert "3 passed" in done.stdout, done.stdout
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_fixture_with_a_registry(registry_file):
+    """With a registry in the ini file a typo fails the test even if the app swallows the error, and says where it is."""
+    swallowed = APP + "\ndef test_typo(deniable_capture):\n    assert not toggle('drak')\n"
+    raised = swallowed + "\ndef test_raised(deniable_capture):\n    deniable.record('ui.thme', 'dark')\n"
+    done = run_pytest(registry_file.parent, raised, ini="deniable_registry = metrics.toml")
+    assert "1 failed, 4 passed, 1 error" in done.stdout, done.stdout
+    assert "ERROR test_app.py::test_typo" in done.stdout
+    assert "FAILED test_app.py::test_raised - deniable.errors.ParameterError: a metric is declared" in done.stdout
+    assert "test_app.py:6: an answer to ui.theme is one of the 3 declared values" in done.stdout
+    assert "drak" not in done.stdout.replace("toggle('drak')", "")
+
+
+def test_the_server_fixture(registry_file):
+    """The stub server's fixture collects what the ini file's registry declares."""
+    test = """
+import deniable
+
+def test_send(deniable_stub_server):
+    deniable.init(deniable_stub_server.dsn, registry="metrics.toml", consent=True, segments={"platform": "linux"}, state=None)
+    assert deniable.record("ui.theme", "dark")
+    assert deniable.flush(60)
+    assert len(deniable_stub_server.reports) == 1
+"""
+    done = run_pytest(registry_file.parent, test, ini="deniable_registry = metrics.toml")
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_the_plugin_loads_nothing(tmp_path):
+    """A session that uses no fixture of ours loads neither the client nor requests."""
+    test = "import sys\ndef test():\n    assert not {'deniable.client', 'deniable.errors', 'requests'} & set(sys.modules)\n"
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # others may load what they like
+    assert "1 passed" in run_pytest(tmp_path, test, "-p", "deniable.testing.plugin", **alone).stdout

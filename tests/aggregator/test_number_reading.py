@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,26 @@ def test_positions_of_an_ordinal_are_counted_from_one():
     )
     metric = registry.parse(text.replace('unit = "ms"\n', "")).metrics["wait"]
     assert [to_number(metric)(place) for place in np.linspace(0, 1, 3)] == [1, 2, 3]
+
+
+def test_a_part_of_the_axis_stands_for_its_middle(monkeypatch):
+    """Of kept numbers only parts are known: a mean position of ten, counted from one, is the middle of the tenth part."""
+    kept = 'epsilon = 1\nepsilon_permanent = 2\nmechanism = "l_osue"'
+    text = REGISTRY.format(estimate="distribution").replace("epsilon = 4\nper_period = 2", kept)
+    declared = Declared.of(registry.parse(text).metrics["wait"])
+    position = SimpleNamespace(mean=10.0, stderr=0.5, interval=lambda _: (9.5, 10.5))
+    monkeypatch.setattr(number, "order", lambda *_, **__: position)
+    centre = NumberReading(declared, tally.empty(declared.layout), {}).centre
+    assert (centre.place, centre.stderr) == (9.5 / 16, 0.5 / 16)
+    assert centre.interval(0.95) == (8.5 / 16, 10.5 / 16)  # wherever in their parts the numbers are
+
+
+def test_intervals_of_all_values_together_are_wider():
+    text = REGISTRY.format(estimate="distribution").replace("range = [0, 1000]", "range = [0, 10]\nstep = 1")
+    declared = Declared.of(registry.parse(text).metrics["wait"])
+    mechanism = declared.mechanism
+    payloads = b"".join(mechanism.randomize(declared.metric.position(at % 11)) for at in range(110))
+    told = NumberReading(declared, tally.count(mechanism.layout, payloads), {"2026-11-21": 110})._values(0.95)
+    assert len(told) == 11
+    for each in told:
+        assert each.simultaneous[0] < each.interval[0] < each.interval[1] < each.simultaneous[1]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from shutil import which
@@ -114,11 +116,31 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     before = time.process_time()
     yield
     took = time.process_time() - before
-    if _guarded[0] and took > CPU_SECONDS and not item.get_closest_marker("slow"):
+    if _guarded[0] and took > CPU_SECONDS and not item.get_closest_marker("slow") and _kernels_are_compiled():
         pytest.fail(
             f"this test took {took:.1f} s of CPU: shorten it, mark it slow('why'), or mark its long cases as campaign",
             pytrace=False,
         )
+
+
+def _kernels_are_compiled() -> bool:
+    """Return whether no test has to compile them, which takes seconds."""
+    try:
+        from deniable_aggregator.tally import machine_code
+
+        return machine_code.is_kept()
+    except ImportError:
+        return True
+
+
+_compilers: list[subprocess.Popen[bytes]] = []
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the kernels once, while several processes collect tests: each would compile what it meets."""
+    if getattr(session.config.option, "numprocesses", None) and find_spec("numba") and find_spec("deniable_aggregator"):
+        command = [sys.executable, "-m", "deniable_aggregator.tally.machine_code"]
+        _compilers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
 
 _looked = [0]  # bytes in memory when garbage was last looked for
@@ -165,6 +187,8 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that prints the summary; each worker leaves out the same tests."""
+    for process in _compilers:
+        process.wait()
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
 

@@ -42,10 +42,10 @@ def test_a_period_is_closed_once_its_batches_are_counted(files, monkeypatch):
 @pytest.mark.parametrize(("before", "after", "read"), [(None, 3, False), (3, None, False), (3, 4, False), (3, 3, True)])
 def test_names_and_sums_are_read_while_no_commit_is_added(files, before, after, read):
     """Otherwise they would not belong together, and a sound archive would seem to differ."""
-    told, opened = iter([before, after]), []
+    order, opened = iter([before, after]), []
     partition = SimpleNamespace(
         name="shop",
-        staging=SimpleNamespace(settled=lambda _: next(told)),
+        staging=SimpleNamespace(settled=lambda _: next(order)),
         archived=SimpleNamespace(read=lambda _: (["name"], np.zeros(1, np.int64))),
     )
 

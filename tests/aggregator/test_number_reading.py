@@ -73,8 +73,8 @@ def test_positions_of_an_ordinal_are_counted_from_one():
 
 def test_a_part_of_the_axis_stands_for_its_middle(monkeypatch):
     """Of kept numbers only parts are known: a mean position of ten, counted from one, is the middle of the tenth part."""
-    kept = 'epsilon = 1\nepsilon_permanent = 2\nmechanism = "l_osue"'
-    text = REGISTRY.format(estimate="distribution").replace("epsilon = 4\nper_period = 2", kept)
+    permanent = 'epsilon = 1\nepsilon_permanent = 2\nmechanism = "l_osue"'
+    text = REGISTRY.format(estimate="distribution").replace("epsilon = 4\nper_period = 2", permanent)
     declared = Declared.of(registry.parse(text).metrics["wait"])
     position = SimpleNamespace(mean=10.0, stderr=0.5, interval=lambda _: (9.5, 10.5))
     monkeypatch.setattr(number, "order", lambda *_, **__: position)
@@ -88,7 +88,7 @@ def test_intervals_of_all_values_together_are_wider():
     declared = Declared.of(registry.parse(text).metrics["wait"])
     mechanism = declared.mechanism
     payloads = b"".join(mechanism.randomize(declared.metric.position(at % 11)) for at in range(110))
-    told = NumberReading(declared, tally.count(mechanism.layout, payloads), {"2026-11-21": 110})._values(0.95)
-    assert len(told) == 11
-    for each in told:
-        assert each.simultaneous[0] < each.interval[0] < each.interval[1] < each.simultaneous[1]
+    rows = NumberReading(declared, tally.count(mechanism.layout, payloads), {"2026-11-21": 110})._values(0.95)
+    assert len(rows) == 11
+    for row in rows:
+        assert row.simultaneous[0] < row.interval[0] < row.interval[1] < row.simultaneous[1]

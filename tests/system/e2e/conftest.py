@@ -130,8 +130,10 @@ class Host:
     @property
     def environment(self) -> dict[str, str]:
         """What programs find in their environment: nothing of whoever runs the tests."""
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_") and name != "DO_NOT_TRACK"}
-        return kept | {
+        variables = {
+            name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_") and name != "DO_NOT_TRACK"
+        }
+        return variables | {
             "DENIABLE_STATE_DIR": str(self.state.parent),
             "HOST_DSN": self.dsn,
             "HOST_REGISTRY": str(self.registry),

@@ -30,9 +30,9 @@ class System:
         bits = (n - 1).bit_length()
         while True:
             size = (bits + 7) // 8
-            drawn = int.from_bytes(os.urandom(size), "big") >> (8 * size - bits)
-            if drawn < n:
-                return drawn
+            draw = int.from_bytes(os.urandom(size), "big") >> (8 * size - bits)
+            if draw < n:
+                return draw
 
     def event(self, probability):
         return int(self.below(probability.denominator) < probability.numerator)
@@ -40,20 +40,20 @@ class System:
 
 def run(chance, probability, count):
     """B(p) x k."""
-    made = 0
+    bits = 0
     for _ in range(count):
-        made = made << 1 | chance.event(probability)
-    return made
+        bits = bits << 1 | chance.event(probability)
+    return bits
 
 
 # Answers and periods
 
 
 def fit(text, length):
-    kept = "".join("?" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text[:length])
-    while len(kept.encode()) > length:
-        kept = kept[:-1]
-    return kept
+    prefix = "".join("?" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text[:length])
+    while len(prefix.encode()) > length:
+        prefix = prefix[:-1]
+    return prefix
 
 
 def word_of(metric, position):
@@ -121,8 +121,8 @@ def position(metric, answer):
         return int.from_bytes(written + bytes(metric["max_length"] - len(written)), "big")
     if metric["type"] == "key":
         return answer if type(answer) is int and 0 <= answer < 1 << 64 else None
-    found = [i for i, value in enumerate(metric["values"]) if type(value) is type(answer) and value == answer]
-    return found[0] if found else None
+    places = [i for i, value in enumerate(metric["values"]) if type(value) is type(answer) and value == answer]
+    return places[0] if places else None
 
 
 def period(moment, length):
@@ -153,11 +153,11 @@ def written(value):
         return str(value)
     short = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
     units = value.encode("utf-16-be")
-    made = ""
+    content = ""
     for i in range(0, len(units), 2):
         unit = int.from_bytes(units[i : i + 2], "big")
-        made += short.get(chr(unit), chr(unit) if 32 <= unit <= 126 else f"\\u{unit:04x}")
-    return f'"{made}"'
+        content += short.get(chr(unit), chr(unit) if 32 <= unit <= 126 else f"\\u{unit:04x}")
+    return f'"{content}"'
 
 
 # Payloads
@@ -193,50 +193,50 @@ def flip(x):
 
 def expected_at_once(metric, e):  # noqa: PLR0911 - one for each line of the table
     """Work out the probabilities of a report in one step, as the table of constants says."""
-    name, given, d, w = metric["mechanism"], metric["constants"], domain(metric), weight(e)
+    name, constants, d, w = metric["mechanism"], metric["constants"], domain(metric), weight(e)
     if name == "pgr":
-        q, t = given["order"], given["dimension"]
+        q, t = constants["order"], constants["dimension"]
         every, n = (q**t - 1) // (q - 1), (q ** (t - 1) - 1) // (q - 1)
         return {"keep": Fraction(n * w, n * w + (every - n) * N)}
     if name == "general_hadamard":
-        half, columns = given["size"] // 2, given["blocks"] * given["size"]
+        half, columns = constants["size"] // 2, constants["blocks"] * constants["size"]
         return {"inside": Fraction(half * w, half * w + (columns - half) * N)}
     if name == "google_rappor":
-        p, q, half = (Fraction(given[each]) for each in ("other_again", "one_again", "flip_permanent"))
+        p, q, half = (Fraction(constants[each]) for each in ("other_again", "one_again", "flip_permanent"))
         return {"one": q - (q - p) * half, "other": p + (q - p) * half}
     if name in ("window", "sampled_option", "sampled_pair"):
-        return {"keep": Fraction(w, w + given["blocks"] * N) if name == "window" else keep(w, metric["layout"]["width"])}
+        return {"keep": Fraction(w, w + constants["blocks"] * N) if name == "window" else keep(w, metric["layout"]["width"])}
     if name in ("coin", "hadamard", "subset"):
-        size = given.get("size", 1)
+        size = constants.get("size", 1)
         keeps = {"hadamard": keep(w, 2), "subset": Fraction(size * w, size * w + (d - size) * N)}
         return {"keep": keeps[name]} if name in keeps else {}
     if name in ("sue", "oue", "l_osue"):
         other = flip(e / 2 if name == "sue" else e)
         return {"one": 1 - other if name == "sue" else Fraction(1, 2), "other": other}
     if name in ("cms", "hcms", "rappor", "dbitflip"):
-        parts = {"cms": 2, "hcms": 1, "rappor": 2 * given.get("hashes", 0), "dbitflip": min(metric["layout"]["width"], 2)}
+        parts = {"cms": 2, "hcms": 1, "rappor": 2 * constants.get("hashes", 0), "dbitflip": min(metric["layout"]["width"], 2)}
         return {"flip": flip(e / parts[name])}
-    return {"keep": keep(w, given["family"]["width"] if "family" in given else d)}
+    return {"keep": keep(w, constants["family"]["width"] if "family" in constants else d)}
 
 
 def expected(metric):
     """Work out all probabilities of a metric from its epsilons."""
-    name, made = metric["mechanism"], expected_at_once(metric, Fraction(metric["epsilon"]))
+    name, probabilities = metric["mechanism"], expected_at_once(metric, Fraction(metric["epsilon"]))
     if metric["epsilon_permanent"] is None:
-        return made
+        return probabilities
     e, cells = Fraction(metric["epsilon_permanent"]), metric["layout"]["width"]
     if name in ("l_grr", "loloha"):
         w = weight(e)
         r = Fraction(N, w + (cells - 1) * N)
-        made["keep_permanent"] = keep(w, cells)
-        made["keep_again"] = (made["keep"] - r) / (made["keep_permanent"] - r)
+        probabilities["keep_permanent"] = keep(w, cells)
+        probabilities["keep_again"] = (probabilities["keep"] - r) / (probabilities["keep_permanent"] - r)
     elif name == "l_osue":
-        made["other_permanent"] = flip(e)
-        made["flip_again"] = second_flip(made["other_permanent"], made["other"])
+        probabilities["other_permanent"] = flip(e)
+        probabilities["flip_again"] = second_flip(probabilities["other_permanent"], probabilities["other"])
     elif name == "rappor":
-        made["flip_permanent"] = flip(e / (2 * metric["constants"]["hashes"]))
-        made["flip_again"] = second_flip(made["flip_permanent"], made["flip"])
-    return made
+        probabilities["flip_permanent"] = flip(e / (2 * metric["constants"]["hashes"]))
+        probabilities["flip_again"] = second_flip(probabilities["flip_permanent"], probabilities["flip"])
+    return probabilities
 
 
 # Hash functions
@@ -307,7 +307,7 @@ def prefix_key(constants, level, place):
 
 def filter_of(metric, r, place):
     constants, width = metric["constants"], metric["layout"]["width"]
-    count, made = constants["hashes"], 0
+    count, bits = constants["hashes"], 0
     if metric["mechanism"] == "google_rappor":
         digest = md5(r.to_bytes(4, "big") + word_of(metric, place)).digest()
         places = [byte % width for byte in digest[:count]]
@@ -315,9 +315,9 @@ def filter_of(metric, r, place):
         places = [place]
     else:
         places = [h(metric, number, place) for number in range(r * count, (r + 1) * count)]
-    for each in places:
-        made |= 1 << each
-    return made
+    for bit in places:
+        bits |= 1 << bit
+    return bits
 
 
 # Mechanisms
@@ -333,8 +333,8 @@ def p_of(metric, name):
 
 def column(row, number, odd):
     low = row & -row
-    found = number // low * 2 * low + number % low
-    return found if common(found, row) == odd else found + low
+    lower = number // low * 2 * low + number % low
+    return lower if common(lower, row) == odd else lower + low
 
 
 def replaced(bits, place, coin):
@@ -342,8 +342,8 @@ def replaced(bits, place, coin):
 
 
 def shifted(cell, cells, keeps, chance):
-    kept, other = chance.event(keeps), chance.below(cells - 1)
-    return (cell + (0 if kept else other + 1)) % cells
+    truth, other = chance.event(keeps), chance.below(cells - 1)
+    return (cell + (0 if truth else other + 1)) % cells
 
 
 def point(constants, number):
@@ -360,8 +360,8 @@ def supports(constants, x, place):
 
 
 def coin(_, v, chance):
-    truth, said = chance.event(Fraction(1, 2)), chance.event(Fraction(1, 2))
-    return 0, v if truth else said
+    truth, other = chance.event(Fraction(1, 2)), chance.event(Fraction(1, 2))
+    return 0, v if truth else other
 
 
 def grr(metric, v, chance):
@@ -514,18 +514,18 @@ def respond(metric, r, v, chance):
     return filter_of(metric, r, v) ^ run(chance, p_of(metric, "flip_permanent"), width)
 
 
-def again(metric, kept, chance):
+def again(metric, response, chance):
     """Return the content of a report of a permanent response."""
     name, width = metric["mechanism"], metric["layout"]["width"]
     if name in ("l_grr", "loloha"):
-        return shifted(kept, width, p_of(metric, "keep_again"), chance)
+        return shifted(response, width, p_of(metric, "keep_again"), chance)
     if name in ("l_osue", "rappor"):
-        return kept ^ run(chance, p_of(metric, "flip_again"), width)
+        return response ^ run(chance, p_of(metric, "flip_again"), width)
     if name == "dbitflip":
-        return kept
+        return response
     y = sum(chance.event(p_of(metric, "other_again")) << i for i in range(width))
     z = sum(chance.event(p_of(metric, "one_again")) << i for i in range(width))
-    return y & ~kept | z & kept
+    return y & ~response | z & response
 
 
 def row_of(place, rows, chance):
@@ -543,15 +543,19 @@ def row_of(place, rows, chance):
 def body_of(sheet, reports):
     """Write the body of reports, each a metric, period, segment and payload."""
     groups = {}
-    for id_, named, where, made in reports:
+    for id_, named, where, content in reports:
         metric = sheet["metrics"][id_]
-        groups.setdefault((id_, metric["version"], metric["fingerprint"], named, where), []).append(made)
+        groups.setdefault((id_, metric["version"], metric["fingerprint"], named, where), []).append(content)
     names = ("metric", "version", "fingerprint", "period", "segment")
     document = {
         "format": 1,
         "groups": [
-            {**dict(zip(names, key, strict=True)), "count": len(made), "payloads": b64encode(b"".join(sorted(made))).decode()}
-            for key, made in sorted(groups.items())
+            {
+                **dict(zip(names, key, strict=True)),
+                "count": len(payloads),
+                "payloads": b64encode(b"".join(sorted(payloads))).decode(),
+            }
+            for key, payloads in sorted(groups.items())
         ],
     }
     return json.dumps(document, separators=(",", ":")).encode()
@@ -620,8 +624,8 @@ class Ledger:
     def reserve(self, metric, now):
         """Pay for the report of a kept response, likewise."""
         tag, allowance = metric["fingerprint"], metric["allowance"]
-        whole = allowance["window"] if allowance["lifetime"] is None else allowance["lifetime"]
-        due = max(0, whole - self.ever.get(tag, 0))
+        total = allowance["window"] if allowance["lifetime"] is None else allowance["lifetime"]
+        due = max(0, total - self.ever.get(tag, 0))
         if not (
             within(self.window(now, without=tag) + allowance["window"], self.budget["window"])
             and within(sum(self.ever.values()) + due, self.budget["lifetime"])
@@ -652,11 +656,11 @@ class Device:
         if not sampled:
             self.ledger.note(metric, now, 0)
             return "not_sampled"
-        kept = metric["epsilon_permanent"] is not None
-        if not (self.ledger.reserve if kept else self.ledger.spend)(metric, now):
+        permanent = metric["epsilon_permanent"] is not None
+        if not (self.ledger.reserve if permanent else self.ledger.spend)(metric, now):
             return "budget"
         v = position(metric, answer)
-        if kept:
+        if permanent:
             row, content = self._again(id_, metric, v, now)
         else:
             row, content = randomize(metric, self._stand_in(metric) if v is None else v, self.chance)
@@ -688,9 +692,9 @@ class Device:
         spent = key not in own and ever is not None and len(own) >= ever
         if own and (spent or (key not in lately and len(lately) >= allowance["answers"])):
             key = self.last[id_]
-        kept = own[key][0] if key in own else respond(metric, row, v, self.chance)
-        own[key], self.last[id_] = (kept, end(now, metric["period"])), key
-        return row, again(metric, kept, self.chance)
+        response = own[key][0] if key in own else respond(metric, row, v, self.chance)
+        own[key], self.last[id_] = (response, end(now, metric["period"])), key
+        return row, again(metric, response, self.chance)
 
 
 def upload(url, key, body, batch=None, *, compressed=True):

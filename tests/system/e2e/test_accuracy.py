@@ -43,8 +43,8 @@ def test_cells_and_bits_support_what_the_mechanism_says(simulated, name, d, epsi
         supporting = {value for value in range(d) if (row * layout.width + cell if index else (row, cell)) in own[value]}
         assert supporting == mechanism.supported(layout.pack(row, content))
     if index:
-        each = simulation.own_cells / layout.rows
-        assert simulation.low * (layout.width - each) + simulation.high * each == pytest.approx(1)
+        support = simulation.own_cells / layout.rows
+        assert simulation.low * (layout.width - support) + simulation.high * support == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", [*mechanisms.names(), "fast_local_hash-pool", "cms-pool", "hcms-pool", "rappor-pool"])
@@ -74,8 +74,8 @@ def test_a_set_has_the_probability_that_the_mechanism_gives_it(simulated):
         seen[tuple(np.flatnonzero(counted.counts[0]).tolist())] += 1
     true = [chosen for chosen in seen if 2 in chosen]
     for chosen, times in seen.items():
-        each = float(mechanism.p) / len(true) if chosen in true else float(1 - mechanism.p) / (len(seen) - len(true))
-        assert abs(times - draws * each) < 5 * (draws * each) ** 0.5
+        probability = float(mechanism.p) / len(true) if chosen in true else float(1 - mechanism.p) / (len(seen) - len(true))
+        assert abs(times - draws * probability) < 5 * (draws * probability) ** 0.5
     counted, _ = simulation.draw(np.array([70, 5, 0, 20, 5]), rng)
     assert counted.counts.sum() == 100 * mechanism.size
 

@@ -182,8 +182,8 @@ class Service:
             "payloads": b64encode(payloads).decode(),
         }
 
-    def post(self, path, **given):
-        return self.session.post(f"http://{self.bind}{path}", timeout=30, **given)
+    def post(self, path, **options):
+        return self.session.post(f"http://{self.bind}{path}", timeout=30, **options)
 
     def drained(self):
         """Wait until everything that was sent is counted."""
@@ -208,12 +208,12 @@ class Service:
 @contextmanager
 def opened(kind, folder):
     """Open one server, or a cluster with replicas; give its URL."""
-    found = which("redis-server")
+    binary = which("redis-server")
     if kind == "cluster":
-        with closing(Machines(found or str(embedded.find(None)[0]), folder / "machines")) as machines:
+        with closing(Machines(binary or str(embedded.find(None)[0]), folder / "machines")) as machines:
             yield machines.cluster(3, 2, "--appendonly", "yes")
     else:
-        with embedded.open_store(executable=Path(found) if found else None) as store:
+        with embedded.open_store(executable=Path(binary) if binary else None) as store:
             yield store.url
 
 
@@ -224,13 +224,13 @@ def service(request, tmp_path_factory):
     (folder / "sitecustomize.py").write_text(QUICK, "utf-8")
     with opened(request.param, folder) as url, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-        made = Service(folder, url)
+        server = Service(folder, url)
         try:
-            made.start()
-            yield made
+            server.start()
+            yield server
         finally:
-            made.stop()
-            made.redis.close()
+            server.stop()
+            server.redis.close()
 
 
 def naive(cubes, least):
@@ -282,16 +282,16 @@ def true(day, leaves):
 
 def answers(service, app, day):
     """Ask for every cell; return the number of reports of those that are answered."""
-    found = {cell: service.ask(app, "export", period=day, **({"segment": cell} if cell else {})) for cell in CELLS}
-    assert {answer.status_code for answer in found.values()} <= {200, 403}
-    return {cell: answer.json()["n"] for cell, answer in found.items() if answer.status_code == 200}
+    responses = {cell: service.ask(app, "export", period=day, **({"segment": cell} if cell else {})) for cell in CELLS}
+    assert {answer.status_code for answer in responses.values()} <= {200, 403}
+    return {cell: answer.json()["n"] for cell, answer in responses.items() if answer.status_code == 200}
 
 
 def differences(known):
     """Subtract from each cell one that lies in it: the leaves that are left, and how many reports they have."""
-    for whole, part in product(known, known):
-        if members(part) < members(whole):
-            yield members(whole) - members(part), known[whole] - known[part]
+    for cell, part in product(known, known):
+        if members(part) < members(cell):
+            yield members(cell) - members(part), known[cell] - known[part]
 
 
 def trackers(known):
@@ -333,14 +333,16 @@ def bounds(known, leaves):
     rows = np.array([[leaf in members(cell) for leaf in LEAVES] for cell in known], float)
     fixed = LinearConstraint(rows, list(known.values()), list(known.values()))
     goal = np.array([leaf in leaves for leaf in LEAVES], float)
-    found = [milp(sign * goal, constraints=fixed, integrality=np.ones(len(LEAVES)), bounds=Bounds(0, np.inf)) for sign in (1, -1)]
-    assert all(each.success for each in found)
-    return round(found[0].fun), round(-found[1].fun)
+    results = [
+        milp(sign * goal, constraints=fixed, integrality=np.ones(len(LEAVES)), bounds=Bounds(0, np.inf)) for sign in (1, -1)
+    ]
+    assert all(each.success for each in results)
+    return round(results[0].fun), round(-results[1].fun)
 
 
-def few(day, found):
+def few(day, sums):
     """Judge what an attack found: sums about fewer people than anything may be about."""
-    return [(leaves, n) for leaves, n in found if leaves and 0 < true(day, leaves) < LEAST]
+    return [(leaves, n) for leaves, n in sums if leaves and 0 < true(day, leaves) < LEAST]
 
 
 # The attacks
@@ -391,13 +393,13 @@ def test_periods_taken_together(closed):
 
 def test_a_day_of_few_reports_does_not_show(closed):
     """A day of 40 reports is published with the next one: whichever of them is asked for, as if it had had none."""
-    told = {}
+    views = {}
     for metric in RARE:
-        asked = [closed.ask("shop", metric, **query).json() for query in ({}, {"period": FIRST}, {"period": SECOND})]
-        assert {each["n"] for each in asked} == {130}
-        assert {json.dumps(each["estimates"]) for each in asked} == {json.dumps(asked[0]["estimates"])}
-        told[metric] = [(each["periods"], each["included"], each["closed"], each["updated"]) for each in asked]
-    assert told["rare"] == told["steady"]
+        documents = [closed.ask("shop", metric, **query).json() for query in ({}, {"period": FIRST}, {"period": SECOND})]
+        assert {each["n"] for each in documents} == {130}
+        assert {json.dumps(each["estimates"]) for each in documents} == {json.dumps(documents[0]["estimates"])}
+        views[metric] = [(each["periods"], each["included"], each["closed"], each["updated"]) for each in documents]
+    assert views["rare"] == views["steady"]
     assert closed.ask("trial", "rare", period=FIRST).json()["n"] == 40
 
 
@@ -407,11 +409,11 @@ def test_withheld_is_said_alike(closed):
     for cell in CELLS:
         answer = closed.ask("shop", "export", period=SECOND, segment=cell)
         if answer.status_code == 403:
-            said = answer.json()
-            del said["instance"]
-            assert said.pop("instead") in (None, *CELLS)
-            said["detail"] = said["detail"].rpartition(";")[0]
-            refused[cell] = json.dumps(said, sort_keys=True)
+            document = answer.json()
+            del document["instance"]
+            assert document.pop("instead") in (None, *CELLS)
+            document["detail"] = document["detail"].rpartition(";")[0]
+            refused[cell] = json.dumps(document, sort_keys=True)
     assert {true(SECOND, members(cell)) for cell in refused} >= {0, 12}
     assert any(true(SECOND, members(cell)) >= LEAST for cell in refused)
     assert len(set(refused.values())) == 1
@@ -424,22 +426,22 @@ def test_rows_show_no_other_cells(closed):
     """A query about all cells at once tells the numbers that are told one by one, and of all others that they are withheld."""
     names = {"platform": "platform", "version": "segment_version"}
     for day in COUNTS:
-        known, told = answers(closed, "shop", day), {}
+        known, counts = answers(closed, "shop", day), {}
         for size in range(len(names) + 1):
             for chosen in combinations(names, size):
                 words = {
                     name: sorted({part.split("=")[1] for cell in CELLS for part in cell.split(",") if part.startswith(name)})
                     for name in chosen
                 }
-                filters = json.dumps([["is", names[name], some] for name, some in words.items()])
-                asked = {"metrics": "export", "date_range": f"{day},{day}", "filters": filters}
-                asked["dimensions"] = ",".join(names[name] for name in chosen)
-                for row in closed.get("/api/v1/query", "shop", **asked).json()["rows"]:
+                filters = json.dumps([["is", names[name], values] for name, values in words.items()])
+                query = {"metrics": "export", "date_range": f"{day},{day}", "filters": filters}
+                query["dimensions"] = ",".join(names[name] for name in chosen)
+                for row in closed.get("/api/v1/query", "shop", **query).json()["rows"]:
                     cell = ",".join(f"{name}={row[names[name]]}" for name in chosen)
-                    told[cell] = row["n"]
+                    counts[cell] = row["n"]
                     assert row["state"] == ("published" if cell in known else "withheld")
-        assert {cell: n for cell, n in told.items() if n is not None} == known
-        assert set(told) == set(CELLS)
+        assert {cell: n for cell, n in counts.items() if n is not None} == known
+        assert set(counts) == set(CELLS)
 
 
 def test_asking_again_tells_nothing_new(closed):
@@ -473,8 +475,8 @@ def numbers(answer):
     """Go through all numbers that are not whole of an answer."""
     if isinstance(answer, float) and not answer.is_integer():
         yield answer
-    for each in answer.values() if isinstance(answer, dict) else answer if isinstance(answer, list) else ():
-        yield from numbers(each)
+    for part in answer.values() if isinstance(answer, dict) else answer if isinstance(answer, list) else ():
+        yield from numbers(part)
 
 
 def denominators(answer):
@@ -497,12 +499,12 @@ def test_digits_tell_of_what_was_released(closed):
 def test_what_comes_late_changes_no_release(closed):
     """A report for a closed period is refused; one that a server took nevertheless is published with the next period."""
 
-    def told(query):
+    def view(query):
         """Read what is told of a period, without the list of what else there is."""
         return {name: each for name, each in closed.ask("shop", **query).json().items() if name not in ("periods", "versions")}
 
-    asked = [{"metric": "plugin", "period": FIRST}, {"metric": "export", "period": FIRST}, {"metric": "export"}]
-    before = list(map(told, asked))
+    questions = [{"metric": "plugin", "period": FIRST}, {"metric": "export", "period": FIRST}, {"metric": "export"}]
+    before = list(map(view, questions))
     late = closed.send("shop", "plugin", FIRST, {"": 150})
     assert (late.status_code, late.json()["errors"][0]["code"]) == (422, "period_closed")
     closed.write("shop", LONG)
@@ -511,10 +513,10 @@ def test_what_comes_late_changes_no_release(closed):
     assert closed.send("shop", "plugin", FIRST, {"": 150}, tardy.post).status_code == 202
     closed.drained()
     for _ in range(2):  # rounds that the worker makes from here on, seen by what it shows of an open trial at once
-        shown = closed.ask("trial", "plugin", period=TODAY).json().get("n", 0)
+        count = closed.ask("trial", "plugin", period=TODAY).json().get("n", 0)
         closed.send("trial", "plugin", TODAY, {"": 1})
-        closed.until(lambda shown=shown: closed.ask("trial", "plugin", period=TODAY).json().get("n") == shown + 1)
-    assert list(map(told, asked)) == before
+        closed.until(lambda count=count: closed.ask("trial", "plugin", period=TODAY).json().get("n") == count + 1)
+    assert list(map(view, questions)) == before
     assert closed.ask("shop", "plugin", period=SECOND).json()["n"] == 150
 
 
@@ -526,8 +528,8 @@ def test_questions_at_a_price_are_answered_once(closed):
         url = f"http://{closed.bind}/api/v1/metrics/export/withheld"
         return closed.session.post(url, json=question, headers={"Authorization": f"Bearer {key}"}, timeout=30)
 
-    def refused(*cells, **given):
-        answer = ask(*cells, **given)
+    def refused(*cells, **options):
+        answer = ask(*cells, **options)
         return (answer.status_code, answer.json()["code"]) == (403, "budget_spent")
 
     known = answers(closed, "shop", FIRST)
@@ -559,8 +561,8 @@ def test_questions_at_a_price_are_answered_once(closed):
 
 def test_alarms_are_told_to_no_reader(closed):
     """Who sends and reads learns of no alarm: by raising some, exact numbers of a segment could be found (tests/server)."""
-    made = mechanisms.of(SHOP.metrics["rare"]).layout.pack(0, 1) * 300
-    plain = closed.group("rare", TODAY, "", made)
+    payloads = mechanisms.of(SHOP.metrics["rare"]).layout.pack(0, 1) * 300
+    plain = closed.group("rare", TODAY, "", payloads)
     key = {"Authorization": "Bearer pk_of_shop_1234", "Idempotency-Key": str(uuid4())}
     assert closed.post("/v1/reports", json={"format": 1, "groups": [plain]}, headers=key).status_code == 202
     closed.drained()
@@ -568,9 +570,9 @@ def test_alarms_are_told_to_no_reader(closed):
     Watch(store, SHOP).check(int(time.time()))
     assert watcher.alarms(store, [("rare", 1, plain["fingerprint"])])
     for place in (*PLACES, "/api/v1/metrics/rare", "/m/rare?app={app}"):
-        told = closed.get(place.format(app="shop"), "shop").text
-        assert "alarm" not in told
-        assert "made up" not in told
+        page = closed.get(place.format(app="shop"), "shop").text
+        assert "alarm" not in page
+        assert "made up" not in page
     for public in ("rk_of_shop_1234", "pk_of_shop_1234"):
         live = closed.session.get(f"http://{closed.bind}/api/v1/live", headers={"Authorization": f"Bearer {public}"}, timeout=30)
         assert (live.status_code, live.json()["code"]) == (403, "admin_only")
@@ -597,11 +599,11 @@ MOVING = r'"(backlog|batches|pending|lag_seconds|looked)": ?[^,}]*'  # what is t
 def look(service, app):
     """Look at everything that there is to see; return the number of reports told, and all the rest by place."""
     while True:
-        told = service.ask(app, "plugin", period=TODAY).json().get("n", 0)
+        count = service.ask(app, "plugin", period=TODAY).json().get("n", 0)
         seen = {place: service.get(place.format(app=app), app) for place in PLACES}
-        if service.ask(app, "plugin", period=TODAY).json().get("n", 0) == told:
+        if service.ask(app, "plugin", period=TODAY).json().get("n", 0) == count:
             assert {answer.status_code for answer in seen.values()} == {200}
-            return told, {place: re.sub(MOVING, "", answer.text) for place, answer in seen.items()}
+            return count, {place: re.sub(MOVING, "", answer.text) for place, answer in seen.items()}
 
 
 def polled(service, app, batches, until):
@@ -624,7 +626,7 @@ def test_looking_on_shows_nothing_between_releases(closed):
     assert 3 <= len(steps) <= 6
     assert all(b - a >= LEAST for a, b in pairwise(steps))
     for n in steps:
-        assert len({json.dumps(rest, sort_keys=True) for told, rest in seen if told == n}) == 1
+        assert len({json.dumps(pages, sort_keys=True) for count, pages in seen if count == n}) == 1
     # Segments show at the close only, and numbers of the service itself to nobody without another key.
     assert closed.ask("shop", "export", period=TODAY).json()["n"] == 0
     assert {closed.get("/metrics", app).status_code for app in ("", "shop")} == {401}

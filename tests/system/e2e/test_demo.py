@@ -231,28 +231,31 @@ def test_the_page_stays_in_a_terminal(stays, own):
     """In a terminal the page stays until Ctrl-C, and each long step is announced; with --no-keep the demo ends."""
     screen, theirs = pty.openpty()
     command = [sys.executable, "-m", "deniable", "demo", *own, "--devices", "300", *([] if stays else ["--no-keep"])]
-    told = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs, "env": os.environ | {"TERM": "dumb"}}
-    process = subprocess.Popen(command, start_new_session=True, **told)
+    options = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs, "env": os.environ | {"TERM": "dumb"}}
+    process = subprocess.Popen(command, start_new_session=True, **options)
     os.close(theirs)
-    said = ""
-    with suppress(OSError), os.fdopen(screen, encoding="utf-8", errors="replace") as shown:  # nobody has the other end any more
-        for line in shown:
-            said += line
-            if "until you press Ctrl-C" in said.replace("\n", " "):
-                assert requests.get(re.search(r"http://[\d.:]+/", said)[0], timeout=10).ok
+    output = ""
+    with (
+        suppress(OSError),
+        os.fdopen(screen, encoding="utf-8", errors="replace") as terminal,
+    ):  # nobody has the other end any more
+        for line in terminal:
+            output += line
+            if "until you press Ctrl-C" in output.replace("\n", " "):
+                assert requests.get(re.search(r"http://[\d.:]+/", output)[0], timeout=10).ok
                 assert stays
                 os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) in (0, 1)
-    assert re.search("Reading .* Starting .*300 devices answer .*Next: .* the page", re.sub(r"\s+", " ", said)), said
-    assert ("Stopping ..." in said) == stays
-    assert "Traceback" not in said
+    assert re.search("Reading .* Starting .*300 devices answer .*Next: .* the page", re.sub(r"\s+", " ", output)), output
+    assert ("Stopping ..." in output) == stays
+    assert "Traceback" not in output
 
 
 def test_ctrl_c_shows_no_traceback(own):
     """Ctrl-C, which goes to every process of the terminal, ends the demo with a word."""
     command = [sys.executable, "-m", "deniable", "demo", *own, "--devices", "300000"]
-    told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "stdin": subprocess.DEVNULL}
-    process = subprocess.Popen(command, start_new_session=True, **told)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "stdin": subprocess.DEVNULL}
+    process = subprocess.Popen(command, start_new_session=True, **options)
     while "Watch:" not in (line := process.stderr.readline()):
         assert line
     time.sleep(1)  # amid what the devices answer

@@ -17,17 +17,17 @@ GUIDE = (ROOT / "docs" / "embed.md").read_text("utf-8")
 
 
 def block(language, after=""):
-    found = re.search(rf"{after}.*?```{language}\n(.*?)```", GUIDE, re.DOTALL)
-    assert found
-    return found[1]
+    match = re.search(rf"{after}.*?```{language}\n(.*?)```", GUIDE, re.DOTALL)
+    assert match
+    return match[1]
 
 
 def test_the_registry_is_sound(tmp_path):
     """The guide's registry has neither faults nor warnings."""
     path = tmp_path / "metrics.toml"
     path.write_text(block("toml"), "utf-8")
-    found = lint(path)
-    assert (found.faults, found.warnings) == ((), ())
+    report = lint(path)
+    assert (report.faults, report.warnings) == ((), ())
 
 
 def test_the_example_runs(tmp_path):
@@ -55,8 +55,8 @@ def test_reasons_are_explained():
 def test_the_table_of_reports_needed():
     """The numbers of reports in the guide are what the exact variance asks for."""
     for epsilon, written in re.findall(r"^\| ([\d.]+) \|.*\| ([\d,]+) \|$", GUIDE, re.MULTILINE):
-        made = mechanisms.choose(domain_size=8, epsilon=epsilon).mechanism
-        needed = (1.96 / 0.02) ** 2 * (made.variance(0.1, 1) + 0.1 * 0.9)
+        mechanism = mechanisms.choose(domain_size=8, epsilon=epsilon).mechanism
+        needed = (1.96 / 0.02) ** 2 * (mechanism.variance(0.1, 1) + 0.1 * 0.9)
         assert abs(int(written.replace(",", "")) / needed - 1) < 0.03
 
 

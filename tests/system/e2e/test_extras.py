@@ -48,25 +48,27 @@ for module in {modules!r}:
 @cache
 def closure(extra):
     """Name every distribution that an extra brings."""
-    found = set()
-    left = [Requirement(each) for each in (*PROJECT["dependencies"], *EXTRAS.get(extra, ()))]
+    names = set()
+    left = [Requirement(line) for line in (*PROJECT["dependencies"], *EXTRAS.get(extra, ()))]
     while left:
-        each = left.pop()
-        name = canonicalize_name(each.name)
+        requirement = left.pop()
+        name = canonicalize_name(requirement.name)
         if name == "deniable":
-            left += [Requirement(line) for inner in each.extras for line in EXTRAS[inner]]
+            left += [Requirement(line) for inner in requirement.extras for line in EXTRAS[inner]]
             continue
-        if name in found or (each.marker and not each.marker.evaluate({"extra": ""})):
+        if name in names or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
-        found.add(name)
+        names.add(name)
         try:
-            listed = [Requirement(line) for line in requires(each.name) or ()]
+            listed = [Requirement(line) for line in requires(requirement.name) or ()]
         except PackageNotFoundError:
             continue
         left += [
-            one for one in listed if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in ("", *each.extras))
+            one
+            for one in listed
+            if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in ("", *requirement.extras))
         ]
-    return found
+    return names
 
 
 def present(name):

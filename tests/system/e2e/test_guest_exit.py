@@ -144,17 +144,17 @@ def test_an_interrupt(host, server, presses):
     process = host.begin(RECORD + "deniable.flush(0.5)\nprint('ready', flush=True)\ntime.sleep(30)")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
-    shown: list[str] = []
-    reader = Thread(target=lambda: shown.extend(process.stderr))
+    lines: list[str] = []
+    reader = Thread(target=lambda: lines.extend(process.stderr))
     reader.start()
     if presses == 2:
-        while not any("KeyboardInterrupt" in line for line in shown):
+        while not any("KeyboardInterrupt" in line for line in lines):
             assert reader.is_alive()
             reader.join(0.01)
         process.send_signal(signal.SIGINT)
     process.wait(20)
     reader.join(10)
-    text = "".join(shown)
+    text = "".join(lines)
     for pipe in (process.stdin, process.stdout, process.stderr):
         pipe.close()
     assert text.count("Traceback") == 1

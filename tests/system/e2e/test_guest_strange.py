@@ -152,8 +152,8 @@ def losses(client: Client) -> int:
 @pytest.fixture
 def client(host):
     """Give a client whose server takes everything."""
-    with ours(registry=host.registry) as made:
-        yield made
+    with ours(registry=host.registry) as instance:
+        yield instance
 
 
 def test_strange_answers(client, capfd):
@@ -183,12 +183,12 @@ def test_strange_arguments(host, capfd):
     @relaxed
     @given(data=st.data())
     def try_(data) -> None:
-        given_ = {"dsn": DSN, "registry": host.registry, "consent": True, "segments": None, "settings": None, "state": None}
-        given_ |= {"caps": None, "registry_key": None}
-        name = data.draw(st.sampled_from(sorted(given_)))
+        arguments = {"dsn": DSN, "registry": host.registry, "consent": True, "segments": None, "settings": None, "state": None}
+        arguments |= {"caps": None, "registry_key": None}
+        name = data.draw(st.sampled_from(sorted(arguments)))
         paths = name in ("state", "registry")  # a text is one, and would be made
         values = strange.filter(lambda box: not (paths and issubclass(type(box.content), str)))
-        client = deniable.init(**(given_ | {name: data.draw(values).content}))
+        client = deniable.init(**(arguments | {name: data.draw(values).content}))
         assert isinstance(client, Client)
         deniable.record("used", value=True)
         assert type(deniable.flush(0)) is bool
@@ -252,19 +252,19 @@ def test_consents_that_raise(host, capfd):
 
 def test_a_consent_that_blocks(host):
     """A consent function that takes its time holds up who asked, and nobody else."""
-    asked, answer = threading.Event(), threading.Event()
+    question, answer = threading.Event(), threading.Event()
     main = threading.get_ident()
 
     def consent() -> bool:
         if threading.get_ident() == main:
             return True
-        asked.set()
+        question.set()
         return answer.wait(20)
 
     with ours(registry=host.registry, consent=consent, settings=SenderSettings(flush_interval=60)) as client:
         waiting = threading.Thread(target=client.record, args=("used", True))
         waiting.start()
-        assert asked.wait(10)
+        assert question.wait(10)
         began = monotonic()
         assert client.record("used", value=True)
         assert client.flush(10)

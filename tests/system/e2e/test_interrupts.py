@@ -19,7 +19,7 @@ def interrupted(command, ready):
     )
     os.close(theirs)
     try:
-        said = ready(process, screen)
+        output = ready(process, screen)
         os.killpg(process.pid, signal.SIGINT)
         while True:
             try:
@@ -28,21 +28,21 @@ def interrupted(command, ready):
                 break
             if not read:
                 break
-            said += read
+            output += read
         process.wait(60)
     finally:
         process.kill()
         os.close(screen)
-    return process.returncode, said.decode()
+    return process.returncode, output.decode()
 
 
 def test_a_command_that_computes():
     """It ends with the status that shells know."""
     command = ["prove", "subset", "--domain-size", "6", "--epsilon", *(f"{i / 1000}" for i in range(1, 15_000))]
-    status, said = interrupted(command, lambda _, screen: os.read(screen, 1))
-    assert status == 130, said
-    assert said.endswith("Stopping ...\r\n")
-    assert "Traceback" not in said
+    status, output = interrupted(command, lambda _, screen: os.read(screen, 1))
+    assert status == 130, output
+    assert output.endswith("Stopping ...\r\n")
+    assert "Traceback" not in output
 
 
 def test_a_worker(start_store):
@@ -61,13 +61,13 @@ def test_a_worker(start_store):
                 assert process.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-        said = b""
-        while b"Ctrl-C" not in said:
-            said += os.read(screen, 4096)
-        return said
+        output = b""
+        while b"Ctrl-C" not in output:
+            output += os.read(screen, 4096)
+        return output
 
-    status, said = interrupted(["worker", "--redis-url", url, "--app", "interrupted"], alive)
-    assert status == 0, said
-    assert "Counts reports of interrupted, and waits for more until Ctrl-C." in said.splitlines()
-    assert "Stopping ..." in said
-    assert "Traceback" not in said
+    status, output = interrupted(["worker", "--redis-url", url, "--app", "interrupted"], alive)
+    assert status == 0, output
+    assert "Counts reports of interrupted, and waits for more until Ctrl-C." in output.splitlines()
+    assert "Stopping ..." in output
+    assert "Traceback" not in output

@@ -38,11 +38,11 @@ owner = "export@shop.example"
 
 def finer(text):
     """Return what a text tells of a time finer than the hour."""
-    found = [(what, each) for what, pattern in TIMES.items() for each in re.findall(pattern, text)]
+    times = [(what, each) for what, pattern in TIMES.items() for each in re.findall(pattern, text)]
     hours = {3600 * 10**power for power in (0, 3, 6)}
-    found = [(what, each) for what, each in found if not (each.isdigit() and any(int(each) % hour == 0 for hour in hours))]
+    times = [(what, each) for what, each in times if not (each.isdigit() and any(int(each) % hour == 0 for hour in hours))]
     numbers = re.findall(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", text)
-    return found + [("a number with a time in it", each) for each in numbers if UUID(each).version != 4]
+    return times + [("a number with a time in it", each) for each in numbers if UUID(each).version != 4]
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
@@ -63,24 +63,24 @@ def test_no_line_tells_when_an_upload_came(tmp_path, form):
         "--data",
         tmp_path / "data",
     ]
-    told = {"DENIABLE_LOG_LEVEL": "debug", "DENIABLE_LOG_FORMAT": form, "GUNICORN_CMD_ARGS": "--access-logfile -"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=kept | told)
-    said = []
-    reader = threading.Thread(target=lambda: said.extend(process.stdout))
+    settings = {"DENIABLE_LOG_LEVEL": "debug", "DENIABLE_LOG_FORMAT": form, "GUNICORN_CMD_ARGS": "--access-logfile -"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment | settings)
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(process.stdout))
     reader.start()
 
     def await_(words):
         deadline = time.monotonic() + 20
-        while not any(words in line for line in list(said)):
-            assert process.poll() is None, said
-            assert time.monotonic() < deadline, "\n".join(said[-25:])
+        while not any(words in line for line in list(lines)):
+            assert process.poll() is None, lines
+            assert time.monotonic() < deadline, "\n".join(lines[-25:])
             time.sleep(0.05)
 
     try:
         await_("Ctrl-C")
-        dsn = re.search(r"DSN: +(\S+)", "".join(said))[1]
-        first = len(said)
+        dsn = re.search(r"DSN: +(\S+)", "".join(lines))[1]
+        first = len(lines)
         with deniable.Client(dsn=dsn, registry=registry_file, consent=True, state=None, strict=True) as client:
             client.record("export.used", value=True)
             assert client.flush(30)
@@ -92,11 +92,11 @@ def test_no_line_tells_when_an_upload_came(tmp_path, form):
         process.wait(60)
         reader.join()
         process.stdout.close()
-    text = "".join(said[first:])
+    text = "".join(lines[first:])
     assert "/v1/reports" in text  # of the server
     assert re.search(r"POST 202 \d+ bytes", text)  # of the access log
     assert "counted 1 reports" in text  # of the worker
-    assert finer("".join(each for each in said if bind not in each)) == []
+    assert finer("".join(each for each in lines if bind not in each)) == []
 
 
 @pytest.mark.parametrize(

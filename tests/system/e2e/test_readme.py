@@ -25,9 +25,9 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 
 def block(marker, language):
-    found = re.search(rf"<!-- {marker} -->\n```{language}\n(.*?)```", README, re.DOTALL)
-    assert found, f"the README has no block marked {marker}"
-    return found[1]
+    match = re.search(rf"<!-- {marker} -->\n```{language}\n(.*?)```", README, re.DOTALL)
+    assert match, f"the README has no block marked {marker}"
+    return match[1]
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +77,8 @@ def test_the_registry_is_sound(tmp_path):
     """The README's registry has neither faults nor warnings."""
     path = tmp_path / "metrics.toml"
     path.write_text(block("registry", "toml"), "utf-8")
-    found = lint(path)
-    assert (found.faults, found.warnings) == ((), ())
+    report = lint(path)
+    assert (report.faults, report.warnings) == ((), ())
 
 
 def test_the_registry_is_what_init_writes(tmp_path, monkeypatch):
@@ -87,10 +87,10 @@ def test_the_registry_is_what_init_writes(tmp_path, monkeypatch):
     (tmp_path / "readme.toml").write_text(f"{block('registry', 'toml')}\n{block('trial', 'toml')}", "utf-8")
     monkeypatch.chdir(tmp_path)
     assert main(command.split()) == 0
-    shown, written = load("readme.toml"), load("metrics.toml")
-    assert (shown.app, shown.budget, shown.publication) == (written.app, written.budget, written.publication)
-    assert list(shown.metrics) == list(written.metrics)
-    for id_, metric in shown.metrics.items():
+    readme, written = load("readme.toml"), load("metrics.toml")
+    assert (readme.app, readme.budget, readme.publication) == (written.app, written.budget, written.publication)
+    assert list(readme.metrics) == list(written.metrics)
+    for id_, metric in readme.metrics.items():
         assert replace(metric, expires=None) == replace(written.metrics[id_], expires=None)
 
 

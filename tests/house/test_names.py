@@ -46,6 +46,7 @@ def forbidden(text):
         "tests/system/client",
         "tests/system/browser",
         "tests/system/deploy",
+        "tests/system/e2e",
         "tests/system/faults",
         "tests/aggregator",
         "tests/system/aggregator",

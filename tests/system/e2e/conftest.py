@@ -91,12 +91,12 @@ import deniable
 FREE = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))
 
 def start(*, interval=60.0, at=100, queue=100_000, timeout=10.0, tries=4, **options):
-    given = {"consent": True, "registry": os.environ["HOST_REGISTRY"]} | options
-    dsn = given.pop("dsn", os.environ["HOST_DSN"])
+    arguments = {"consent": True, "registry": os.environ["HOST_REGISTRY"]} | options
+    dsn = arguments.pop("dsn", os.environ["HOST_DSN"])
     settings = deniable.SenderSettings(
         flush_at=at, flush_interval=interval, queue_size=queue, timeout=timeout, max_tries=tries
     )
-    return deniable.init(dsn, settings=settings, caps=FREE, **given)
+    return deniable.init(dsn, settings=settings, caps=FREE, **arguments)
 
 """
 

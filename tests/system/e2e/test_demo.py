@@ -235,10 +235,8 @@ def test_the_page_stays_in_a_terminal(stays, own):
     process = subprocess.Popen(command, start_new_session=True, **options)
     os.close(theirs)
     output = ""
-    with (
-        suppress(OSError),
-        os.fdopen(screen, encoding="utf-8", errors="replace") as terminal,
-    ):  # nobody has the other end any more
+    # An error says that nobody has the other end any more.
+    with suppress(OSError), os.fdopen(screen, encoding="utf-8", errors="replace") as terminal:
         for line in terminal:
             output += line
             if "until you press Ctrl-C" in output.replace("\n", " "):

@@ -46,14 +46,14 @@ def test_forks_amid_records(host, server):
         def child():
             import signal
             signal.alarm(20)
-            made = sum(deniable.record("used", False) for _ in range(3))
+            status = sum(deniable.record("used", False) for _ in range(3))
             if any(lease is each for lease in client._session.ledger._leases.values() for each in parent_leases):
-                made = 98
+                status = 98
             if not set(deniable.stats()["dropped"]) <= {"state"}:  # too many want the ledger at once, on a slow disk
-                made = 97
+                status = 97
             began = time.monotonic()
             deniable.close(10)
-            os._exit(made if time.monotonic() - began < 10 else 99)
+            os._exit(status if time.monotonic() - began < 10 else 99)
 
         alive, ends = [], []
         for _ in range(100):
@@ -316,10 +316,10 @@ def test_gunicorn(host, server):
         deniable.record("used", True)  # in the master, which has a sending thread by now
 
         def app(environ, start_response):
-            made = [int(deniable.record("used", True)), int(deniable.record("theme", "dark"))]
+            outcomes = [int(deniable.record("used", True)), int(deniable.record("theme", "dark"))]
             time.sleep(0.02)  # one worker alone must not be quick enough for everybody
             start_response("200 OK", [("Content-Type", "text/plain")])
-            return [f"{os.getpid()} {made[0]} {made[1]}".encode()]
+            return [f"{os.getpid()} {outcomes[0]} {outcomes[1]}".encode()]
         """
     with gunicorn(host, code) as port:
 

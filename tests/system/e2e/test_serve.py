@@ -40,13 +40,13 @@ def serving(registry, data, end=signal.SIGTERM, **more):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")} | more
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
-        said = ""
-        while "Ctrl-C" not in said:
+        text = ""
+        while "Ctrl-C" not in text:
             line = process.stdout.readline()
             assert line, process.stderr.read()
-            said += line
-        (data.parent / "said").write_text(said, "utf-8")
-        yield re.search(r"DSN: +(\S+)", said)[1], re.search(r"Read key: +(\S+)", said)[1], f"http://{bind}"
+            text += line
+        (data.parent / "output").write_text(text, "utf-8")
+        yield re.search(r"DSN: +(\S+)", text)[1], re.search(r"Read key: +(\S+)", text)[1], f"http://{bind}"
     finally:
         process.send_signal(end)
         output = process.communicate(timeout=60)
@@ -83,7 +83,7 @@ def test_counts_survive_a_restart(trial, tmp_path):
         assert same == key
         assert again.partition("@")[0] == dsn.partition("@")[0]
         assert count(url, key, 6) == 6
-    assert "Warning" not in (tmp_path / "said").read_text("utf-8")
+    assert "Warning" not in (tmp_path / "output").read_text("utf-8")
 
 
 def test_a_definition_that_hides_what_was_published_is_told(trial, tmp_path):
@@ -101,10 +101,10 @@ def test_a_definition_that_hides_what_was_published_is_told(trial, tmp_path):
     before, of, after = text.partition('[metrics."export.used"]')
     trial.write_text(before + of + re.sub(r"epsilon = \S+", "epsilon = 0.7", after, count=1), "utf-8")
     with serving(trial, data) as (_, key, url):
-        said = (tmp_path / "said").read_text("utf-8")
-        assert "\nWarning:   export.used version 1 was also published as " in said
-        assert "what was published before is not shown" in said
-        assert "restore the definition, or raise the version" in said
+        output = (tmp_path / "output").read_text("utf-8")
+        assert "\nWarning:   export.used version 1 was also published as " in output
+        assert "what was published before is not shown" in output
+        assert "restore the definition, or raise the version" in output
         assert count(url, key, 0) == 0
 
 
@@ -174,7 +174,7 @@ def test_an_archive_is_told_and_kept(tmp_path):
     registry, archive = tmp_path / "metrics.toml", tmp_path / "archive"
     registry.write_text(f'format = 1\napp = "shop"\n[metrics.plugin]\n{metric}', "utf-8")
     with serving(registry, tmp_path / "data", DENIABLE_ARCHIVE=str(archive)) as (dsn, *_):
-        assert f"Archive:   {archive} (randomised reports are kept there)\n" in (tmp_path / "said").read_text("utf-8")
+        assert f"Archive:   {archive} (randomised reports are kept there)\n" in (tmp_path / "output").read_text("utf-8")
         with deniable.Client(dsn=dsn, registry=registry, consent=True, state=None, strict=True) as client:
             assert client.record("plugin", "a")
             assert client.flush(30)
@@ -187,7 +187,7 @@ def test_an_archive_is_told_and_kept(tmp_path):
 def test_what_is_exported_is_the_dsn(trial, tmp_path):
     """The line to copy sets the variable that the SDK reads to the DSN."""
     with serving(trial, tmp_path / "data") as (dsn, _, _):
-        (line,) = re.findall(r"^ +(export .*)$", (tmp_path / "said").read_text("utf-8"), re.MULTILINE)
+        (line,) = re.findall(r"^ +(export .*)$", (tmp_path / "output").read_text("utf-8"), re.MULTILINE)
         read = subprocess.run(["sh", "-c", f"{line}; printenv DENIABLE_DSN"], capture_output=True, text=True, check=True)
         assert read.stdout.strip() == dsn
 
@@ -236,16 +236,16 @@ def test_the_commands_that_are_printed_look_at_what_is_served(trial, tmp_path):
         return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=environment)
 
     with serving(trial, data):
-        printed = re.findall(r"deniable ((?:status|doctor) .*)", (tmp_path / "said").read_text("utf-8"))
+        printed = re.findall(r"deniable ((?:status|doctor) .*)", (tmp_path / "output").read_text("utf-8"))
         assert [line.split()[0] for line in printed] == ["status", "doctor"]
         status, doctor = (look(line) for line in printed)
-        made = look(f"keys create --role read --data {data}")
+        created = look(f"keys create --role read --data {data}")
         listed = look(f"keys list --data {data}")
     assert (status.returncode, status.stdout.splitlines()[1].split()[0]) == (0, "shop"), status.stderr
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     assert "1 ingest, 1 read" in doctor.stdout
-    assert (made.returncode, listed.returncode) == (0, 0), made.stderr + listed.stderr
-    assert made.stdout.strip().startswith(listed.stdout.splitlines()[1].split()[2])
+    assert (created.returncode, listed.returncode) == (0, 0), created.stderr + listed.stderr
+    assert created.stdout.strip().startswith(listed.stdout.splitlines()[1].split()[2])
     again = look(printed[1])
     assert again.returncode == 2
     assert "no `deniable serve` runs with" in again.stderr
@@ -254,19 +254,19 @@ def test_the_commands_that_are_printed_look_at_what_is_served(trial, tmp_path):
 def test_what_is_served_here_needs_no_option(trial, tmp_path):
     """In the folder of a server with the default data folder, commands need no option, and what it prints has none."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
-    told = {"cwd": tmp_path, "env": environment, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    options = {"cwd": tmp_path, "env": environment, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     serve = [sys.executable, "-m", "deniable", "serve", "--registry", trial, "--bind", "127.0.0.1:0"]
-    with subprocess.Popen(serve, **told) as process:
-        said = ""
+    with subprocess.Popen(serve, **options) as process:
+        output = ""
         while "Ctrl-C" not in (line := process.stdout.readline()):
             assert line, process.stderr.read()
-            said += line
+            output += line
         for command in ("status", "doctor", "keys list", "dead-letters list", "audit-log head"):
-            done = subprocess.run([sys.executable, "-m", "deniable", *command.split()], timeout=60, check=False, **told)
+            done = subprocess.run([sys.executable, "-m", "deniable", *command.split()], timeout=60, check=False, **options)
             assert done.returncode == 0, (command, done)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    assert re.findall("deniable (?:status|doctor).*", said) == ["deniable status", "deniable doctor"]
+    assert re.findall("deniable (?:status|doctor).*", output) == ["deniable status", "deniable doctor"]
 
 
 def test_a_store_that_dies_ends_all_with_a_line(trial, tmp_path):

@@ -39,20 +39,20 @@ DECLARE, TUTORIAL = PAGES["declare.md"], PAGES["tutorial.md"]
 
 def blocks(language):
     """Return the blocks of all pages, but for those that a marker hands to a test of their own, and tests that one copies."""
-    found = [
+    pairs = [
         (page, block)
         for page, text in PAGES.items()
         for marked, block in re.findall(rf"(<!-- .* -->\n)?```{language}\n(.*?)```", text, re.DOTALL)
         if not marked and "def test_" not in block
     ]
-    assert found
-    return found
+    assert pairs
+    return pairs
 
 
 def marked(text, marker, language):
-    found = re.findall(rf"<!-- {re.escape(marker)} -->\n```{language}\n(.*?)```", text, re.DOTALL)
-    assert found, f"no block is marked {marker}"
-    return found
+    texts = re.findall(rf"<!-- {re.escape(marker)} -->\n```{language}\n(.*?)```", text, re.DOTALL)
+    assert texts, f"no block is marked {marker}"
+    return texts
 
 
 @pytest.mark.parametrize(("page", "code"), blocks("python"))
@@ -65,18 +65,18 @@ def test_code_runs(page, code, tmp_path):
 def test_registries_are_sound():
     """Every block of TOML is a registry, or becomes one with a head and a metric."""
     for page, text in blocks("toml"):
-        made = text if "format" in tomllib.loads(text) else HEAD + text
-        made += "" if "segments" in tomllib.loads(made) else SEGMENTS
-        made += "" if "metrics" in tomllib.loads(made) else METRIC
-        assert registry.parse(made, page).metrics
+        document = text if "format" in tomllib.loads(text) else HEAD + text
+        document += "" if "segments" in tomllib.loads(document) else SEGMENTS
+        document += "" if "metrics" in tomllib.loads(document) else METRIC
+        assert registry.parse(document, page).metrics
 
 
 def test_the_whole_registry_has_no_faults(tmp_path):
     """The registry of the guide has neither faults nor warnings."""
     path = tmp_path / "metrics.toml"
     path.write_text(*marked(DECLARE, "whole registry", "toml"), "utf-8")
-    found = lint(path)
-    assert (found.faults, found.warnings) == ((), ())
+    report = lint(path)
+    assert (report.faults, report.warnings) == ((), ())
 
 
 def test_each_key_of_a_metric_is_in_the_guide():
@@ -134,23 +134,23 @@ def test_what_an_estimate_costs_the_mean():
 def test_the_tutorial(tmp_path):
     """Whoever types what the tutorial says sees its figures."""
     (tmp_path / "people.py").write_text(*marked(TUTORIAL, "tutorial: people.py", "python"), "utf-8")
-    told = []
+    outputs = []
     for command in marked(TUTORIAL, "tutorial: run", "sh"):
         words = [sys.executable, "-m", *command.split()]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, "")
-        told.append(done.stdout)
+        outputs.append(done.stdout)
     error = re.search(r"standard error ([\d.]+) / sqrt\(n\)", TUTORIAL)
-    assert error[0] in told[1]
+    assert error[0] in outputs[1]
     settings = Settings(
         registry=str(tmp_path / "metrics.toml"), ingest_keys="shop:PUBLIC_KEY", read_keys="shop:rk_tutorial_key", dashboard="open"
     )
     with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=tmp_path / "log") as stack:
         environment = os.environ | {"DENIABLE_DSN": f"http://PUBLIC_KEY@{stack.bind}/shop"}
         subprocess.run([sys.executable, "people.py"], cwd=tmp_path, env=environment, timeout=300, check=True)
-        asked = {"Authorization": "Bearer rk_tutorial_key"}
+        headers = {"Authorization": "Bearer rk_tutorial_key"}
         deadline = time.monotonic() + 60
-        while (answer := requests.get(f"{stack.url}/api/v1/metrics/ui.theme", headers=asked, timeout=10).json())["n"] < 2000:
+        while (answer := requests.get(f"{stack.url}/api/v1/metrics/ui.theme", headers=headers, timeout=10).json())["n"] < 2000:
             stack.check()
             assert time.monotonic() < deadline, answer
             time.sleep(0.2)
@@ -185,11 +185,11 @@ def test_the_map_of_accuracy(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(DOCS))
     import made
 
-    drawn = dict(made._accuracy())
-    assert "</svg>" in drawn["accuracy-ratio.svg"]
-    assert "</svg>" in drawn["accuracy-coverage.svg"]
+    pages = dict(made._accuracy())
+    assert "</svg>" in pages["accuracy-ratio.svg"]
+    assert "</svg>" in pages["accuracy-coverage.svg"]
     for name in mechanisms.names():
-        assert f"| `{name}` | 2 |" in drawn["accuracy.md"]
+        assert f"| `{name}` | 2 |" in pages["accuracy.md"]
     figures = json.loads(made.ACCURACY.read_text("utf-8"))
     figures["cells"][-1] |= {"ratio": [1.5, 0.01]}
     monkeypatch.setattr(made, "ACCURACY", tmp_path / "accuracy.json")

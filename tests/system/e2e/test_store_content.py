@@ -79,11 +79,11 @@ def shop(request, binary, tmp_path_factory):
     path, passwords = with_passwords(folder, *(["--store", "a:1,b:2"] if request.param == "cluster" else []))
     path.write_text(path.read_text("utf-8") + "user watch on nopass ~* &* +@all\n", "utf-8")
     port = free_port()
-    made = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
+    server = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
     with ExitStack() as undo:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--aclfile", path, "--rdbcompression", "no"]
-        await_store(launch(undo, folder, binary, *options), folder, made.url("watch"))
-        yield made
+        await_store(launch(undo, folder, binary, *options), folder, server.url("watch"))
+        yield server
 
 
 def fill(watch):
@@ -120,34 +120,34 @@ def ways(argument, most):
     kind, name = argument["type"].decode(), argument["name"].decode()
     flags = {each.decode() for each in argument.get("flags", [])}
     if kind == "pure-token":
-        found = [[argument["token"].decode()]]
+        forms = [[argument["token"].decode()]]
     elif kind == "oneof":
-        found = [way for each in argument["arguments"] for way in ways(each, most)]
+        forms = [way for each in argument["arguments"] for way in ways(each, most)]
     elif kind == "block":
-        found = spelled(argument["arguments"], most)
+        forms = spelled(argument["arguments"], most)
     elif kind == "key":
-        found = [["{key}"]]
+        forms = [["{key}"]]
     elif kind in ("integer", "double", "unix-time"):
-        found = [[word] for word in WORDS.get(name, ["0", "10"])]
+        forms = [[word] for word in WORDS.get(name, ["0", "10"])]
     else:
-        found = [[word] for word in WORDS.get(name, ["name"])]
+        forms = [[word] for word in WORDS.get(name, ["name"])]
     if kind != "pure-token" and "token" in argument:
-        found = [[argument["token"].decode(), *way] for way in found]
-    return [*([[]] if "optional" in flags else []), *found]
+        forms = [[argument["token"].decode(), *way] for way in forms]
+    return [*([[]] if "optional" in flags else []), *forms]
 
 
 def spelled(arguments, most):
     """Return the ways to write some arguments after one another."""
-    each = [ways(argument, most) for argument in arguments]
+    choices = [ways(argument, most) for argument in arguments]
     number = 1
-    for some in each:
-        number *= len(some)
+    for options in choices:
+        number *= len(options)
     if number <= most:
-        chosen = product(*each)
+        chosen = product(*choices)
     else:
-        drawn = random.Random(0)
-        chosen = ([drawn.choice(some) for some in each] for _ in range(most))
-    return [[word for way in some for word in way] for some in chosen]
+        chance = random.Random(0)
+        chosen = ([chance.choice(options) for options in choices] for _ in range(most))
+    return [[word for way in call for word in way] for call in chosen]
 
 
 def ask(client, *command):
@@ -161,23 +161,23 @@ def granted(watch, user):
     rights = {name.decode(): value for name, value in pairs(ask(watch, "ACL", "GETUSER", user)).items()}
     rules = [rights["commands"].decode()]
     rules += [pairs(each)[b"commands"].decode() for each in rights["selectors"]]
-    found = set()
+    commands = set()
     for rule in " ".join(rules).split():
         if rule.startswith("+@"):
-            found |= {each.decode() for each in ask(watch, "ACL", "CAT", *([] if rule == "+@all" else [rule[2:]]))}
+            commands |= {each.decode() for each in ask(watch, "ACL", "CAT", *([] if rule == "+@all" else [rule[2:]]))}
         elif rule.startswith("+"):
-            found.add(rule[1:].lower())
-    return sorted(found)
+            commands.add(rule[1:].lower())
+    return sorted(commands)
 
 
 def documented(watch, command):
     """Return a command and its subcommands with their documented arguments."""
-    whole, _, part = command.partition("|")
-    docs = pairs(ask(watch, "COMMAND", "DOCS", whole))
-    told = {name.decode(): value for name, value in pairs(next(iter(docs.values()))).items()}
-    subcommands = {name.decode(): pairs(value) for name, value in pairs(told.get("subcommands", [])).items()}
+    parent, _, part = command.partition("|")
+    docs = pairs(ask(watch, "COMMAND", "DOCS", parent))
+    documentation = {name.decode(): value for name, value in pairs(next(iter(docs.values()))).items()}
+    subcommands = {name.decode(): pairs(value) for name, value in pairs(documentation.get("subcommands", [])).items()}
     if not subcommands:
-        return {whole: told.get("arguments", [])}
+        return {parent: documentation.get("arguments", [])}
     return {name: each.get(b"arguments", []) for name, each in subcommands.items() if not part or name == command}
 
 
@@ -199,9 +199,9 @@ def answers(client, commands):
     """Yield a command and its answer, or what the server says against it, one after another."""
     connection = client.connection_pool.get_connection()
     commands = iter(commands)
-    while some := list(islice(commands, 400)):
-        connection.send_packed_command(connection.pack_commands(some))
-        for command in some:
+    while chunk := list(islice(commands, 400)):
+        connection.send_packed_command(connection.pack_commands(chunk))
+        for command in chunk:
             try:
                 answer = connection.read_response()
             except redis.ResponseError as error:
@@ -221,7 +221,7 @@ def scripted(commands):
 
 def strangers(watch):
     """Return the kinds whose content is in a key of another kind."""
-    found = set()
+    kinds = set()
     own = {key.encode(): mark(name) for name, _, key in places()}
     marks = {mark(name): name for name in NAMES}
     keys = list(watch.scan_iter(count=1000))
@@ -230,8 +230,8 @@ def strangers(watch):
         pipeline.dump(key)
     for key, content in zip(keys, pipeline.execute(), strict=True):
         held = set(re.findall(rb"<mark\d\d>", content or b""))
-        found |= {marks[each] for each in held - {own.get(key)} if each in marks}
-    return found
+        kinds |= {marks[each] for each in held - {own.get(key)} if each in marks}
+    return kinds
 
 
 def batches(watch):
@@ -253,13 +253,13 @@ def test_no_call_shows_what_a_user_never_sees(shop, user, most):
         mine = [each for each in granted(watch, user) if each not in ("eval", "evalsha", "bgrewriteaof")]
         assert "ping" in mine
         for command in mine:
-            for form in (lambda some: some, scripted):
+            for form in (lambda commands: commands, scripted):
                 fill(watch)
                 for call, answer in answers(client, form(calls(watch, command, most))):
                     text = repr(answer).encode() if isinstance(answer, (list, dict, Exception)) else answer
-                    for each in re.findall(rb"<mark\d\d>", text if isinstance(text, bytes) else b""):
-                        if each in marks:
-                            seen.add((command, marks[each], " ".join(map(str, call))))
+                    for tag in re.findall(rb"<mark\d\d>", text if isinstance(text, bytes) else b""):
+                        if tag in marks:
+                            seen.add((command, marks[tag], " ".join(map(str, call))))
                 if batches(watch) < 2:
                     removed.add(command)
                 moved = strangers(watch) & NEVER[user]
@@ -276,8 +276,8 @@ def test_the_search_finds_what_it_looks_for(shop, most):
     with shop.client("watch") as watch:
         for command in tell:
             fill(watch)
-            told = repr([answer for _, answer in answers(watch, calls(watch, command, most))]).encode()
-            assert mark("REPORTS") in told or strangers(watch), command
+            output = repr([answer for _, answer in answers(watch, calls(watch, command, most))]).encode()
+            assert mark("REPORTS") in output or strangers(watch), command
 
 
 def test_the_users_are_those_shipped(shop):

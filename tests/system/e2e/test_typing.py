@@ -116,9 +116,9 @@ def own(registry: Registry, consent: Callable[[], bool]) -> dict[str, Any]:
         assert_type(client.record("a", True), bool)
         client.set_consent(True)
         asyncio.run(client.aflush())
-        told = client.explain("a")
-        if told is not None:
-            assert_type(told.epsilon, float)
+        explanation = client.explain("a")
+        if explanation is not None:
+            assert_type(explanation.epsilon, float)
         assert_type(client.journal(), list[SentReport])
         return client.stats()
 
@@ -215,8 +215,8 @@ def pyright(python, folder, *arguments):
 def strict_pyright(python, folder):
     """Check program.py likewise with pyright."""
     folder.joinpath("pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "include": ["program.py"]}', "utf-8")
-    found = pyright(python, folder)["generalDiagnostics"]
-    return [each["range"]["start"]["line"] + 1 for each in found], found
+    diagnostics = pyright(python, folder)["generalDiagnostics"]
+    return [each["range"]["start"]["line"] + 1 for each in diagnostics], diagnostics
 
 
 CHECKERS = pytest.mark.parametrize("check", [mypy, strict_pyright])
@@ -226,8 +226,8 @@ CHECKERS = pytest.mark.parametrize("check", [mypy, strict_pyright])
 def test_an_app_that_uses_everything(python, tmp_path, check):
     """A program that uses every public name is strictly typed, with nothing unknown."""
     tmp_path.joinpath("program.py").write_text(PROGRAM, "utf-8")
-    lines, told = check(python, tmp_path)
-    assert not lines, told
+    lines, report = check(python, tmp_path)
+    assert not lines, report
     assert not [name for name in [*deniable.__all__, *deniable.testing.__all__] if not re.search(rf"\b{name}\b", PROGRAM)]
 
 
@@ -235,8 +235,8 @@ def test_an_app_that_uses_everything(python, tmp_path, check):
 def test_mistakes_are_seen(python, tmp_path, check):
     """Names that are got late are no less strict: every mistake is found."""
     tmp_path.joinpath("program.py").write_text(MISTAKES, "utf-8")
-    lines, told = check(python, tmp_path)
-    assert set(lines) == set(range(3, 12)) - {4}, told
+    lines, report = check(python, tmp_path)
+    assert set(lines) == set(range(3, 12)) - {4}, report
 
 
 def test_the_query_client_is_complete(python, tmp_path):
@@ -253,7 +253,7 @@ def test_completeness(python, tmp_path):
     assert Path(report["packageRootDirectory"]).is_relative_to(python.parents[1])
     owners = [deniable, deniable.testing]
     public = {f"{owner.__name__}.{name}" for owner in owners for name in owner.__all__}
-    classes = [each for owner in owners for name in owner.__all__ if isinstance(each := getattr(owner, name), type)]
+    classes = [value for owner in owners for name in owner.__all__ if isinstance(value := getattr(owner, name), type)]
     homes = tuple(f"{each.__module__}.{each.__qualname__}" for each in classes)
     known = {symbol["name"]: symbol["isTypeKnown"] for symbol in report["symbols"]}
     assert public <= set(known)

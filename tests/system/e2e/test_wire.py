@@ -55,11 +55,11 @@ def tables(marker):
     """Read the tables below a marker, up to the next paragraph."""
     block = re.search(rf"<!-- {marker} -->\n((?:\|.*\n|\n(?=\|))+)", PAGE)
     assert block, marker
-    found = []
+    contents = []
     for written in block[1].strip().split("\n\n"):
         head, _, *lines = written.splitlines()
-        found.append([dict(zip(cells(head), cells(line), strict=True)) for line in lines])
-    return found
+        contents.append([dict(zip(cells(head), cells(line), strict=True)) for line in lines])
+    return contents
 
 
 def rows(marker):
@@ -73,8 +73,8 @@ def document_sheet():
     constants, canonical = tables("constants")
     axes = {row["metric"]: row for row in rows("axes")}
     metrics = {}
-    for about, drawn, agreed in zip(rows("metrics"), constants, canonical, strict=True):
-        layout = {name: int(drawn[name]) for name in ("rows", "width", "row_bytes", "payload_bytes")}
+    for about, figures, agreed in zip(rows("metrics"), constants, canonical, strict=True):
+        layout = {name: int(figures[name]) for name in ("rows", "width", "row_bytes", "payload_bytes")}
         metrics[about["metric"]] = {
             "version": int(about["version"]),
             "type": about["type"],
@@ -85,15 +85,15 @@ def document_sheet():
             **{name: json.loads(value) for name, value in axes.get(about["metric"], {}).items() if name != "metric"},
             "period": about["period"],
             "segments": json.loads(about["segments"]),
-            "mechanism": drawn["mechanism"],
-            "epsilon": drawn["epsilon"],
-            "epsilon_permanent": None if drawn["epsilon_permanent"] == "null" else drawn["epsilon_permanent"],
-            "layout": {"kind": drawn["kind"]} | layout,
-            "constants": json.loads(drawn["constants"]),
+            "mechanism": figures["mechanism"],
+            "epsilon": figures["epsilon"],
+            "epsilon_permanent": None if figures["epsilon_permanent"] == "null" else figures["epsilon_permanent"],
+            "layout": {"kind": figures["kind"]} | layout,
+            "constants": json.loads(figures["constants"]),
             "canonical": agreed["canonical"],
             "fingerprint": agreed["fingerprint"],
         }
-        assert about["metric"] == drawn["metric"] == agreed["metric"]
+        assert about["metric"] == figures["metric"] == agreed["metric"]
     return {"metrics": metrics}
 
 
@@ -111,9 +111,9 @@ class Tape:
 
     def _next(self, n):
         assert self.left, "more draws than the page has"
-        drawn = self.left.pop(0)
-        assert 0 <= drawn < n
-        return drawn
+        draw = self.left.pop(0)
+        assert 0 <= draw < n
+        return draw
 
     def below(self, n):
         return self._next(n)
@@ -154,13 +154,13 @@ def test_the_foreign_client_is_foreign():
 
 def test_the_page_has_each_mechanism_and_type():
     """No kind of metric is left out of the vectors."""
-    told = sheet(REGISTRY)["metrics"]
-    assert {each["mechanism"] for each in told.values()} == set(mechanisms._ALL)
-    assert {each["type"] for each in told.values()} == set(types.TYPES)
-    assert {each["period"] for each in told.values()} == set(period.LENGTHS)
+    metrics = sheet(REGISTRY)["metrics"]
+    assert {each["mechanism"] for each in metrics.values()} == set(mechanisms._ALL)
+    assert {each["type"] for each in metrics.values()} == set(types.TYPES)
+    assert {each["period"] for each in metrics.values()} == set(period.LENGTHS)
     vectors = {row["metric"] for row in rows("reports") + rows("geometry")}
-    assert vectors == set(told)
-    assert {row["metric"] for row in rows("kept")} == {id_ for id_, each in told.items() if each["epsilon_permanent"]}
+    assert vectors == set(metrics)
+    assert {row["metric"] for row in rows("kept")} == {id_ for id_, each in metrics.items() if each["epsilon_permanent"]}
 
 
 def test_the_sheet_is_what_the_command_prints():
@@ -169,8 +169,8 @@ def test_the_sheet_is_what_the_command_prints():
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     printed = json.loads(done.stdout)
     assert list(printed["metrics"]) == list(METRICS)
-    for id_, told in METRICS.items():
-        assert {name: printed["metrics"][id_][name] for name in told} == told
+    for id_, entry in METRICS.items():
+        assert {name: printed["metrics"][id_][name] for name in entry} == entry
         assert all(f"`{name}`" in PAGE for name in (*printed["metrics"][id_], *printed["metrics"][id_]["allowance"]))
         assert all(f"`{name}`" in PAGE for name in printed["metrics"][id_]["constants"])
     assert all(f"`{name}`" in PAGE for name in (*printed, *printed["budget"]))
@@ -181,12 +181,12 @@ def test_the_sheet_is_what_the_command_prints():
 @pytest.mark.parametrize("metric", METRICS)
 def test_fingerprints_and_constants_follow_from_the_page(metric):
     """The foreign client gets the same fingerprint, and the same probabilities from the epsilons."""
-    told = METRICS[metric]
-    assert foreign.fingerprint(metric, told) == told["fingerprint"]
-    assert told["constants"] == told["constants"] | {
-        name: f"{value.numerator}/{value.denominator}" for name, value in foreign.expected(told).items()
+    entry = METRICS[metric]
+    assert foreign.fingerprint(metric, entry) == entry["fingerprint"]
+    assert entry["constants"] == entry["constants"] | {
+        name: f"{value.numerator}/{value.denominator}" for name, value in foreign.expected(entry).items()
     }
-    free = {name for name, value in told["constants"].items() if isinstance(value, str)} - set(foreign.expected(told))
+    free = {name for name, value in entry["constants"].items() if isinstance(value, str)} - set(foreign.expected(entry))
     assert free <= ({"one_again", "other_again", "flip_permanent"} if metric == "google_rappor" else set())
 
 
@@ -194,7 +194,7 @@ def test_what_is_hashed():
     """The texts whose digests are the fingerprints."""
     for row in rows("meaning"):
         assert sha256(row["what is hashed"].encode()).hexdigest()[:16] == row["fingerprint"]
-    by_digest = {told["fingerprint"]: id_ for id_, told in METRICS.items()}
+    by_digest = {entry["fingerprint"]: id_ for id_, entry in METRICS.items()}
     assert {by_digest[row["fingerprint"]] for row in rows("meaning")} == {
         "binary",
         "grr",
@@ -208,11 +208,11 @@ def test_what_is_hashed():
 def test_texts():
     """Texts fit, and become positions and keys."""
     for row in rows("texts"):
-        given, length = json.loads(row["text, as JSON"]), int(row["max_length"])
+        answer, length = json.loads(row["text, as JSON"]), int(row["max_length"])
         metric = {"type": "string", "max_length": length, "none": None}
         place = int(row["position, hexadecimal"], 16)
-        assert json.loads(row["fitted, as JSON"]) == foreign.fit(given, length) == text.fit(given, length)
-        assert place == foreign.position(metric, given) == text.encode(text.fit(given, length), length)
+        assert json.loads(row["fitted, as JSON"]) == foreign.fit(answer, length) == text.fit(answer, length)
+        assert place == foreign.position(metric, answer) == text.encode(text.fit(answer, length), length)
         key = int(row["key for a `pool`, hexadecimal"], 16)
         assert key == foreign.pool_key(metric, place) == hashing.key(place, 256**length)
 
@@ -220,17 +220,17 @@ def test_texts():
 def test_positions():
     """Numbers and sets become positions, whatever is given."""
     for row in rows("positions"):
-        told, metric, answer = PRINTED[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
-        assert foreign.position(told, answer) == metric.position(answer) == int(row["position"])
-    assert {told["type"] for told in map(PRINTED.get, {row["metric"] for row in rows("positions")})} == {"number", "set"}
+        entry, metric, answer = PRINTED[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
+        assert foreign.position(entry, answer) == metric.position(answer) == int(row["position"])
+    assert {entry["type"] for entry in map(PRINTED.get, {row["metric"] for row in rows("positions")})} == {"number", "set"}
 
 
 def test_rounding():
     """A number whose mean is kept is rounded to an end, at the device's point."""
     for row in rows("rounding"):
-        told, metric, answer = METRICS[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
+        entry, metric, answer = METRICS[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
         at, point = int(row["p"]), int(row["t"])
-        assert foreign.position(told, answer) == metric.position(answer) == at
+        assert foreign.position(entry, answer) == metric.position(answer) == at
         assert foreign.rounded(at, point) == metric.round_at(at, point) == int(row["v"])
 
 
@@ -238,10 +238,10 @@ def test_layouts():
     """Rows and contents are packed alike, and unpacked."""
     for row in rows("layouts"):
         ours = layouts.Layout(int(row["rows"]), int(row["width"]), row["kind"])
-        told = {"kind": row["kind"]} | {each: int(row[each]) for each in ("rows", "width", "row_bytes", "payload_bytes")}
+        layout = {"kind": row["kind"]} | {each: int(row[each]) for each in ("rows", "width", "row_bytes", "payload_bytes")}
         at, content = int(row["row"]), number(row["content"])
-        assert (ours.row_size, ours.payload_size) == (told["row_bytes"], told["payload_bytes"])
-        assert foreign.payload(told, at, content).hex() == ours.pack(at, content).hex() == row["payload, hexadecimal"]
+        assert (ours.row_size, ours.payload_size) == (layout["row_bytes"], layout["payload_bytes"])
+        assert foreign.payload(layout, at, content).hex() == ours.pack(at, content).hex() == row["payload, hexadecimal"]
         assert ours.unpack(bytes.fromhex(row["payload, hexadecimal"])) == (at, content)
 
 
@@ -281,26 +281,26 @@ def test_prefixes():
 @pytest.mark.parametrize("row", rows("reports"), ids=lambda row: f"{row['metric']}-{row['position'][:6]}")
 def test_reports(row):
     """The draws give the row, the content and the payload, which we decode; every draw is used."""
-    told, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
+    entry, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
     tape, source = both(row["draws"])
-    found = foreign.randomize(told, place, tape)
-    assert found == (int(row["row"]), number(row["content"]))
-    assert foreign.payload(told["layout"], *found).hex() == row["payload, hexadecimal"]
+    report = foreign.randomize(entry, place, tape)
+    assert report == (int(row["row"]), number(row["content"]))
+    assert foreign.payload(entry["layout"], *report).hex() == row["payload, hexadecimal"]
     assert ours.randomize(place, source=source).hex() == row["payload, hexadecimal"]
-    assert ours.layout.unpack(bytes.fromhex(row["payload, hexadecimal"])) == found
+    assert ours.layout.unpack(bytes.fromhex(row["payload, hexadecimal"])) == report
     assert tape.left == source.tape.left == []
 
 
 def test_the_geometry():
     """The points that support a position; and of the foreign client's reports, those that must."""
     for row in rows("geometry"):
-        told, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
+        entry, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
         points = [x for x in range(ours.layout.width) if place in ours.supported(ours.layout.pack(0, x))]
         listed = [int(each) for each in row["points"].split()]
-        assert listed == points == [x for x in range(ours.layout.width) if foreign.supports(told["constants"], x, place)]
+        assert listed == points == [x for x in range(ours.layout.width) if foreign.supports(entry["constants"], x, place)]
         for on in (0, 1):
-            drawn = foreign.randomize(told, place, Tape(f"{on} {' '.join(map(str, range(ours.layout.width)))}"))[1]
-            assert (drawn in points) == on
+            point = foreign.randomize(entry, place, Tape(f"{on} {' '.join(map(str, range(ours.layout.width)))}"))[1]
+            assert (point in points) == on
 
 
 @pytest.mark.parametrize(
@@ -308,15 +308,15 @@ def test_the_geometry():
 )
 def test_kept_responses(row):
     """Draws give the response that is kept, and others the report of it."""
-    told, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
-    at, kept = int(row["row"]), number(row["content kept"])
-    assert foreign.response_key(told, at, place) == ours.response_key(at, place) == int(row["response key"])
+    entry, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
+    at, response = int(row["row"]), number(row["content kept"])
+    assert foreign.response_key(entry, at, place) == ours.response_key(at, place) == int(row["response key"])
     tape, source = both(row["draws of the response"])
-    assert foreign.respond(told, at, place, tape) == ours.respond_permanently(at, place, source) == kept
+    assert foreign.respond(entry, at, place, tape) == ours.respond_permanently(at, place, source) == response
     assert tape.left == source.tape.left == []
     tape, source = both(row["draws of the report"])
-    report = foreign.payload(told["layout"], at, foreign.again(told, kept, tape))
-    assert report.hex() == ours.respond_instantly(at, kept, source).hex() == row["payload, hexadecimal"]
+    report = foreign.payload(entry["layout"], at, foreign.again(entry, response, tape))
+    assert report.hex() == ours.respond_instantly(at, response, source).hex() == row["payload, hexadecimal"]
     assert tape.left == source.tape.left == []
 
 
@@ -330,8 +330,8 @@ def test_places():
         db.execute("INSERT INTO facts VALUES ('place', '0/1')")
         for row in rows("places"):
             tape, source = both(row["draw"])
-            found, place = foreign.row_of(place, int(row["rows"]), tape)
-            assert found == permanent_responses.row_of(db, int(row["rows"]), source) == int(row["row"])
+            own_row, place = foreign.row_of(place, int(row["rows"]), tape)
+            assert own_row == permanent_responses.row_of(db, int(row["rows"]), source) == int(row["row"])
             assert f"{place[0]}/{place[1]}" == row["place then"]
             assert db.execute("SELECT value FROM facts").fetchone() == (row["place then"],)
             assert tape.left == source.tape.left == []
@@ -344,8 +344,8 @@ def worked_device():
         allowance = {name: json.loads(row[name]) for name in row if name not in ("metric", "period")}
         assert METRICS[row["metric"]]["period"] == row["period"]
         metrics[row["metric"]] = METRICS[row["metric"]] | {"allowance": allowance, "sample": "1", "none": None, "other": None}
-    given = re.search(r"has a budget of ([\d,]+) in any (\d+) days and ([\d,]+) ever", PAGE)
-    window, days, lifetime = (int(each.replace(",", "")) for each in given.groups())
+    match = re.search(r"has a budget of ([\d,]+) in any (\d+) days and ([\d,]+) ever", PAGE)
+    window, days, lifetime = (int(each.replace(",", "")) for each in match.groups())
     budget = {"window_days": days, "window": window, "lifetime": lifetime}
     return foreign.Device({"format": 1, "budget": budget, "metrics": metrics}, {})
 
@@ -356,7 +356,7 @@ def our_device(budget):
     clock = [0.0]
     state = State(None)
     ledger = Ledger(state, ours, lambda: clock[0])
-    kept = permanent_responses.PermanentResponses(state, ledger)
+    responses = permanent_responses.PermanentResponses(state, ledger)
 
     def record(id_, place, moment):
         metric = REGISTRY.metrics[id_]
@@ -365,7 +365,7 @@ def our_device(budget):
         occasion = prepared.occasion(moment)
         if prepared.permanent is None:
             return ledger.spend(prepared.allowance, occasion) or "reported"
-        outcome = kept.respond(prepared, occasion, place)
+        outcome = responses.respond(prepared, occasion, place)
         return outcome if isinstance(outcome, str) else "reported"
 
     return record, ledger, state
@@ -398,11 +398,11 @@ def test_allowances_and_places_of_responses():
     """What the page says of the two metrics is what follows from that budget; and under which keys responses are stored."""
     for row in rows("allowances"):
         metric = REGISTRY.metrics[row["metric"]]
-        found = Allowance.of(Declared.of(metric), Budget(window=2, per_window=8, lifetime=10))
+        allowance = Allowance.of(Declared.of(metric), Budget(window=2, per_window=8, lifetime=10))
         for name in ("cost", "per_period", "window", "lifetime"):
-            assert json.loads(row[name]) == getattr(found, name)
+            assert json.loads(row[name]) == getattr(allowance, name)
         if metric.permanent:
-            assert (json.loads(row["answers"]), json.loads(row["answers_ever"])) == (found.answers, found.answers_ever)
+            assert (json.loads(row["answers"]), json.loads(row["answers_ever"])) == (allowance.answers, allowance.answers_ever)
     for row in rows("stored"):
         assert (
             foreign.stored_under(bytes(range(32)), METRICS["l_grr"], row["response key"]).hex()
@@ -420,14 +420,14 @@ def test_an_upload_follows_from_the_page():
     assert "2026-11-21 14:05 UTC" in PAGE
     reports, ours = [], []
     for row in rows("recorded"):
-        told, metric, answer = METRICS[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
-        told = {"none": None} | told
+        entry, metric, answer = METRICS[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
+        entry = {"none": None} | entry
         tape, source = both(row["draws"])
-        made = foreign.payload(told["layout"], *foreign.randomize(told, foreign.position(told, answer), tape))
+        payload = foreign.payload(entry["layout"], *foreign.randomize(entry, foreign.position(entry, answer), tape))
         assert tape.left == []
-        named, where = foreign.period(moment, told["period"]), foreign.segment(told, own)
-        reports.append((row["metric"], named, where, made))
-        stratum = Stratum(metric.id, metric.version, told["fingerprint"], period.of(moment, metric.period), where)
+        named, where = foreign.period(moment, entry["period"]), foreign.segment(entry, own)
+        reports.append((row["metric"], named, where, payload))
+        stratum = Stratum(metric.id, metric.version, entry["fingerprint"], period.of(moment, metric.period), where)
         ours.append(Report(stratum, mechanisms.of(metric).randomize(metric.position(answer), source=source)))
         assert REGISTRY.segment(metric, own) == where
     assert foreign.body_of(PAGES_SHEET, reports) == encode(ours) == worked_body()
@@ -443,19 +443,19 @@ def test_a_signed_restriction():
     """The page's text is canonical, its signatures are right, and it turns down what the page says."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    said = re.search(r"<!-- restriction -->\n```json\n(.*)\n```", PAGE)[1]
-    document = json.loads(said)
-    assert json.dumps(document, sort_keys=True, separators=(",", ":")) == said
+    body = re.search(r"<!-- restriction -->\n```json\n(.*)\n```", PAGE)[1]
+    document = json.loads(body)
+    assert json.dumps(document, sort_keys=True, separators=(",", ":")) == body
     public = re.search(r"With the public key `([^`]*)`", PAGE)[1]
     for row in rows("signatures"):
         until = None if row["valid_until"] == "absent" else row["valid_until"]
         line = f"deniable restriction 1 until {until}\n" if until else "deniable restriction 1\n"
         signature = b64decode(row["signature"])
-        Ed25519PublicKey.from_public_bytes(b64decode(public)).verify(signature, (line + said).encode())
-        Envelope(said, signature, date.fromisoformat(until) if until else None).verify(public)
+        Ed25519PublicKey.from_public_bytes(b64decode(public)).verify(signature, (line + body).encode())
+        Envelope(body, signature, date.fromisoformat(until) if until else None).verify(public)
     for row in rows("restricted"):
         metric = replace(REGISTRY.metrics[row["metric"]], sample=row["sample"], expires=day(row["expires"]))
-        used = Restriction.read(said).limited({metric.id: metric})
+        used = Restriction.read(body).limited({metric.id: metric})
         if row["sample then"] == "off":
             assert not used
         else:
@@ -473,15 +473,15 @@ class Recorder(Source):
     """Draws by a seed, and notes what it drew."""
 
     def __init__(self, seed):
-        self.random, self.drawn = Random(seed), []
+        self.random, self.draws = Random(seed), []
 
     def bernoulli(self, num, den):
-        self.drawn.append(int(self.random.random() < (0.5 if self.random.random() < 0.5 else num / den)))
-        return bool(self.drawn[-1])
+        self.draws.append(int(self.random.random() < (0.5 if self.random.random() < 0.5 else num / den)))
+        return bool(self.draws[-1])
 
     def below(self, n):
-        self.drawn.append(self.random.randrange(n))
-        return self.drawn[-1]
+        self.draws.append(self.random.randrange(n))
+        return self.draws[-1]
 
 
 def declared(type_, size, epsilon, more=""):
@@ -546,34 +546,34 @@ WIDER = [
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), WIDER, ids=lambda each: each if isinstance(each, str) else "-".join(map(str, each[:3]))
+    ("name", "definition"), WIDER, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value[:3]))
 )
-def test_both_clients_are_one_function_of_their_draws(name, given):
+def test_both_clients_are_one_function_of_their_draws(name, definition):
     """Of other sizes and epsilons, too, the sheet is enough, the constants follow from the page, and payloads are the same."""
-    registry = declared(*given)
-    told, ours = sheet(registry)["metrics"]["m"], mechanisms.of(registry.metrics["m"])
-    assert told["mechanism"] == name
-    assert foreign.fingerprint("m", told) == told["fingerprint"]
-    assert {member: Fraction(told["constants"][member]) for member in foreign.expected(told)} == foreign.expected(told)
+    registry = declared(*definition)
+    entry, ours = sheet(registry)["metrics"]["m"], mechanisms.of(registry.metrics["m"])
+    assert entry["mechanism"] == name
+    assert foreign.fingerprint("m", entry) == entry["fingerprint"]
+    assert {member: Fraction(entry["constants"][member]) for member in foreign.expected(entry)} == foreign.expected(entry)
     for seed in range(40):
         value = Random(seed).randrange(ours.domain_size)
         if name == "pgr":
             on, x = value in ours.supported(ours.layout.pack(0, seed)) if seed < ours.layout.width else None, seed
-            assert on is None or foreign.supports(told["constants"], x, value) == on
+            assert on is None or foreign.supports(entry["constants"], x, value) == on
             continue
         source = Recorder(seed)
-        made = ours.randomize(value, source=source)
-        tape = Tape(" ".join(map(str, source.drawn)))
-        assert foreign.payload(told["layout"], *foreign.randomize(told, value, tape)) == made
+        payload = ours.randomize(value, source=source)
+        tape = Tape(" ".join(map(str, source.draws)))
+        assert foreign.payload(entry["layout"], *foreign.randomize(entry, value, tape)) == payload
         assert tape.left == []
-        if told["epsilon_permanent"]:
+        if entry["epsilon_permanent"]:
             row, source = seed % ours.layout.rows, Recorder(-seed)
-            kept = ours.respond_permanently(row, value, source)
-            made = ours.respond_instantly(row, kept, source)
-            tape = Tape(" ".join(map(str, source.drawn)) or "-")
-            assert foreign.response_key(told, row, value) == ours.response_key(row, value)
-            assert foreign.respond(told, row, value, tape) == kept
-            assert foreign.payload(told["layout"], row, foreign.again(told, kept, tape)) == made
+            response = ours.respond_permanently(row, value, source)
+            payload = ours.respond_instantly(row, response, source)
+            tape = Tape(" ".join(map(str, source.draws)) or "-")
+            assert foreign.response_key(entry, row, value) == ours.response_key(row, value)
+            assert foreign.respond(entry, row, value, tape) == response
+            assert foreign.payload(entry["layout"], row, foreign.again(entry, response, tape)) == payload
 
 
 class Seeded:
@@ -595,24 +595,24 @@ class Seeded:
 )
 def test_scores_of_the_foreign_client_are_unbiased(metric, answer):
     """The mean scores of its reports of a number or a set are near the quantities of the answer, by their standard errors."""
-    told, ours, chance = PRINTED[metric], mechanisms.of(REGISTRY.metrics[metric]), Seeded(metric)
-    place = foreign.position(told, answer)
-    made = (foreign.payload(told["layout"], *foreign.randomize(told, place, chance)) for _ in range(4000))
-    for quantity, scores in zip(ours.quantities(place), zip(*map(ours.scores, made), strict=True), strict=True):
+    entry, ours, chance = PRINTED[metric], mechanisms.of(REGISTRY.metrics[metric]), Seeded(metric)
+    place = foreign.position(entry, answer)
+    payloads = (foreign.payload(entry["layout"], *foreign.randomize(entry, place, chance)) for _ in range(4000))
+    for quantity, scores in zip(ours.quantities(place), zip(*map(ours.scores, payloads), strict=True), strict=True):
         numbers = list(map(float, scores))
         assert abs(mean(numbers) - quantity) < 5 * stdev(numbers) / len(numbers) ** 0.5
 
 
 def test_the_foreign_device_rounds_at_one_point():
     """It keeps the response to the end on the side of its point, and the same point at the next answer."""
-    told = PRINTED["kept_mean"]
+    entry = PRINTED["kept_mean"]
     ends = []
     for seed in range(200):
-        device = foreign.Device({"format": 1, "budget": PRINTED_BUDGET, "metrics": {"kept_mean": told}}, {}, Seeded(seed))
+        device = foreign.Device({"format": 1, "budget": PRINTED_BUDGET, "metrics": {"kept_mean": entry}}, {}, Seeded(seed))
         for day, answer in enumerate((3.7, 9.9, 3.7)):
             assert device.record("kept_mean", answer, datetime(2026, 11, 21 + day, tzinfo=UTC)) == "reported"
-            end = int(foreign.position(told, answer) > device.points["kept_mean"])
-            assert device.last["kept_mean"] == foreign.stored_under(device.secret, told, end)
+            end = int(foreign.position(entry, answer) > device.points["kept_mean"])
+            assert device.last["kept_mean"] == foreign.stored_under(device.secret, entry, end)
         ends.append(end)
     assert abs(mean(ends) - (3.7 + 2.5) / 12.5) < 5 * 0.5 / len(ends) ** 0.5
 
@@ -693,13 +693,13 @@ def sent(stack):
         status, answer = foreign.upload(stack.url, "PUBLIC_KEY", body, batch, compressed=start == 0)
         assert (status, answer["accepted"], answer["duplicate"]) == (202, counts[batch], True)
     assert sum(counts.values()) == len(reports)
-    made = {metric: sum(report[0] == metric for report in reports) for metric in ALL}
+    totals = {metric: sum(report[0] == metric for report in reports) for metric in ALL}
     deadline = time.monotonic() + 120
-    while any(ask(stack, metric)["n"] != number for metric, number in made.items()):
+    while any(ask(stack, metric)["n"] != number for metric, number in totals.items()):
         stack.check()
         assert time.monotonic() < deadline
         time.sleep(0.5)
-    return made
+    return totals
 
 
 def ask(stack, metric, **parameters):
@@ -708,9 +708,9 @@ def ask(stack, metric, **parameters):
 
 def test_every_report_of_the_foreign_client_is_counted(stack, sent):
     """As many as were made, twice sent and once counted: of one metric a quarter, of one with three a period both answers."""
-    for metric, made in sent.items():
-        assert ask(stack, metric)["n"] == made
-        assert made == PEOPLE * (2 if metric == "oue" else 1) or metric == "sue"
+    for metric, total in sent.items():
+        assert ask(stack, metric)["n"] == total
+        assert total == PEOPLE * (2 if metric == "oue" else 1) or metric == "sue"
     assert abs(sent["sue"] - PEOPLE / 4) < 6 * (PEOPLE * 3 / 16) ** 0.5
 
 
@@ -719,33 +719,34 @@ def test_reports_of_the_foreign_client_are_decoded(stack, sent, metric):
     """Everybody gave one answer: its estimate is near 1 and the others are near 0, by the standard errors stated."""
     assert sent[metric] >= PEOPLE
     answer = ask(stack, metric)
-    shares = {json.dumps(each["value"]): each for each in answer["estimates"]}
+    shares = {json.dumps(share["value"]): share for share in answer["estimates"]}
     held = shares.pop(json.dumps(ALL[metric]))
     assert abs(held["frequency"] - 1) < 6 * max(held["stderr"], 0.02)
     assert held["frequency"] > 0.5
-    for each in shares.values():
-        assert abs(each["frequency"]) < 6 * max(each["stderr"], 0.02)
+    for share in shares.values():
+        assert abs(share["frequency"]) < 6 * max(share["stderr"], 0.02)
 
 
 @pytest.mark.parametrize("metric", FOUND)
 def test_what_the_foreign_client_tells_of_is_discovered(stack, sent, metric):
     """The search finds the answer that everybody gave, and nothing beside it that many could have given."""
     assert sent[metric] == PEOPLE
-    found = {each["value"]: each["frequency"] for each in ask(stack, metric)["estimates"] if each["detected"]}
-    assert found.pop(FOUND[metric]) > 0.5
-    assert all(frequency < 0.5 for frequency in found.values())
+    frequencies = {each["value"]: each["frequency"] for each in ask(stack, metric)["estimates"] if each["detected"]}
+    assert frequencies.pop(FOUND[metric]) > 0.5
+    assert all(frequency < 0.5 for frequency in frequencies.values())
 
 
 @pytest.mark.parametrize("metric", NUMBERS)
 def test_numbers_of_the_foreign_client_are_decoded(stack, sent, metric):
     """Everybody gave one number, or one value of an order: the mean is near it, by the interval stated."""
     assert sent[metric] == PEOPLE
-    told = ask(stack, metric, level=0.999999)["number"]
-    low, high = told["interval"]
+    estimate = ask(stack, metric, level=0.999999)["number"]
+    low, high = estimate["interval"]
     true = REGISTRY.metrics[metric].values.index("good") + 1 if metric == "ordinal_mean" else NUMBERS[metric]
-    width = (told["range"][1] - told["range"][0]) / 16 if metric == "kept_distribution" else 0  # a part counts as its middle
+    span = estimate["range"][1] - estimate["range"][0]
+    width = span / 16 if metric == "kept_distribution" else 0  # a part counts as its middle
     assert low - width / 2 <= true <= high + width / 2
-    assert high - low < 0.8 * (told["range"][1] - told["range"][0])
+    assert high - low < 0.8 * span
 
 
 @pytest.mark.parametrize("metric", SETS)
@@ -754,11 +755,11 @@ def test_sets_of_the_foreign_client_are_decoded(stack, sent, metric):
     assert sent[metric] == PEOPLE
     answer = ask(stack, metric)
     held = {"a", "other"} if metric == "set" else set(SETS[metric])
-    for each in answer["estimates"]:
-        assert abs(each["frequency"] - (each["value"] in held)) < 6 * each["stderr"]
+    for row in answer["estimates"]:
+        assert abs(row["frequency"] - (row["value"] in held)) < 6 * row["stderr"]
     assert abs(answer["chosen"]["mean"] - 2) < 6 * answer["chosen"]["stderr"]
-    for each in answer["chosen"]["pairs"]:
-        assert abs(each["both"] - (set(each["options"]) == held)) < 6 * max(each["stderr"], 0.02)
+    for row in answer["chosen"]["pairs"]:
+        assert abs(row["both"] - (set(row["options"]) == held)) < 6 * max(row["stderr"], 0.02)
 
 
 def test_undeclared_answers_of_the_foreign_client_are_other(stack, sent):
@@ -785,8 +786,8 @@ def test_a_segment_of_the_foreign_client_is_counted(stack, sent):
 )
 def test_what_the_page_forbids_is_refused(stack, change, code):
     """A group that breaks a rule of the page gets the code that the page names."""
-    told = sheet(REGISTRY)["metrics"]["coin"]
-    group = {"metric": "coin", "version": 1, "fingerprint": told["fingerprint"], "segment": "", "count": 1, "payloads": "AQ=="}
+    entry = sheet(REGISTRY)["metrics"]["coin"]
+    group = {"metric": "coin", "version": 1, "fingerprint": entry["fingerprint"], "segment": "", "count": 1, "payloads": "AQ=="}
     group["period"] = foreign.period(datetime.now(UTC), "day")
     status, answer = foreign.upload(stack.url, "PUBLIC_KEY", json.dumps({"format": 1, "groups": [group | change]}).encode())
     assert (status, answer["code"], answer["errors"][0]["code"]) == (422, "all_rejected", code)

@@ -333,12 +333,13 @@ def _import() -> None:
                 import_module(name)
     for name in _LEFT_OUT:
         del sys.modules[name]
-    from deniable_aggregator.tally import machine_code
+    with suppress(ImportError):  # the SDK alone has no kernels
+        from deniable_aggregator.tally import machine_code
 
-    with suppress(ImportError, machine_code.NoDirectoryError):
-        if machine_code.is_kept():
-            for _ in machine_code.load():
-                pass
+        with suppress(machine_code.NoDirectoryError):
+            if machine_code.is_kept():
+                for _ in machine_code.load():
+                    pass
     gc.collect()
     gc.freeze()
 

@@ -32,7 +32,7 @@ def simulated(monkeypatch):
 @pytest.mark.parametrize(("name", "d", "epsilon"), CASES)
 def test_cells_and_bits_support_what_the_mechanism_says(simulated, name, d, epsilon):
     """A simulated report supports the values that the mechanism's own definition names, and its probabilities sum to 1."""
-    simulation = simulated.make(name, d, epsilon).whole.law
+    simulation = simulated.make(name, d, epsilon).simulation.law
     mechanism, layout = simulation.mechanism, simulation.layout
     if name == "subset":
         return  # has no table; its law is tested below

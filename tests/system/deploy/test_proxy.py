@@ -49,25 +49,29 @@ def upstream():
 
 
 def proxied(undo, folder, ingest, query):
-    """Start Caddy with the file shipped, without TLS; return its address."""
-    url = f"http://127.0.0.1:{free_port()}"
-    env = {
-        "TELEMETRY_HOST": url,
-        "TELEMETRY_INGEST": f"127.0.0.1:{ingest}",
-        "TELEMETRY_QUERY": f"127.0.0.1:{query}",
-        "HOME": str(folder),
-        "XDG_CONFIG_HOME": str(folder),
-        "XDG_DATA_HOME": str(folder),
-    }
-    command = ["caddy", "run", "--config", DEPLOY / "Caddyfile", "--adapter", "caddyfile"]
-    process = spawn(undo, folder / "caddy.log", command, env)
+    """Start Caddy with the file shipped, without TLS; return its address. Another test may take a free port first, so try again."""
+    for _ in range(5):
+        url = f"http://127.0.0.1:{free_port()}"
+        env = {
+            "TELEMETRY_HOST": url,
+            "TELEMETRY_INGEST": f"127.0.0.1:{ingest}",
+            "TELEMETRY_QUERY": f"127.0.0.1:{query}",
+            "HOME": str(folder),
+            "XDG_CONFIG_HOME": str(folder),
+            "XDG_DATA_HOME": str(folder),
+        }
+        command = ["caddy", "run", "--config", DEPLOY / "Caddyfile", "--adapter", "caddyfile"]
+        process = spawn(undo, folder / "caddy.log", command, env)
 
-    def answers():
-        assert process.poll() is None, (folder / "caddy.log").read_text()
-        return requests.get(f"{url}/metrics", timeout=5).status_code == 404
+        def answers(process=process, url=url):
+            return process.poll() is not None or requests.get(f"{url}/metrics", timeout=5).status_code == 404
 
-    assert eventually(answers)
-    return url
+        assert eventually(answers)
+        log = (folder / "caddy.log").read_text()
+        if process.poll() is None:
+            return url
+        assert "address already in use" in log, log
+    pytest.fail("no port stayed free")
 
 
 def test_what_compose_tells_the_proxy_is_what_it_asks_for(tmp_path):

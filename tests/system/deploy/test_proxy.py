@@ -49,7 +49,7 @@ def upstream():
 
 
 def proxied(undo, folder, ingest, query):
-    """Start Caddy with the file shipped, without TLS; return its address. Another test may take a free port first, so try again."""
+    """Start Caddy with the file shipped, without TLS; return its address. A port may be taken meanwhile: try others."""
     for _ in range(5):
         url = f"http://127.0.0.1:{free_port()}"
         env = {

@@ -44,11 +44,13 @@ def wait(until: Callable[[], object], seconds: float = 120.0) -> None:
 
 
 def free_port() -> int:
-    """Choose a port on which nothing listens, and which the system gives to no outgoing connection meanwhile."""
+    """Choose a port that is free together with that of the cluster's bus, and that no outgoing connection is given meanwhile."""
     while True:
-        port = random.randrange(15_000, 32_000)  # Linux gives 32768 and above
-        with socket.socket() as tried, suppress(OSError):
+        # The bus is at the port 10,000 above. No port is another server's bus, and Linux gives connections 32768 and above.
+        port = random.randrange(12_000, 22_000)
+        with socket.socket() as tried, socket.socket() as bus, suppress(OSError):
             tried.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + 10_000))
             return port
 
 

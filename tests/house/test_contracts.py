@@ -98,7 +98,7 @@ def test_each_contract_is_planted():
 
 @pytest.mark.parametrize(
     ("call", "place"),
-    [("release.listed(", "answer/select.py"), ("releases.tallies(", "answer/readings/__init__.py")],
+    [("release.listed(", "answer/select.py"), ("releases.of_strata(", "answer/readings/__init__.py")],
 )
 def test_answers_select_and_read_in_one_place(call, place):
     """Whatever is answered, on a page or not, looks for releases and reads their tallies in the same way."""

@@ -44,9 +44,9 @@ def number_lines(
             medians[period.at] = _median(period.reading, level, narrow)
         if own is current and period.selection.closed:
             closed.append(period)
-    (changes,) = changes_of(
-        _closed_periods(current, closed), _closed_periods(current, [*of_kind(past, NumberReading), *closed]), 1, 1, level
-    )
+    earlier, recent = of_kind(past, NumberReading), _closed_periods(current, closed)
+    remembered = _closed_periods(current, [*earlier, *closed]) if earlier else recent
+    (changes,) = changes_of(recent, remembered, 1, 1, level)
     lines = [Line("mean", None, "mean", means, *changes)]
     if any(medians):
         lines.append(Line("median", None, "median", medians, None, None))

@@ -53,9 +53,9 @@ def share_lines(
             points[meaning][period.at] = point
         if period.reading.declared is current and period.selection.closed:
             closed.append((period, of_values))
-    changes = changes_of(
-        _closed_periods(current, closed[earlier:]), _closed_periods(current, closed), len(places), shares.hypotheses, level
-    )
+    recent = _closed_periods(current, closed[earlier:])
+    remembered = _closed_periods(current, closed) if earlier else recent
+    changes = changes_of(recent, remembered, len(places), shares.hypotheses, level)
     lines = [
         Line("share", metric.value(position), metric.label(position), points[meaning], *changes[at])
         for at, (meaning, position) in enumerate(meanings.items())

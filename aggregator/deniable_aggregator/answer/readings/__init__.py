@@ -9,6 +9,7 @@ from deniable_aggregator.answer.reading import Reading
 from deniable_aggregator.answer.readings.number import NumberReading
 from deniable_aggregator.answer.readings.options import OptionReading
 from deniable_aggregator.answer.readings.shares import ShareReading
+from deniable_aggregator.store.sums.tallies import total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,11 +37,10 @@ def read(selections: Sequence[Selection]) -> list[Reading]:
         return []
     # Of several selections with one release in common, its tally is read once.
     layouts = {stratum: each.declared.layout for each in selections for stratum in each.releases}
-    tallies = dict(zip(layouts, selections[0].app.store.releases.tallies(list(layouts.values()), list(layouts)), strict=True))
+    sums = dict(zip(layouts, selections[0].app.store.releases.of_strata(list(layouts.values()), list(layouts)), strict=True))
 
     def counted(selection: Selection) -> Tally:
-        own = [tallies[stratum] for stratum in selection.releases]
-        return tally.merge(*own) if own else tally.empty(selection.declared.layout)
+        return total(selection.declared.layout, (sums[stratum] for stratum in selection.releases))
 
     return [reading_of(each.declared, counted(each), each.periods) for each in selections]
 

@@ -70,11 +70,11 @@ class Shelf:
 
     def sums(self, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
         """Read the tallies of some strata of one layout, all at one moment, empty where there is none."""
-        return self.of_keys([layout] * len(strata), [self.key(name(stratum)) for stratum in strata])
+        return self.of_strata([layout] * len(strata), strata)
 
-    def tallies(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Tally]:
+    def of_strata(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Stored]:
         """Read the tallies of some strata, each with its layout, all at one moment."""
-        return [stored.tally() for stored in self.of_keys(layouts, [self.key(name(stratum)) for stratum in strata])]
+        return self.of_keys(layouts, [self.key(name(stratum)) for stratum in strata])
 
     def of_keys(self, layouts: Sequence[Layout], keys: Sequence[str]) -> list[Stored]:
         """Read tallies by their keys, which may be of several kinds, each with its layout, all at one moment."""

@@ -12,7 +12,7 @@ from deniable_aggregator.answer import measurement
 from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.model.metric import Listed
 from deniable_aggregator.answer.over_time import series
-from deniable_aggregator.answer.select import Published, state_of
+from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of, versions_asked
 from deniable_server.api.audit_trail import log_query
@@ -92,7 +92,7 @@ def metric(id_: str) -> Response:
 
 
 def _answered(versions: Sequence[Published], write: Callable[[], Response], context: object = None) -> Response:
-    """Answer a question in the address, unless the client has the answer: to what was published, and what else is `shown`."""
+    """Answer the question in the address, unless the client has the answer. `context` is what else the answer depends on."""
     return answered((request.full_path, state_of(versions[0].app, versions), context), write)
 
 

@@ -28,11 +28,11 @@ contracts:
 test *arguments:
     pytest -q -n auto --dist worksteal -m 'not campaign' {{arguments}}
 
-# The system as it is run: its processes, units, images' commands, pages and failures; and every store (5 minutes, Linux)
+# The system as it is run: its processes, units, images' commands, pages and failures; and every store (7 minutes, Linux)
 test-system *arguments:
     pytest -q -n auto --dist worksteal --every-store -m '(system or other_store) and not campaign' tests {{arguments}}
 
-# Tests that simulate at length (5 minutes)
+# Tests that simulate at length (10 minutes)
 campaigns *arguments:
     pytest -q -n auto --dist worksteal --every-store -m campaign tests {{arguments}}
 

@@ -56,10 +56,10 @@ class Audit(NamedTuple):
 def lowest_python() -> tuple[str, tuple[int, int]]:
     """Return the lowest Python on this machine that the project promises to run on, and its version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    results = re.fullmatch(r">=3\.(\d+)", project["requires-python"])
-    if results is None:
+    match = re.fullmatch(r">=3\.(\d+)", project["requires-python"])
+    if match is None:
         sys.exit(f"requires-python is read as >=3.N; got {project['requires-python']}")
-    for minor in range(int(results[1]), NEWEST):
+    for minor in range(int(match[1]), NEWEST):
         name = f"python3.{minor}"
         try:
             done = subprocess.run([name, "-c", "import venv, ensurepip"], capture_output=True, timeout=30, check=False)
@@ -78,8 +78,8 @@ def install(python: Path, what: str, *arguments: str | Path) -> None:
     except subprocess.TimeoutExpired:
         sys.exit(f"{what} cannot be installed: no end within {INSTALL_SECONDS} s")
     if done.returncode:
-        output = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        sys.exit("\n".join([f"{what} cannot be installed:", *output]))
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        sys.exit("\n".join([f"{what} cannot be installed:", *errors]))
 
 
 def try_install(python: Path, pins: Path, report: Path) -> list[dict[str, Any]]:
@@ -117,9 +117,9 @@ def audited(stdout: str, stderr: str) -> Audit | str:
     if len(skipped) == len(packages):
         return f"it knows none of {len(packages)} packages, such as {skipped[0]}"[:120] if skipped else "no package was given"
     findings = [
-        f"{each['name']} {each['version']}: {results['id']}, mended in {', '.join(results['fix_versions']) or 'no version yet'}"
+        f"{each['name']} {each['version']}: {advisory['id']}, mended in {', '.join(advisory['fix_versions']) or 'no version yet'}"
         for each in packages
-        for results in each.get("vulns", ())
+        for advisory in each.get("vulns", ())
     ]
     return Audit(findings, len(packages) - len(skipped), skipped)
 
@@ -128,10 +128,10 @@ def audit(python: Path, pins: list[Path]) -> Audit | str:
     """Ask each index of advisories in turn until one answers."""
     reasons = []
     for service in SERVICES:
-        query = [python, "-m", "pip_audit", "--disable-pip", "--progress-spinner", "off", "--timeout", "5", "-s", service]
-        query += ["-f", "json", *(argument for each in pins for argument in ("-r", each))]
+        command = [python, "-m", "pip_audit", "--disable-pip", "--progress-spinner", "off", "--timeout", "5", "-s", service]
+        command += ["-f", "json", *(argument for each in pins for argument in ("-r", each))]
         try:
-            done = subprocess.run(query, capture_output=True, text=True, timeout=AUDIT_SECONDS, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=AUDIT_SECONDS, check=False)
             answer = audited(done.stdout, done.stderr)
         except subprocess.TimeoutExpired:
             answer = f"no answer in {AUDIT_SECONDS} s"
@@ -144,28 +144,28 @@ def audit(python: Path, pins: list[Path]) -> Audit | str:
 def main() -> int:
     """Look at all three; return 1 for a finding."""
     name, version = lowest_python()
-    pins = [ROOT / "deploy" / item for item in PINS]
+    pins = [ROOT / "deploy" / name for name in PINS]
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         subprocess.run([name, "-m", "venv", home / "venv"], check=True, timeout=60)
         python = home / "venv" / "bin" / "python"
         # A pip older than 25 leaves the newer field of the licence out of its report.
         install(python, "what looks at them", "pip>=25", "pip-audit")
-        installed = [item for lock in pins for item in try_install(python, lock, home / "report.json")]
-        packages = {item["name"]: item for item in installed}.values()
+        installed = [package for lock in pins for package in try_install(python, lock, home / "report.json")]
+        packages = {package["name"]: package for package in installed}.values()
         print(f"pins: {', '.join(PINS)} can be installed on Python {version[0]}.{version[1]}, the lowest promised one here")
-        strange = sorted({f"{item['name']}: {licence(item)}" for item in packages if licence(item) not in LICENCES})
+        strange = sorted({f"{each['name']}: {licence(each)}" for each in packages if licence(each) not in LICENCES})
         print(f"licences: {len(packages)} packages, {len(strange)} of a licence that nobody has looked at")
-        results = audit(python, pins)
-    if isinstance(results, str):
-        print(f"vulnerabilities: NOT CHECKED, as no index of advisories can be reached from here ({results})")
+        outcome = audit(python, pins)
+    if isinstance(outcome, str):
+        print(f"vulnerabilities: NOT CHECKED, as no index of advisories can be reached from here ({outcome})")
         findings = []
     else:
-        findings = results.findings
-        unchecked = results.skipped or "none"
-        print(f"vulnerabilities: {results.checked} packages checked, {len(findings)} known; not checked: {unchecked}")
-    for item in (*strange, *findings):
-        print(f"  {item}")
+        findings = outcome.findings
+        unchecked = outcome.skipped or "none"
+        print(f"vulnerabilities: {outcome.checked} packages checked, {len(findings)} known; not checked: {unchecked}")
+    for finding in (*strange, *findings):
+        print(f"  {finding}")
     return 1 if strange or findings else 0
 
 

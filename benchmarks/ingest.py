@@ -38,9 +38,9 @@ from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire import report
 from deniable.wire.report import Report, Stratum
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server import embedded
-from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:

@@ -39,11 +39,11 @@ from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker as CountingWorker
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.uploads import batch
-from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:

@@ -846,6 +846,6 @@ def test_a_store_that_is_away(run, registry_file, unused_port):
 @pytest.fixture
 def unused_port():
     """Find a port that nobody listens at."""
-    from deniable_server.local.stack import free_port
+    from deniable_aggregator.process.ports import free_port
 
     return free_port()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -43,11 +43,11 @@ def wait(until: Callable[[], object], seconds: float = 120.0) -> None:
         time.sleep(0.02)
 
 
-def free_port() -> int:
+def cluster_port() -> int:
     """Choose a port that is free together with that of the cluster's bus, and that no outgoing connection is given meanwhile."""
     while True:
         # The bus is at the port 10,000 above. No port is another server's bus, and Linux gives connections 32768 and above.
-        port = random.randrange(12_000, 22_000)
+        port = 12_000 + secrets.randbelow(10_000)
         with socket.socket() as tried, socket.socket() as bus, suppress(OSError):
             tried.bind(("127.0.0.1", port))
             bus.bind(("127.0.0.1", port + 10_000))
@@ -123,7 +123,7 @@ class Machines:
 
     def start(self, *settings: str) -> Machine:
         """Start a server."""
-        port = free_port()
+        port = cluster_port()
         reached = self._way(port)
         own = ["--save", "", "--repl-diskless-sync-delay", "0"]
         own += ["--replica-announce-port", str(reached), "--cluster-announce-port", str(reached)]
@@ -141,7 +141,7 @@ class Machines:
         options += ["--cluster-replica-validity-factor", "5", *settings]
         nodes, buses = [], []
         while len(nodes) < primaries * (1 + replicas):
-            buses.append(str(free_port()))
+            buses.append(str(cluster_port()))
             nodes.append(self.start(*options, "--cluster-port", buses[-1]))
         names = [node.client.cluster("MYID") for node in nodes]
         first = nodes[0]
@@ -175,7 +175,7 @@ class Machines:
 
     def _watch(self, port: int, quorum: int) -> Machine:
         """Start a Sentinel. It keeps what it knows in its configuration file."""
-        own = free_port()
+        own = cluster_port()
         folder = self._folder / f"sentinel-{own}"
         folder.mkdir()
         file = folder / "sentinel.conf"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,13 +29,6 @@ log = logging.getLogger("deniable.stack")
 _START_SECONDS = 30.0
 _STOP_SECONDS = 25.0
 _direct = build_opener(ProxyHandler({}))  # this machine's own server is not reached through a proxy
-
-
-def free_port() -> int:
-    """Return a loopback port that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Stack:

@@ -14,8 +14,8 @@ from pathlib import Path
 import requests
 from shipped import DEPLOY, ROOT, command, compose, environment, health, stages
 
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store.server import embedded
-from deniable_server.local.stack import free_port
 
 BIN = str(Path(sys.executable).parent)
 

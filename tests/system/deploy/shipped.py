@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from deniable_server.local.stack import free_port
+from deniable_aggregator.process.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ import numpy as np
 import pytest
 import redis
 import yaml
-from machines import free_port, wait
+from machines import cluster_port, wait
 from service import clean, spawn
 from shipped import DEPLOY, ROOT, Private, compose, environment, stages, variables
 
@@ -55,16 +54,6 @@ def composed_cluster():
     return yaml.safe_load((CLUSTER / "compose.yaml").read_text("utf-8"))
 
 
-def port_with_bus():
-    """Choose a port whose second one, 10,000 above, is free as well."""
-    while True:
-        port = free_port()
-        with suppress(OSError), socket.socket() as bus:
-            bus.bind(("127.0.0.1", port + 10_000))
-            if port < 22_000:
-                return port
-
-
 class Nodes:
     """The nodes of the StatefulSets, on this machine.
 
@@ -76,7 +65,7 @@ class Nodes:
 
     def __init__(self, folder):
         self.folder = folder
-        self.ports = [port_with_bus() for _ in range(3 * node()["spec"]["replicas"])]
+        self.ports = [cluster_port() for _ in range(3 * node()["spec"]["replicas"])]
         self.private = Private(folder / "private", ",".join(f"localhost:{port}" for port in self.ports))
         self.processes = {}
         self.undo = ExitStack()

@@ -15,7 +15,7 @@ from service import clean, eventually, read_only
 from shipped import DEPLOY, ROOT, stages
 
 import deniable
-from deniable_server.local.stack import free_port
+from deniable_aggregator.process.ports import free_port
 
 IMAGES = ("ingest", "full")
 ENTRY = re.compile(r"^([A-Za-z0-9_.-]+)==(\S+)[^\n]*\\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)

@@ -14,10 +14,10 @@ import requests
 from service import clean, end, eventually, spawn
 from shipped import DEPLOY, ROOT, Private, environment
 
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server import embedded
-from deniable_server.local.stack import free_port
 
 
 def test_gunicorn_takes_its_port_from_the_environment():

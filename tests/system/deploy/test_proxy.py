@@ -14,7 +14,7 @@ import requests
 from service import clean, eventually, spawn
 from shipped import DEPLOY, compose
 
-from deniable_server.local.stack import free_port
+from deniable_aggregator.process.ports import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy on PATH")
 

@@ -18,7 +18,7 @@ import requests
 from service import BIN, children, clean, end, eventually, read_only, spawn
 from shipped import DEPLOY, environment, variables
 
-from deniable_server.local.stack import free_port
+from deniable_aggregator.process.ports import free_port
 
 
 def strace_works():

@@ -30,6 +30,7 @@ from deniable import mechanisms, registry
 from deniable.declared import fingerprint
 from deniable_aggregator.alarms import watcher
 from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.publish import suppression
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.publisher import Publisher
@@ -40,7 +41,7 @@ from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.uploads import health
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
-from deniable_server.local.stack import Stack, free_port
+from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 LEAST = 100

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 import deniable
-from deniable_server.local.stack import free_port
+from deniable_aggregator.process.ports import free_port
 
 TIMES = {
     "a time of day": r"\d:[0-5]\d:[0-5]\d|T\d\d:(?!00Z)|T\d{4,}|\d:(?!00Z)[0-5]\d\b",

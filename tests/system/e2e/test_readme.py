@@ -16,8 +16,9 @@ import requests
 from deniable.cli import main
 from deniable.lint import lint
 from deniable.registry import load
+from deniable_aggregator.process.ports import free_port
 from deniable_query import Query
-from deniable_server.local.stack import Stack, free_port
+from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[3]

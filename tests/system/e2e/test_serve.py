@@ -17,7 +17,7 @@ import pytest
 import requests
 
 import deniable
-from deniable_server.local.stack import free_port
+from deniable_aggregator.process.ports import free_port
 
 STARTS = "Starting a store, a server and a worker, for some seconds ...\n"
 REGISTRY = Path(__file__).parents[3] / "deploy" / "metrics.toml"

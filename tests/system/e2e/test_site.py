@@ -23,7 +23,8 @@ from deniable.registry import tables
 from deniable.registry.answers import types
 from deniable.registry.metric import Metric
 from deniable.testing import StubServer
-from deniable_server.local.stack import Stack, free_port
+from deniable_aggregator.process.ports import free_port
+from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[3]

@@ -11,8 +11,8 @@ import pytest
 import redis
 from test_store_users import DEPLOY, SERVERS, Guarded, await_store, launch, server_binary, with_passwords
 
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import schema
-from deniable_server.local.stack import free_port
 
 NAMES = {name: kind for name, kind in vars(schema).items() if isinstance(kind, schema.Key)}
 TYPES = ("string", "hash", "list", "set", "zset", "stream")

@@ -37,6 +37,7 @@ from deniable.registry import load, period
 from deniable.wire.report import Stratum
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect, schema
 from deniable_aggregator.store.server import embedded
@@ -45,7 +46,6 @@ from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
 from deniable_server.access.roles import ROLES
-from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

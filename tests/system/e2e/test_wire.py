@@ -39,7 +39,8 @@ from deniable.served_registry.signature import Envelope
 from deniable.source import Source
 from deniable.wire import layout as layouts
 from deniable.wire.report import Report, Stratum, encode
-from deniable_server.local.stack import Stack, free_port
+from deniable_aggregator.process.ports import free_port
+from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[3]

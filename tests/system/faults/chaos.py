@@ -34,11 +34,11 @@ from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import GROUP, Store, connect, schema
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 from deniable_aggregator.store.uploads.partition import names
 from deniable_aggregator.tally import set_bits
-from deniable_server.local.stack import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,8 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from deniable import mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.registry import period
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import Store, connect
-from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import RedisError
 
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import connect
-from deniable_server.local.stack import free_port
 
 if TYPE_CHECKING:
     import random

@@ -25,12 +25,13 @@ import deniable
 from deniable import mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.registry import period
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store, connect, schema
 from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.sums import tallies
-from deniable_server.local.stack import Stack, free_port
+from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback")

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from deniable_server.local.stack import Stack, free_port
+from deniable_aggregator.process.ports import free_port
+from deniable_server.local.stack import Stack
 from deniable_server.serving.worker import MOST_OF_ADDRESS, PAGE_THREADS, REQUEST_SECONDS
 from deniable_server.settings import Settings
 

@@ -20,11 +20,11 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.sums import tallies
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
-from deniable_server.local.stack import free_port
 
 PAGE = (Path(__file__).parents[3] / "docs" / "operate" / "back-up.md").read_text("utf-8")
 INDEX = Layout(1, 40, "index")

@@ -18,7 +18,7 @@ import yaml
 from observed import METRICS, observed
 from processes import end
 
-from deniable_server.local.stack import free_port
+from deniable_aggregator.process.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

@@ -21,9 +21,9 @@ from redis import AuthenticationError, RedisError
 from tests.server.test_doctor import furnished, wrong
 
 from deniable import cli
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import connect
 from deniable_aggregator.store.server import embedded
-from deniable_server.local.stack import free_port
 
 ROOT = Path(__file__).parents[3]
 GOOD = ("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction", "--maxmemory", "1gb")
@@ -57,6 +57,7 @@ def start(request, tmp_path):
                 except AuthenticationError:  # it lives
                     break
                 except RedisError:
+                    assert process.poll() is None, (folder / "log").read_text()
                     assert time.monotonic() < deadline
                     time.sleep(0.02)
                 else:

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 import requests
 from tests.server.test_limits import key_of_the_day, statuses  # noqa: F401 - a fixture
 
-from deniable_server.local.stack import free_port
+from deniable_aggregator.process.ports import free_port
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 import requests
 
+from deniable_aggregator.process.ports import free_port
 from deniable_server.http.trace import HEADER
-from deniable_server.local.stack import free_port
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import os
 import platform
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -32,6 +31,7 @@ from redis.retry import Retry
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import children
+from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.servers import connect
 
@@ -186,9 +186,7 @@ def _address(folder: Path) -> tuple[str, str]:
     path = folder / "store.sock"
     if len(os.fsencode(path)) <= _LONGEST_SOCKET:
         return f"unix://{quote(os.fsencode(path))}", f"port 0\nunixsocket {path.name}\nunixsocketperm 700\n"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     password = secrets.token_hex(32)  # every user of this machine can reach the port
     return f"redis://:{password}@127.0.0.1:{port}/0", f"port {port}\nbind 127.0.0.1\nrequirepass {password}\n"
 

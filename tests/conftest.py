@@ -328,6 +328,7 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
 
     from machines import Machines
 
+    from deniable_aggregator.store import connect
     from deniable_aggregator.store.server import embedded
 
     with ExitStack() as running:
@@ -340,9 +341,14 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
         def start_one(name: str) -> str:
             if name == "cluster":
                 started = Machines(_store_program(), tmp_path_factory.mktemp("cluster"))
-                return running.enter_context(closing(started)).cluster(3, 0, "--appendonly", "yes")
+                return running.enter_context(closing(started)).cluster(
+                    3, 0, "--appendonly", "yes", "--lazyfree-lazy-user-flush", "no"
+                )
             executable = Path(_store_program()) if name == "server" else None
-            return running.enter_context(embedded.open_store(executable=executable)).url
+            url = running.enter_context(embedded.open_store(executable=executable)).url
+            with closing(connect(url)) as client:  # Valkey would free in the background what the test before left
+                client.config_set("lazyfree-lazy-user-flush", "no")
+            return url
 
         yield start
 

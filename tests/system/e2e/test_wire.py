@@ -44,7 +44,7 @@ from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "reference" / "wire.md").read_text("utf-8")
+PAGE = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs" / "reference" / "wire").glob("*.md"))
 REGISTRY = load(ROOT / "tests" / "vectors" / "wire.toml")
 
 

@@ -29,9 +29,9 @@ NEVER = {
     "cluster": set(NAMES),
     "probe": set(NAMES),
 }
-"""By user, what docs/access.md says that it never sees: the content of these kinds of keys."""
+"""By user, what docs/how-to/operate/access.md says that it never sees: the content of these kinds of keys."""
 KEEPS = ("ingest", "query", "server")
-"""Users that never remove a batch, but for the one way that docs/access.md names."""
+"""Users that never remove a batch, but for the one way that docs/how-to/operate/access.md names."""
 WORDS = {
     "group": ["agg"],
     "consumer": ["me"],

@@ -48,7 +48,9 @@ def test_what_is_left_out_is_told(run, processes):
     """One line tells how many tests were left out, also where other processes left them out."""
     output = run("-n", str(processes), "-m", "not campaign")
     assert "1 passed" in output
-    assert "3 campaign tests, which simulate at length, were left out. To run them: just campaigns" in output
+    line = "3 campaign tests, which simulate at length, were left out. To run them: just campaigns"
+    assert f"{line}; to run tests/system, and the rest on every store: just test-system\n" in output
+    assert f"{line}\n" in run("-n", str(processes), "-m", "not campaign", "--every-store")
 
 
 def test_what_runs_is_not_left_out(run):

@@ -151,7 +151,7 @@ def test_stderr_of_mean_is_that_of_clusters():
     [
         ("oue", 1, 20_000, zipf(1000)),
         ("oue", 1, 100_000, np.full(1000, 0.001)),
-        ("oue", 4, 20_000, zipf(3000)),
+        pytest.param("oue", 4, 20_000, zipf(3000), marks=pytest.mark.nightly),
         ("grr", 4, 500, zipf(500)),
         ("grr", 4, 5000, zipf(500, 0.3)),
         ("hadamard", 1, 5000, zipf(128)),

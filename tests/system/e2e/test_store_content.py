@@ -166,7 +166,7 @@ def together(choices, most):
     for _ in range(most):
         pair = dict(min(missing, default=()))
         tries = [[(place, pair.get(place, chance.randrange(len(each)))) for place, each in enumerate(places)] for _ in range(20)]
-        best = max(tries, key=lambda each: len(missing.intersection(combinations(each, 2))))
+        best = max(tries, key=lambda way: len(missing.intersection(combinations(way, 2))))
         missing.difference_update(combinations(best, 2))
         yield [choices[place][at] for place, at in best]
 

@@ -180,10 +180,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Count the campaign tests that are left out."""
+    """Count the campaign tests that are left out, or the longest of them where the others run."""
     for item in items:
-        if item.get_closest_marker("campaign"):
+        longest, without = item.get_closest_marker("nightly"), _leaves_campaigns_out(item.config)
+        if item.get_closest_marker("campaign") and bool(longest) != without:
             item.config.stash[LEFT_OUT] = item.config.stash.get(LEFT_OUT, 0) + 1
+
+
+def _leaves_campaigns_out(config: pytest.Config) -> bool:
+    return "not campaign" in config.option.markexpr
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -205,7 +210,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say how many campaign tests `-m` left out, and how to run them and what else is left out; and why no browser was opened."""
     number = config.stash.get(LEFT_OUT, 0)
     if number and "campaign" in config.option.markexpr:
-        line = f"{number} campaign tests, which simulate at length, were left out. To run them: just campaigns"
+        task = "campaigns" if _leaves_campaigns_out(config) else "nightly"
+        line = f"{number} campaign tests, which simulate at length, were left out. To run them: just {task}"
         others = "" if config.getoption("every_store") else "; to run tests/system, and the rest on every store: just test-system"
         terminalreporter.write_line(line + others)
     blind = [each for each in terminalreporter.stats.get("skipped", ()) if each.nodeid.startswith("tests/system/browser/")]

@@ -180,13 +180,14 @@ def test_what_no_candidate_accounts_for_at_length(name, options, shares):
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("runs", [30, pytest.param(60, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("cls", [Pem, TreeHist])
-def test_what_nothing_found_accounts_for(cls):
+def test_what_nothing_found_accounts_for(cls, runs):
     """Of what a search found, confirmed or not, the rest is known without bias, and lists have the coverage stated."""
     rng = np.random.default_rng(5)
     mechanism = cls(domain_size=1 << 24, epsilon=3, start=8)
     errors, false = [], []
-    for _ in range(60):
+    for _ in range(runs):
         values = rng.choice(1 << 24, 300, replace=False).tolist()
         shares = dict(zip(values, zipf(300, 0.6), strict=True))
         discovered = discover(mechanism, simulate(mechanism, values, rng.multinomial(100_000, list(shares.values())), rng))

@@ -21,7 +21,7 @@ def test_short():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (3, 4))])
 def test_long(seed):
     pass
 """
@@ -54,10 +54,14 @@ def test_what_is_left_out_is_told(run, processes):
 
 
 def test_what_runs_is_not_left_out(run):
-    """Without that choice all of them run."""
+    """Without that choice all of them run; the longest are left out as well, and whoever runs the others is told."""
     output = run()
     assert "4 passed" in output
     assert "left out" not in output
+    output = run("-m", "campaign", "--every-store")
+    assert "3 passed" in output
+    assert "2 campaign tests, which simulate at length, were left out. To run them: just nightly\n" in output
+    assert "5 passed" in run("-m", "campaign", "--nightly")
 
 
 def test_pages_that_no_browser_saw_are_told(run, tmp_path):

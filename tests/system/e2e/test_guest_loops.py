@@ -156,6 +156,6 @@ def test_gevent_and_a_fork(host, server):
     )
     path.write_text(GEVENT + f"import runpy\nrunpy.run_path({program!r}, run_name='__main__')\n", "utf-8")
     process = host.spawn(str(path))
-    assert process.communicate(timeout=30) == ("", "")
+    assert process.communicate(timeout=120) == ("", "")
     assert process.returncode == 0
     assert len(server.reports) == 2

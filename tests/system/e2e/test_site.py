@@ -152,11 +152,11 @@ def test_the_tutorial(tmp_path):
         subprocess.run([sys.executable, "people.py"], cwd=tmp_path, env=environment, timeout=300, check=True)
         headers = {"Authorization": "Bearer rk_tutorial_key"}
         deadline = time.monotonic() + 60
-        while (answer := requests.get(f"{stack.url}/api/v1/metrics/ui.theme", headers=headers, timeout=10).json())["n"] < 2000:
+        while (answer := requests.get(f"{stack.url}/api/v1/metrics/ui.theme", headers=headers, timeout=60).json())["n"] < 2000:
             stack.check()
             assert time.monotonic() < deadline, answer
             time.sleep(0.2)
-        assert requests.get(f"{stack.url}/m/ui.theme", timeout=10).status_code == 200
+        assert requests.get(f"{stack.url}/m/ui.theme", timeout=60).status_code == 200
     shares = {each["value"]: each["frequency"] for each in answer["estimates"]}
     reach = 5 * float(error[1]) / 2000**0.5 + 0.05  # five standard errors, and those of who was drawn
     for theme, share in (("light", 0.5), ("dark", 0.4), ("system", 0.1)):

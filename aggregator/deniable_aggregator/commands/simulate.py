@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -135,7 +136,9 @@ def _send(arguments: argparse.Namespace) -> int:
     planned = sending.occasions(registry, list(crowd.answers), days)
     sending.check_open(store, registry, planned)
     before = sending.counted_before(store, list(crowd.answers))
-    print(f"{crowd.size:,} people, {days}: {crowd.told}.", file=sys.stderr, flush=True)
+    print(f"{crowd.size:,} people, {days}: {crowd.description}.", file=sys.stderr, flush=True)
+    if arguments.truth:
+        _write(arguments.truth, [])  # before the work: it may not be writable
     began = time.monotonic()
     truth, reports = sending.send(store, registry, crowd, days, planned, options.progress(len(planned), "periods"))
     seconds = time.monotonic() - began
@@ -145,15 +148,23 @@ def _send(arguments: argparse.Namespace) -> int:
     if arguments.truth:
         _write(arguments.truth, truth.by_period())
     if arguments.json:
-        sizes = {"seed": number, "devices": crowd.size, "days": str(days), "reports": reports, "seconds": seconds}
+        sizes = {
+            "seed": number,
+            "devices": crowd.size,
+            "days": str(days),
+            "reports": reports,
+            "seconds": seconds,
+            "mixed": before,
+        }
         rows = [each._asdict() | {"inside": each.inside} for each in compared]
         print(json.dumps(sizes | {"level": comparison.LEVEL, "rows": rows}))
         return 0
-    _compare(compared, comparison.LEVEL)
+    _compare(compared, comparison.LEVEL, before)
     speed = f"{reports:,} reports in {seconds:.1f} s, of {60 * crowd.size / seconds:,.0f} people a minute"
-    print(f"\n{speed}. {sum(each.inside for each in compared)} of {len(compared)} intervals hold the truth.")
+    verdicts = [each.inside for each in compared if each.metric not in before]
+    print(f"\n{speed}. {sum(verdicts)} of {len(verdicts)} intervals hold the truth.")
     if before:
-        print(f"Other reports were counted before, and are in the estimates, not in the truth: {', '.join(before)}.")
+        print(f"Of these metrics other reports were counted before, which are in the estimates, too: {', '.join(before)}.")
     if arguments.truth:
         print(f"Truth by period and segment: {arguments.truth}")
     _point_to(arguments, registry, crowd)
@@ -188,16 +199,16 @@ def _write(path: Path, figures: Iterable[Figure]) -> None:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _compare(compared: Sequence[Compared], level: float) -> None:
+def _compare(compared: Sequence[Compared], level: float, before: Sequence[str]) -> None:
     """Print figures beside their estimates: of everybody, and of each segment the most frequent answers."""
     rows = [("metric", "segment", "answer", "truth", "estimate", f"{level:.1%} interval", "holds the truth")]
-    shown: dict[tuple[str, str], int] = {}
-    for each in sorted(compared, key=lambda each: (each.metric, each.segment, -each.truth)):
-        cell = each.metric, each.segment
-        shown[cell] = shown.get(cell, 0) + 1
-        if shown[cell] <= _SHOWN:
-            figures = f"{each.truth:.4g}", f"{each.estimate:.4g}", f"{each.low:.4g} to {each.high:.4g}"
-            rows.append((each.metric, each.segment or "-", each.answer, *figures, "yes" if each.inside else "NO"))
+    printed: Counter[tuple[str, str]] = Counter()
+    for row in sorted(compared, key=lambda row: (row.metric, row.segment, -row.truth)):
+        printed[row.metric, row.segment] += 1
+        if printed[row.metric, row.segment] <= _SHOWN:
+            figures = f"{row.truth:.4g}", f"{row.estimate:.4g}", f"{row.low:.4g} to {row.high:.4g}"
+            verdict = "-" if row.metric in before else "yes" if row.inside else "NO"
+            rows.append((row.metric, row.segment or "-", row.answer, *figures, verdict))
     terminal.print_table(rows)
 
 

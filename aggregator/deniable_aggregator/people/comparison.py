@@ -52,17 +52,17 @@ def compare(store: Store, registry: Registry, figures: Iterable[Figure]) -> Iter
         if cell not in measured:
             published = Published.of_each(app, [app.highest[figure.metric]])
             measured[cell] = _estimates(measure(published, known, None, figure.segment or None, LEVEL))
-        found = measured[cell].get(figure.answer)
-        if found:
-            yield Compared(figure.metric, figure.segment, figure.answer, figure.truth, *found)
+        estimates = measured[cell].get(figure.answer)
+        if estimates:
+            yield Compared(figure.metric, figure.segment, figure.answer, figure.truth, *estimates)
 
 
 def _estimates(answer: Measurement) -> dict[str, tuple[float, float, float]]:
     """Return each estimate with its interval, by the answer as it is shown, or what rows of a table call it."""
-    found = {row.label: (row.frequency, *row.simultaneous) for row in answer.estimates}
+    estimates = {row.label: (row.frequency, *row.simultaneous) for row in answer.estimates}
     if answer.number:
-        found[MEAN] = answer.number.mean, *answer.number.interval
-        for name, each in zip(QUANTILE_NAMES, answer.number.quantiles, strict=False):
-            if each.resolved:
-                found[name] = each.value, *each.interval
-    return {name: figures for name, figures in found.items() if not any(map(isnan, figures))}  # nan: of no report
+        estimates[MEAN] = answer.number.mean, *answer.number.interval
+        for name, quantile in zip(QUANTILE_NAMES, answer.number.quantiles, strict=False):
+            if quantile.resolved:
+                estimates[name] = quantile.value, *quantile.interval
+    return {name: figures for name, figures in estimates.items() if not any(map(isnan, figures))}  # nan: of no report

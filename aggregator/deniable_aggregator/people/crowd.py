@@ -71,11 +71,11 @@ class Drawn(Answers):
         super().__init__(metric, values)
         self._shares, self._target, self._moved, self._rise, self._rng = shares / shares.sum(), target, moved, rise, rng
         # Whoever is asked the same for long mostly answers the same. Other questions are about what just happened.
-        self._kept = self._draw() if metric.permanent else None
+        self._permanent = self._draw() if metric.permanent else None
 
     def at(self, time: float) -> Integers:
         """Draw the answers. To a question with permanent responses each person's changes once at most."""
-        held, chance = self._kept or self._draw()
+        held, chance = self._permanent or self._draw()
         return np.asarray(np.where(chance < self._moved + self._rise * time, self._target[held], held))
 
     def _draw(self) -> tuple[Integers, Floats]:
@@ -90,7 +90,7 @@ class Crowd:
     size: int  # how many there are
     segments: Mapping[str, Integers]  # by segment, the place of each person's value in the registry's list
     answers: Mapping[str, Answers]  # by metric
-    told: str  # what they answer, in a sentence for people
+    description: str  # what they answer, in a sentence for people
 
     def segment(self, registry: Registry, metric: Metric) -> tuple[list[str], Integers]:
         """Return the segments of a metric's reports that anybody has, and the place of each person's among them."""

@@ -42,7 +42,7 @@ class Devices:
             self._rows = OS.indices(self._permanent.layout.rows, len(of))
             axis = self._metric.axis
             self._points = OS.indices(axis.steps, len(of)) if axis and self._metric.rounded else []
-            self._kept: dict[int, dict[int, int]] = defaultdict(dict)  # by device, then by key
+            self._responses: dict[int, dict[int, int]] = defaultdict(dict)  # by device, then by key
 
     def report(
         self,
@@ -70,10 +70,10 @@ class Devices:
         mechanism, metric = self._permanent, self._metric
         assert mechanism is not None  # noqa: S101 - the caller checks it
         for device, place in zip(devices.tolist(), held, strict=True):
-            row, value, kept = self._rows[device], self._positions[place], self._kept[device]
+            row, value, responses = self._rows[device], self._positions[place], self._responses[device]
             if metric.rounded:
                 value = metric.round_at(value, self._points[device])
             key = mechanism.response_key(row, value)
-            if key not in kept:
-                kept[key] = mechanism.respond_permanently(row, value, OS)
-            yield mechanism.respond_instantly(row, kept[key], OS)
+            if key not in responses:
+                responses[key] = mechanism.respond_permanently(row, value, OS)
+            yield mechanism.respond_instantly(row, responses[key], OS)

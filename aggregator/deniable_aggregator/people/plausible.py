@@ -57,20 +57,20 @@ def crowd(
         metric.id: _answers(registry, metric, stated.get(metric.id), segments, people, np.random.default_rng(own))
         for metric, own in zip(registry.metrics.values(), others, strict=True)
     }
-    told = "answers are made up: in the course of the days, and from one segment to another, more people give one of them"
+    description = "answers are made up: in the course of the days, and from one segment to another, more people give one of them"
     if stated:
-        told = f"{len(stated)} of {len(answers)} metrics have the stated shares; other {told}"
-    return Crowd(people, segments, answers, told)
+        description = f"{len(stated)} of {len(answers)} metrics have the stated shares; other {description}"
+    return Crowd(people, segments, answers, description)
 
 
 def members(registry: Registry, people: int, rng: np.random.Generator) -> dict[str, Integers]:
     """Draw the segments that people belong to: the arms of an experiment as declared, others by Zipf's law."""
-    drawn = {}
+    places = {}
     for name, values in registry.segments.items():
         experiment = registry.experiments.get(name)
         shares = np.array([*experiment.shares(values).values()]) if experiment else falling(len(values))
-        drawn[name] = rng.choice(len(values), people, p=shares)
-    return drawn
+        places[name] = rng.choice(len(values), people, p=shares)
+    return places
 
 
 def _answers(
@@ -86,8 +86,8 @@ def _answers(
         values, shares, target = _choices(metric, of_options(metric, stated), rng)
     elif stated is not None:
         held = of_values(metric, stated)
-        given = {metric.position(value): value for value in map(metric.kind.parse, stated)}
-        values, shares = [given[place] for place in held], np.array([*held.values()])
+        by_position = {metric.position(value): value for value in map(metric.kind.parse, stated)}
+        values, shares = [by_position[place] for place in held], np.array([*held.values()])
         target = np.arange(len(values))
     else:
         values = listed(registry, metric)

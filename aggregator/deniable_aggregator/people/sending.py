@@ -118,6 +118,14 @@ def check_trial(store: Store, registry: Registry) -> None:
         raise ConfigurationError(
             f"{registry.app} was served {what}: start `deniable serve --registry {registry.file}` anew, and send then"
         )
+    if any(partition.archived.number() for partition in store.partitions):
+        raise ConfigurationError(
+            f"{registry.app} has an archive, which would lack the reports of simulated people: start `deniable serve` without "
+            "DENIABLE_ARCHIVE and with another --data, and name the same here"
+        )
+    if store.simulated:
+        remedy = "others would be mixed with them. Start `deniable serve` with another --data, and name the same here"
+        raise ConfigurationError(f"people were sent already, for {store.simulated}: {remedy}")
 
 
 def check_open(store: Store, registry: Registry, planned: Sequence[Occasion]) -> None:
@@ -125,14 +133,14 @@ def check_open(store: Store, registry: Registry, planned: Sequence[Occasion]) ->
     if not planned:
         raise ConfigurationError(f"the collection of every metric of {registry.file} has ended (expires)")
     firsts: dict[str, str] = {}
-    for each in planned:
-        firsts.setdefault(each.metric, each.period)
+    for occasion in planned:
+        firsts.setdefault(occasion.metric, occasion.period)
     for id_, first in firsts.items():
         summary = release.summary(store, Declared.of(registry.metrics[id_]).definition)
         if first <= summary.closed or first < summary.open:
             raise ConfigurationError(
-                f"{id_} takes no more reports of {first}, because {summary.closed or summary.open} is closed: people are sent "
-                "once into a store. Start `deniable serve` with another --data, and name the same here"
+                f"{id_} takes no more reports of {first}, because later ones were published: name fewer --days, or start "
+                "`deniable serve` with another --data, and name the same here"
             )
 
 
@@ -170,25 +178,25 @@ def send(
     declared = {id_: Declared.of(registry.metrics[id_]) for id_ in crowd.answers}
     processes = 1 if crowd.size * len(planned) <= _FEW else min(os.cpu_count() or 1, _MOST_PROCESSES, crowd.size)
     with _Makers(registry, crowd, declared, processes) as makers:
-        for each, payloads in makers.reports(_asked(registry, crowd, planned, truth)):
-            of = declared[each.metric]
-            by_stratum = {Stratum(*of.definition, each.period, segment): joined for segment, joined in payloads.items()}
+        for occasion, payloads in makers.reports(_answers(registry, crowd, planned, truth)):
+            of = declared[occasion.metric]
+            by_stratum = {Stratum(*of.definition, occasion.period, segment): joined for segment, joined in payloads.items()}
             sent += put(store, by_stratum, of, store.now())
             advance()
     return truth, sent
 
 
-def _asked(registry: Registry, crowd: Crowd, planned: Sequence[Occasion], truth: Truth) -> Iterator[tuple[Occasion, Integers]]:
+def _answers(registry: Registry, crowd: Crowd, planned: Sequence[Occasion], truth: Truth) -> Iterator[tuple[Occasion, Integers]]:
     """Yield what everybody answers on each occasion, and count it; of some metrics only a sample of the answers is recorded."""
-    for each in planned:
-        metric = registry.metrics[each.metric]
-        held = crowd.answers[each.metric].at(each.time)
-        truth.add(metric, each.period, held)
+    for occasion in planned:
+        metric = registry.metrics[occasion.metric]
+        held = crowd.answers[metric.id].at(occasion.time)
+        truth.add(metric, occasion.period, held)
         sample = Fraction(metric.sample)
         if sample != 1:
             recorded = np.frombuffer(OS.bits(sample.numerator, sample.denominator, len(held)), np.uint8) == ord(ONE)
             held = np.where(recorded, held, NOTHING)
-        yield each, held
+        yield occasion, held
 
 
 class _Makers:
@@ -222,28 +230,30 @@ class _Makers:
         self._undo.close()
         _devices.clear()
 
-    def reports(self, asked: Iterator[tuple[Occasion, Integers]]) -> Iterator[tuple[Occasion, Mapping[str, bytes]]]:
+    def reports(self, answered: Iterator[tuple[Occasion, Integers]]) -> Iterator[tuple[Occasion, Mapping[str, bytes]]]:
         """Yield the payloads of each occasion by segment, in order; some occasions are begun ahead."""
         begun: deque[tuple[Occasion, list[Future[dict[str, bytes]]]]] = deque()
-        for each, held in asked:
+        for occasion, held in answered:
             if not self._pools:
-                yield each, _report(each.metric, held)
+                yield occasion, _report(occasion.metric, held)
                 continue
             parts = [held[share] for share in self._shares]
-            begun.append((each, [pool.submit(_report, each.metric, part) for pool, part in zip(self._pools, parts, strict=True)]))
+            begun.append(
+                (occasion, [pool.submit(_report, occasion.metric, part) for pool, part in zip(self._pools, parts, strict=True)])
+            )
             if len(begun) > _AHEAD:
                 yield _joined(*begun.popleft())
         while begun:
             yield _joined(*begun.popleft())
 
 
-def _joined(each: Occasion, made: Sequence[Future[dict[str, bytes]]]) -> tuple[Occasion, dict[str, bytes]]:
+def _joined(occasion: Occasion, futures: Sequence[Future[dict[str, bytes]]]) -> tuple[Occasion, dict[str, bytes]]:
     """Join what the processes made of an occasion."""
     payloads: dict[str, list[bytes]] = {}
-    for future in made:
+    for future in futures:
         for segment, joined in future.result().items():
             payloads.setdefault(segment, []).append(joined)
-    return each, {segment: b"".join(parts) for segment, parts in payloads.items()}
+    return occasion, {segment: b"".join(parts) for segment, parts in payloads.items()}
 
 
 _devices: dict[str, Devices] = {}

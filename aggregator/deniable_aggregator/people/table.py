@@ -42,8 +42,8 @@ def crowd(
             values, held = _answers(path, registry.metrics[name], lines, cells)
             answers[name] = Told(registry.metrics[name], values, held[picked])
     left = sorted(registry.metrics.keys() - answers.keys())
-    told = f"{len(picked):,} people of {path} give the same answers in all periods"
-    return Crowd(len(picked), segments, answers, f"{told}; it has no column {', '.join(left)}" if left else told)
+    description = f"{len(picked):,} people of {path} give the same answers in all periods"
+    return Crowd(len(picked), segments, answers, f"{description}; it has no column {', '.join(left)}" if left else description)
 
 
 def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Sequence[int]]:

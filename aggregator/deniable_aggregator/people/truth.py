@@ -47,13 +47,13 @@ class Truth:
 
     def add(self, metric: Metric, period: str, held: Integers) -> None:
         """Count the answers of a period."""
-        some = held != NOTHING
-        given, size = held[some], len(self._crowd.answers[metric.id].values)
-        cells = {"": np.bincount(given, minlength=size)}
+        answering = held != NOTHING
+        places, size = held[answering], len(self._crowd.answers[metric.id].values)
+        cells = {"": np.bincount(places, minlength=size)}
         for name in metric.segments:
             values = self._registry.segments[name]
-            of = self._crowd.segments[name][some]
-            counts = np.bincount(of * size + given, minlength=len(values) * size).reshape(len(values), size)
+            of = self._crowd.segments[name][answering]
+            counts = np.bincount(of * size + places, minlength=len(values) * size).reshape(len(values), size)
             cells |= {f"{name}={value}": row for value, row in zip(values, counts, strict=True) if row.any()}
         self._counts[metric.id][period] = cells
 

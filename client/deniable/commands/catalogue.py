@@ -169,7 +169,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
     "simulate": CommandInfo(
-        "measure the errors of a registry's metrics, or have simulated people answer them",
+        "measure errors without devices, or send simulated reports",
         "aggregator",
         (
             "deniable simulate metrics.toml --users 1e9",

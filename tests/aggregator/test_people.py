@@ -300,7 +300,11 @@ def test_nothing_is_sent_where_it_could_do_harm(served, tmp_path, capsys):
     path.write_text(text + "# changed\n", "utf-8")
     assert main(send) == 2
     assert "was served with another registry of it, or with this one before it was changed" in capsys.readouterr().err
+    path.write_text(text.replace("per_window = 32.0", "per_window = 9.0"), "utf-8")
+    assert main(send) == 2
+    assert "all metrics together fit into the budget of 9 nats" in capsys.readouterr().err
     store.release(schema.AUDIT_SERVED)
+    path.write_text(text, "utf-8")
     assert main(send) == 2
     assert "was served with no registry of it" in capsys.readouterr().err
     path.write_text(text, "utf-8")

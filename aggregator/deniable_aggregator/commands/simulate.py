@@ -131,7 +131,7 @@ def _send(arguments: argparse.Namespace) -> int:
     store = options.stores(options.environment(arguments), [registry.app])[0]
     number = options.seed(arguments)
     days = sending.Days.until(datetime.now(UTC), _DAYS if arguments.days is None else arguments.days, registry)
-    sending.check_trial(store, registry)
+    sending.check_trial(store, registry, days)
     crowd = _crowd(arguments, registry, np.random.SeedSequence(number))
     planned = sending.occasions(registry, list(crowd.answers), days)
     sending.check_open(store, registry, planned)

@@ -20,7 +20,9 @@ import numpy as np
 
 from deniable.declared import Declared
 from deniable.errors import ConfigurationError
+from deniable.limits.allowance import check, reserved
 from deniable.registry import period
+from deniable.registry.tables import Budget
 from deniable.source import ONE, OS
 from deniable.wire.report import Stratum
 from deniable_aggregator.audit.log import AuditLog
@@ -105,13 +107,16 @@ def _touched(metric: Metric, days: Days) -> Iterator[str]:
         moment = period.bounds(name, metric.period)[1]
 
 
-def check_trial(store: Store, registry: Registry) -> None:
-    """Refuse a store that is not one of a trial, served with this registry."""
+def check_trial(store: Store, registry: Registry, days: Days) -> None:
+    """Refuse a store that is not one of a trial, served with this registry, and a registry that asks more than devices tell."""
     if not registry.publication.trial:
         raise ConfigurationError(
             f"simulated reports go into a trial only, for nobody can tell them from real ones: {registry.file} says no "
             "trial = true under [publication]. Copy it, add that, and serve the copy with another --data"
         )
+    budget = registry.budget or Budget()
+    allowances = reserved(registry, budget)
+    check((allowances[id_] for id_, metric in registry.metrics.items() if not metric.expired(days.last.date())), budget)
     served = (store.get(schema.AUDIT_SERVED) or b"").decode().split(" ")[0]
     if served != registry.digest:
         what = "with another registry of it, or with this one before it was changed" if served else "with no registry of it"

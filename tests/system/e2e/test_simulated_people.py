@@ -18,6 +18,9 @@ format = 1
 app = "shop"
 [publication]
 trial = true
+[budget]
+per_window = 60.0
+lifetime = 600.0
 [segments]
 platform = ["linux", "windows"]
 arm = ["control", "large"]

@@ -138,6 +138,7 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     with Faults(store, Events()).alone("publisher", "export"):
         raise ValueError
     beat_and_recount(store)
+    store.put(schema.SIMULATED, "2026-11-01 to 2026-11-25")
     scan()
     # Its sums go, and a metric is erased.
     assert Retention(store, declared, Publisher(store, declared)).delete(time() + 86400 * 30)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from deniable.arrival import Arrival
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
 from deniable.client.environment import sender_settings, state_directory, switched_off
@@ -17,11 +18,13 @@ from deniable.client.session import Session, forget
 from deniable.errors import ConfigurationError, ParameterError, without_locals
 from deniable.handle import MetricHandle
 from deniable.limits.caps import Caps
+from deniable.process import notice
+from deniable.process.reasons import ANSWERS
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch
-from deniable.transport.dsn import Dsn
+from deniable.transport.dsn import Dsn, leads_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,8 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Client"]
 
+
+def _unknown() -> Arrival:
+    return Arrival(why="an unexpected error was swallowed")
+
+
 log = logging.getLogger("deniable")
-log.addHandler(logging.NullHandler())  # else our warnings would go to the stderr of an app that set up no logging
 
 
 class Client:
@@ -46,6 +53,9 @@ class Client:
     It is off without a DSN or with an unusable configuration. It is also off if ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK`` is set
     to anything but empty or 0. A client that is off only counts what it drops. Unless `strict`, no method raises, prints or waits
     for the network; `flush` and `close` wait at most their timeout.
+
+    Whatever drops a report says so once, on the logger `deniable`, with what to do. If the DSN leads to this machine, or if
+    `strict`, the app is being developed: then an app that has set up no logging sees these lines on its stderr.
 
     A directory keeps what the device has spent, its permanent responses, and what could not be sent yet. All processes of the app
     on this device share it. Nothing is written before the first report of a person who agreed.
@@ -105,6 +115,10 @@ class Client:
         source: Source | None = None,
     ) -> None:
         self.strict = strict
+        dsn = dsn or os.environ.get("DENIABLE_DSN")
+        self._developed = strict or leads_here(dsn)
+        if self._developed:
+            notice.show()
         self._consent = Consent(consent, strict=strict)
         self._counts = Counts()
         self._metrics = Metrics({} if segments is None else segments, Caps() if caps is None else caps, clock)
@@ -114,13 +128,16 @@ class Client:
             loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
             self._metrics.open(loaded)
             directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
-            dsn = dsn or os.environ.get("DENIABLE_DSN")
+            for id_, missing in self._metrics.off.items():
+                if strict:
+                    raise missing  # noqa: TRY301
+                self._counts.tell("segment", id_, str(missing))  # now: it may take long until the first answer
             if self.disabled:  # the user has opted out
                 self._turn_off(self.disabled)
                 # What an earlier run left on disk goes, too: no later run may send it.
                 forget(directory, clock)
             elif not dsn:
-                self._turn_off("no DSN was given")
+                self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN")
             else:
                 address = Dsn.parse(dsn, allow_http=allow_http)
                 if address.app != loaded.app:
@@ -159,6 +176,11 @@ class Client:
     def _turn_off(self, reason: str) -> None:
         self.disabled = reason
         log.warning("deniable is off: %s", reason)
+
+    def _tell_early(self) -> None:
+        """While the app is developed, say again what was said when nobody knew that it is."""
+        if self._developed:
+            notice.warn_once("init", "before_init", ANSWERS["before_init"].words())
 
     def record(self, metric: str, value: object) -> bool:
         """Randomise an answer and queue the report.
@@ -217,16 +239,20 @@ class Client:
         if prepared is None:
             self._drop_unknown(metric, None)
         elif prepared.metric.unit not in PER_SECOND:
-            self._counts.drop("unit", no_time(prepared.metric) if self.strict else None)
+            self._counts.drop("unit", prepared, no_time(prepared.metric) if self.strict else None)
             return None
         return prepared
 
     def _drop_unknown(self, metric: str, value: object) -> bool:
+        if metric in self._metrics.off and not self.disabled:
+            self._counts.tell("segment", metric, str(self._metrics.off[metric]))
+            return self._counts.drop("segment")
         error = self._metrics.unknown(metric, value) if self.strict else None
         if self.disabled:  # perhaps because the registry could not be read
-            return self._counts.drop("disabled", error)
-        self._metrics.warn_of_unknown(metric, value, self._counts.dropped["unknown_metric"])
-        return self._counts.drop("unknown_metric", error)
+            return self._counts.drop("disabled", error=error)
+        if not self.strict:
+            self._metrics.warn_of_unknown(metric, value, self._counts.dropped["unknown_metric"], named=self._developed)
+        return self._counts.drop("unknown_metric", error=error)
 
     def metric(self, id_: str) -> MetricHandle:
         """Return a handle that records one metric."""
@@ -288,20 +314,21 @@ class Client:
         """
         self._consent.replace(consent)
 
-    @guarded(bool)
-    def flush(self, timeout: float = 5.0) -> bool:
+    @guarded(_unknown)
+    def flush(self, timeout: float = 5.0) -> Arrival:
         """Send what is queued now, and wait for it at most `timeout` seconds.
 
         Returns
         -------
-        bool
-            Whether the server took every report that this process has recorded and that may travel. It is False if there was
-            none, or if any was kept on disk for another try, refused or lost. Reports that may not travel yet do not matter here:
-            they stay, and a later call or run sends them. `stats` counts each kind.
+        Arrival
+            It is true if the server took every report that this process has recorded and that may travel. It is false if there
+            was none (its `status` is ``"nothing to send"``), or if any was kept on disk for another try, refused or lost
+            (``"not delivered"``). Its text says why. Reports that may not travel yet do not matter here: they stay, and a later
+            call or run sends them. `stats` counts each kind.
         """
-        return self._session is not None and self._session.flush(timeout)
+        return Arrival(why=self._off) if self._session is None else self._session.flush(timeout)
 
-    async def aflush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
+    async def aflush(self, timeout: float = 5.0) -> Arrival:  # noqa: ASYNC109 - as for `flush`
         """Do the same as `flush` without blocking the event loop."""
         try:
             return await in_own_thread(lambda: self.flush(timeout), "deniable-flush")
@@ -309,18 +336,22 @@ class Client:
             if self.strict:
                 raise
             self._counts.swallow(error, "aflush")
-            return False
+            return _unknown()
 
-    @guarded(bool)
-    def close(self, timeout: float = 2.0) -> bool:
+    @guarded(_unknown)
+    def close(self, timeout: float = 2.0) -> Arrival:
         """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start.
 
         Returns
         -------
-        bool
+        Arrival
             The same as `flush` returns.
         """
-        return self._session is not None and self._session.close(timeout)
+        return Arrival(why=self._off) if self._session is None else self._session.close(timeout)
+
+    @property
+    def _off(self) -> str:
+        return f"the client is off: {self.disabled}"
 
     @guarded(dict)
     def stats(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from deniable.errors import ParameterError
 from deniable.explanation import Explanation
 from deniable.limits.allowance import MICRO
 from deniable.process.notice import warn_once
+from deniable.process.reasons import ANSWERS
 from deniable.registry.metric import PER_SECOND
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Metrics:
         clock: Callable[[], float],  # seconds since the epoch
     ) -> None:
         self.prepared: dict[str, Prepared] = {}
+        self.off: dict[str, ParameterError] = {}  # metrics that cannot be recorded, because the device has no value of a segment
         self._segments = segments
         self._caps = caps
         self._clock = clock
@@ -53,12 +55,12 @@ class Metrics:
         """Use a registry from now on. The sending thread calls this with a served one."""
         today = datetime.fromtimestamp(self._clock(), UTC).date()
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
-        self.prepared = prepare(registry, self._segments, self._caps, self.budget, today)
+        self.prepared, self.off = prepare(registry, self._segments, self._caps, self.budget, today)
         self.registry = registry
 
     def explain(self, metric: str, value: object) -> Explanation:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
-        if metric not in self.prepared:
+        if metric not in self.registry.metrics:
             raise ParameterError("a metric is declared in the registry", metric)
         return Explanation.of(self.registry, metric, self.budget, value)
 
@@ -78,25 +80,40 @@ class Metrics:
         if self._is_swapped(value):
             return ParameterError("the metric is the first argument of record, the answer the second", value)
         # What is no declared name may be an answer of any length.
-        return ParameterError("a metric is declared in the registry", metric[:_LONGEST_NAME] if type(metric) is str else metric)
+        name = metric[:_LONGEST_NAME] if type(metric) is str else metric
+        near = self._nearest(metric)
+        return ParameterError(f"a metric is declared in the registry{f', such as {near}' if near else ''}", name)
 
     def warn_of_unknown(
         self,
         metric: object,
         value: object,
         earlier: int,  # calls with an unknown metric before this one
+        *,
+        named: bool,  # Whether its name is told, as while the app is developed. If the arguments were swapped, it is the answer.
     ) -> None:
-        """Warn about an undeclared metric. Its name is not logged: if the arguments were swapped, it is the answer."""
+        """Warn about an undeclared metric."""
+        about = ANSWERS["unknown_metric"]
         if self._is_swapped(value):
             warn_once(str(value), "unknown_metric", self.unknown(metric, value).rule)
-        elif type(metric) is str and earlier < _MOST_UNKNOWN:  # searching for the nearest name is slow
-            from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
-
-            near = get_close_matches(metric[:_LONGEST_NAME], self.prepared, 1)
-            if near:
-                warn_once(near[0], "unknown_metric", "record was given a similar name, which the registry does not declare")
+        elif type(metric) is not str:
+            warn_once("record", "unknown_metric", f"the metric is a text; got {type(metric).__name__}")
+        elif earlier < _MOST_UNKNOWN:  # searching for the nearest name is slow
+            near = self._nearest(metric)
+            like = f"it is much like {near}, which is declared" if near else ""
+            if named:
+                warn_once(repr(metric[:_LONGEST_NAME]), "unknown_metric", about.words(like))
+            elif near:
+                warn_once(near, "unknown_metric", f"record was given a similar name, and {about.words()}")
             else:
-                warn_once("record", "unknown_metric", "the registry does not declare the metric; strict=True shows which")
+                warn_once("record", "unknown_metric", about.words())
+
+    def _nearest(self, metric: object) -> str | None:
+        """Return the declared name that is most like another one."""
+        from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
+
+        near = get_close_matches(metric[:_LONGEST_NAME], self.registry.metrics, 1) if type(metric) is str else []
+        return near[0] if near else None
 
     def _is_swapped(self, value: object) -> bool:
         """Return whether the answer is the id of a metric, and so the metric the answer."""

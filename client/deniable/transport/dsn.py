@@ -58,10 +58,18 @@ class Dsn:
     @property
     def local(self) -> bool:
         """Whether it leads to this machine, as while an app is developed."""
-        return _is_loopback(urlsplit(self.url).hostname or "")
+        return leads_here(self.url)
 
     def __repr__(self) -> str:
         return f"Dsn({self.url}/{self.app})"
+
+
+def leads_here(text: object) -> bool:
+    """Return whether an address, such as a DSN with faults, leads to this machine."""
+    try:
+        return isinstance(text, str) and _is_loopback(urlsplit(text).hostname or "")
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:

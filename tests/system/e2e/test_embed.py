@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from deniable import mechanisms, registry
-from deniable.client import counts
 from deniable.lint import lint
 from deniable.testing import StubServer
 
@@ -39,17 +38,12 @@ def test_the_example_runs(tmp_path):
             [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("deniable: ui.theme: this_period: ")
     assert "all reports of one answer, however many" in done.stdout
     assert "\n1 10.0\n" in done.stdout  # of this period already; spent over the lifetime: five kept responses at once
     assert re.search(r"ui.theme \(version 1\) for \d{4}-W\d\d: 0[0-4]$", done.stdout.strip())
     assert len(server.reports) == 1
-
-
-def test_reasons_are_explained():
-    """Every reason for which the client drops an answer is in the guide's table."""
-    table = GUIDE[GUIDE.index("## 8.") :]
-    assert [reason for reason in counts.REASONS if f"`{reason}`" not in table] == []
 
 
 def test_the_table_of_reports_needed():

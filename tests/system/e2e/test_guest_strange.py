@@ -216,7 +216,7 @@ def test_strange_waits_and_consents(client, capfd):
     with silence(capfd):
         try_()
         assert client.record("used", value=True)
-        assert client.close(Hostile()) is False
+        assert not client.close(Hostile())
 
 
 def test_strict_raises(host):

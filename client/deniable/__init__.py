@@ -9,6 +9,8 @@ The functions here use one client for the whole process. `Client` makes a client
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # type checkers take it for True; importing `typing` would take longer than the rest of this module
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -131,8 +133,8 @@ def init(
         allow_http=allow_http,
         strict=strict,
     )
-    if _early:
-        _client._tell_early()  # noqa: SLF001 - our own
+    if _early:  # while developing this is said again, since perhaps nobody has seen the first line
+        _tell_early("init" if _client.developed else "record")
     return _client
 
 
@@ -167,18 +169,22 @@ def _begin(metric: str) -> Timing | None:
 
 
 def _drop_early() -> bool:
-    """Say once that answers before `init` are lost."""
+    """Say once that answers before `init` are lost: now, or at `init` if the app has no log yet."""
     global _early  # noqa: PLW0603 - as `_client`
-    if not _early:
-        _early = True
-        try:
-            from deniable.process.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
-            from deniable.process.reasons import ANSWERS  # noqa: PLC0415
-
-            warn_once("record", "before_init", ANSWERS["before_init"].words())
+    if not _early and "logging" in sys.modules:
+        try:  # noqa: SIM105 - `contextlib` would be imported for it
+            _tell_early("record")
         except Exception:  # noqa: BLE001, S110 - the interpreter is ending, which imports nothing any more
             pass
+    _early = True
     return False
+
+
+def _tell_early(subject: str) -> None:
+    from deniable.process.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
+    from deniable.process.reasons import ANSWERS  # noqa: PLC0415
+
+    warn_once(subject, "before_init", ANSWERS["before_init"].words())
 
 
 def _nothing() -> Arrival:

@@ -29,6 +29,11 @@ class Arrival:
     arrived: int = 0
     why: str = ""
 
+    @classmethod
+    def off(cls, reason: str | None) -> Arrival:
+        """Return what becomes of the reports of a client that is off."""
+        return cls(why=f"the client is off: {reason}")
+
     @property
     def status(self) -> Literal["arrived", "nothing to send", "not delivered"]:
         """What became of them, in short."""
@@ -44,3 +49,7 @@ class Arrival:
             return f"{self.status}: {self.why}" if self.why else self.status
         reports = f"{self.arrived if self else self.queued - self.arrived} of {self.queued} reports"
         return f"{self.status}: {reports}{f': {self.why}' if self.why else ''}"
+
+
+SWALLOWED = Arrival(why="an unexpected error was swallowed; strict=True raises it")
+"""After an error that the app does not see."""

@@ -273,12 +273,12 @@ def test_an_answer_that_is_dropped_is_told_once(case, caplog, reason):
         assert not dropped()
     words = ANSWERS[reason]
     if subject is None:
-        told = [line for line in caplog.messages if line.startswith("deniable is off: no DSN was given; pass one to init")]
+        lines = [line for line in caplog.messages if line.startswith("deniable is off: no DSN was given; pass one to init")]
     else:
-        told = [line for line in caplog.messages if line.startswith(f"deniable: {subject}: {reason}: {words.happened}")]
-        assert all(line.endswith(words.remedy) for line in told)
-    assert len(told) == 1, caplog.messages
-    assert all(record.levelname == "WARNING" for record in caplog.records if record.message in told)
+        lines = [line for line in caplog.messages if line.startswith(f"deniable: {subject}: {reason}: {words.happened}")]
+        assert all(line.endswith(words.remedy) for line in lines)
+    assert len(lines) == 1, caplog.messages
+    assert all(record.levelname == "WARNING" for record in caplog.records if record.message in lines)
     assert CANARY not in caplog.text
 
 
@@ -335,8 +335,8 @@ def test_drops_are_in_the_table():
 def test_every_code_of_the_server_has_words():
     """Each code by which a server refuses an upload, or reports in it, is in the table with what to do; and no other."""
     page = (ROOT / "docs" / "http.md").read_text("utf-8")
-    common, _, rest = page.partition("## `POST /v1/reports`")
-    upload, _, groups = rest.partition("## `GET /v1/registry`")[0].partition("Codes of rejected groups and reports:")
+    common, _, tail = page.partition("## `POST /v1/reports`")
+    upload, _, groups = tail.partition("## `GET /v1/registry`")[0].partition("Codes of rejected groups and reports:")
 
     def codes(text, column):
         rows = [line.split("|")[column] for line in text.splitlines() if line.startswith("|")]
@@ -360,7 +360,7 @@ def test_reasons_are_short_lines(table):
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "found"),
+    ("status", "code", "reason"),
     [
         (401, "unknown_key", CODES["unknown_key"]),
         (401, None, STATUSES[401]),
@@ -369,9 +369,9 @@ def test_reasons_are_short_lines(table):
         (599, None, STATUSES[500]),
     ],
 )
-def test_an_answer_has_words(status, code, found):
+def test_an_answer_has_words(status, code, reason):
     """A code that is known, or the status, or its kind."""
-    assert of_answer(status, code) is found
+    assert of_answer(status, code) is reason
     assert of_answer(777, None).remedy
     assert of_refusal("of_tomorrow").remedy
 
@@ -570,9 +570,9 @@ def test_kinds_of_failures(names, reason):
     """An error, or what it was made of, tells why."""
     error = None
     for name in reversed(names):
-        made = type(name, (OSError,), {})()
-        made.__cause__ = error
-        error = made
+        outer = type(name, (OSError,), {})()
+        outer.__cause__ = error
+        error = outer
     assert failure(error) == reason
     circular = OSError()
     circular.__cause__ = circular
@@ -582,10 +582,10 @@ def test_kinds_of_failures(names, reason):
 def test_no_answer_is_told_at_the_first_try(caplog):
     """A first try that fails is told while others follow; they are quiet."""
     orders = Orders(spooled=False)
-    told: list[int] = []
+    lines: list[int] = []
 
     def post(*_):
-        told.append(len(caplog.records))
+        lines.append(len(caplog.records))
         raise ConnectionRefusedError
 
     courier = Courier(orders, lambda: post, None, lambda: None)
@@ -596,7 +596,7 @@ def test_no_answer_is_told_at_the_first_try(caplog):
     finally:
         courier.stop()
         courier.thread.join(60)
-    assert told == [0, 1]
+    assert lines == [0, 1]
     assert caplog.messages == [f"deniable: http://t.example: refused: {FAILURES['refused'].words()}"]
     assert orders.trouble == f"http://t.example: {FAILURES['refused'].words()}"
 
@@ -604,10 +604,10 @@ def test_no_answer_is_told_at_the_first_try(caplog):
 def test_a_server_that_is_not_ready_is_told_at_the_first_try(caplog):
     """So is a status after which is tried again."""
     orders = Orders(spooled=False)
-    told: list[int] = []
+    lines: list[int] = []
 
     def post(*_):
-        told.append(len(caplog.records))
+        lines.append(len(caplog.records))
         return 503, {}, {"code": "store_full", "detail": "no room"}
 
     courier = Courier(orders, lambda: post, None, lambda: None)
@@ -618,7 +618,7 @@ def test_a_server_that_is_not_ready_is_told_at_the_first_try(caplog):
     finally:
         courier.stop()
         courier.thread.join(60)
-    assert told == [0, 1]
+    assert lines == [0, 1]
     assert caplog.messages == [
         f"deniable: status 503: store_full: {CODES['store_full'].words(chr(105) + 't says ' + repr('no room'))}"
     ]
@@ -646,7 +646,7 @@ def unheard(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "shown"),
+    ("options", "visible"),
     [
         ({}, False),
         ({"dsn": None}, False),
@@ -656,10 +656,10 @@ def unheard(monkeypatch):
         ({"strict": True}, True),
     ],
 )
-def test_warnings_are_shown_while_developing(client_of, unheard, options, shown):
+def test_warnings_are_shown_while_developing(client_of, unheard, options, visible):
     """Python writes them to stderr while the DSN, sound or not, leads to this machine, or if strict; and not elsewhere."""
     client_of(**options)
-    assert unheard.handlers == ([] if shown else [notice._unheard])
+    assert unheard.handlers == ([] if visible else [notice._unheard])
 
 
 def test_an_answer_before_init_is_told_again_while_developing(case, caplog):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deniable.limits.allowance import Allowance
     from deniable.transport import Sender
 
-_TOLD_ELSEWHERE = (("disabled", ""), ("segment", ""), ("unknown_metric", ""))  # by the client, which knows more
+_ELSEWHERE = (("disabled", ""), ("segment", ""), ("unknown_metric", ""))  # by the client, which knows more
 _FACTS: dict[str, Callable[[Prepared], str]] = {
     "expired": lambda prepared: f"on {prepared.metric.expires}",
     "unit": lambda prepared: f"it is {prepared.metric.unit}" if prepared.metric.unit else "it has none",
@@ -36,7 +36,7 @@ _FAULTS = ("spool_damaged", "delivered_error", "chore_error")
 class Counts:
     """Counts of what one process has recorded and dropped. What is dropped is said once for each metric and reason."""
 
-    __slots__ = ("_told", "clipped", "dropped", "recorded", "trouble", "undeclared")
+    __slots__ = ("_notices", "clipped", "dropped", "recorded", "trouble", "undeclared")
 
     def __init__(self) -> None:
         self.recorded = 0  # reports that were queued
@@ -46,7 +46,7 @@ class Counts:
         # reading and writing, and two threads could lose a count there.
         self.dropped: Counter[str] = Counter(dict.fromkeys(ANSWERS, 0))  # answers that were not reported, by reason
         self.trouble: Callable[[], str | None] = lambda: None  # what is wrong with the state
-        self._told = set(_TOLD_ELSEWHERE)
+        self._notices = set(_ELSEWHERE)
 
     def drop(self, reason: str, prepared: Prepared | None = None, error: DeniableError | None = None) -> bool:
         """Count an answer to a metric that is not reported, and say why; return False, or raise the error of a strict client."""
@@ -54,8 +54,8 @@ class Counts:
         if error is not None:
             raise error
         about = (reason, "" if prepared is None else prepared.metric.id)
-        if about not in self._told:
-            self._told.add(about)
+        if about not in self._notices:
+            self._notices.add(about)
             self.tell(reason, about[1], self._facts(reason, prepared))
         return False
 

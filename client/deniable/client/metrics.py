@@ -16,6 +16,7 @@ from deniable.registry.metric import PER_SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from deniable.client.counts import Counts
     from deniable.device.prepared import Prepared
     from deniable.limits.caps import Caps
     from deniable.registry import Metric, Registry
@@ -43,10 +44,14 @@ class Metrics:
         self._caps = caps
         self._clock = clock
 
-    def open(self, registry: Registry) -> None:
-        """Use the app's registry, and warn about segments that it does not declare."""
+    def open(self, registry: Registry, counts: Counts, *, strict: bool) -> None:
+        """Use the app's registry, and warn about segments that are missing, or that it does not declare."""
         self.budget = self._caps.tightened(registry.budget)
         self.use(registry)
+        for id_, missing in self.off.items():
+            if strict:
+                raise missing
+            counts.tell("segment", id_, str(missing))  # now: it may take long until the first answer
         for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in registry.segments:
                 warn_once(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
@@ -60,7 +65,7 @@ class Metrics:
 
     def explain(self, metric: str, value: object) -> Explanation:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
-        if metric not in self.registry.metrics:
+        if metric not in self.prepared and metric not in self.off:
             raise ParameterError("a metric is declared in the registry", metric)
         return Explanation.of(self.registry, metric, self.budget, value)
 
@@ -84,15 +89,24 @@ class Metrics:
         near = self._nearest(metric)
         return ParameterError(f"a metric is declared in the registry{f', such as {near}' if near else ''}", name)
 
-    def warn_of_unknown(
+    def drop(
         self,
         metric: object,
         value: object,
-        earlier: int,  # calls with an unknown metric before this one
+        counts: Counts,
+        error: ParameterError | None,  # what a strict client raises for a metric that is not declared
         *,
         named: bool,  # Whether its name is told, as while the app is developed. If the arguments were swapped, it is the answer.
-    ) -> None:
-        """Warn about an undeclared metric."""
+    ) -> bool:
+        """Count an answer to a metric that is not prepared, and say why; return False."""
+        if metric in self.off:
+            counts.tell("segment", str(metric), str(self.off[str(metric)]))
+            return counts.drop("segment")
+        if error is None:
+            self._warn_of_unknown(metric, value, counts.dropped["unknown_metric"], named=named)
+        return counts.drop("unknown_metric", error=error)
+
+    def _warn_of_unknown(self, metric: object, value: object, earlier: int, *, named: bool) -> None:
         about = ANSWERS["unknown_metric"]
         if self._is_swapped(value):
             warn_once(str(value), "unknown_metric", self.unknown(metric, value).rule)
@@ -112,7 +126,7 @@ class Metrics:
         """Return the declared name that is most like another one."""
         from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
 
-        near = get_close_matches(metric[:_LONGEST_NAME], self.registry.metrics, 1) if type(metric) is str else []
+        near = get_close_matches(metric[:_LONGEST_NAME], [*self.prepared, *self.off], 1) if type(metric) is str else []
         return near[0] if near else None
 
     def _is_swapped(self, value: object) -> bool:

@@ -127,7 +127,10 @@ FAILURES: Mapping[str, Reason] = {
         "the port does not speak TLS",
         "write http:// in the DSN if this is your own machine; else have the server, or its proxy, speak https",
     ),
-    "tls": Reason("no secure connection came about", "see which versions of TLS the server, or its proxy, speaks"),
+    "tls": Reason(
+        "no secure connection came about",
+        "see whether the port speaks https, and which versions of TLS the server, or its proxy, has",
+    ),
     "certificate": Reason(
         "the server's certificate is not trusted",
         "give the server one for the DSN's host; or name the file of your own authority in REQUESTS_CA_BUNDLE",

@@ -55,6 +55,12 @@ class Dsn:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(f"{parts.scheme}://{host}{port}{prefix}", parts.username, app)
 
+    def check_app(self, app: str) -> None:
+        """Check that it is for an app; raise `ConfigurationError` if it is for another one."""
+        if self.app != app:
+            alike = "write one name at the end of the DSN and as `app` in metrics.toml"
+            raise ConfigurationError(f"the DSN is for app {self.app!r} and the registry for app {app!r}: {alike}")
+
     @property
     def local(self) -> bool:
         """Whether it leads to this machine, as while an app is developed."""
@@ -64,10 +70,10 @@ class Dsn:
         return f"Dsn({self.url}/{self.app})"
 
 
-def leads_here(text: object) -> bool:
-    """Return whether an address, such as a DSN with faults, leads to this machine."""
+def leads_here(*texts: str | None) -> bool:
+    """Return whether the first address that is there, such as a DSN with faults, leads to this machine."""
     try:
-        return isinstance(text, str) and _is_loopback(urlsplit(text).hostname or "")
+        return _is_loopback(urlsplit(next(filter(None, texts), "")).hostname or "")
     except ValueError:
         return False
 

@@ -57,8 +57,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     left: list[object] = [error]
     seen: list[BaseException] = []
     while left and len(seen) < _MOST:
-        each = left.pop()
-        if isinstance(each, BaseException) and not any(each is other for other in seen):
-            seen.append(each)
-            left += [each.__cause__, each.__context__, getattr(each, "reason", None), *each.args]
-            yield each
+        cause = left.pop()
+        if isinstance(cause, BaseException) and not any(cause is other for other in seen):
+            seen.append(cause)
+            left += [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
+            yield cause

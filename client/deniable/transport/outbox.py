@@ -133,8 +133,9 @@ class Outbox:
         """Whether all reports that were queued have arrived, and if not, why."""
         if self.arrived == self.submitted:
             return Arrival(self.submitted, self.arrived)
-        lost = next((about.happened for reason, about in LOSSES.items() if self.counts[reason]), None)
-        return Arrival(self.submitted, self.arrived, self._orders.trouble or lost or "no answer has come yet")
+        lost = next((about.happened for reason, about in LOSSES.items() if self.counts[reason]), "no answer has come yet")
+        spooled = f"{self.counts['spooled']} kept on disk for another try; " if self.counts["spooled"] else ""
+        return Arrival(self.submitted, self.arrived, f"{spooled}{self._orders.trouble or lost}")
 
     def end_look(self, look: int) -> None:
         """Note that the reports that have become due are queued. If somebody wanted that, all queued ones are sent now."""

@@ -764,7 +764,7 @@ def test_a_metric_that_is_not_declared_is_told_once(client_of, caplog):
     for _ in range(3):
         client.record("ui.tehme", CANARY)
         client.metric("ui.drak").record(CANARY)
-    about = ANSWERS["unknown_metric"].words()
+    about = f"{ANSWERS['unknown_metric'].words()}; the name itself is told where the DSN leads to localhost, and with strict=True"
     assert [record.message for record in caplog.records] == [
         f"deniable: ui.theme: unknown_metric: record was given a similar name, and {about}",
         f"deniable: ui.dark: unknown_metric: record was given a similar name, and {about}",

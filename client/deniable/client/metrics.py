@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deniable.registry.tables import Budget
 
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
+_UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -118,9 +119,9 @@ class Metrics:
             if named:
                 warn_once(repr(metric[:_LONGEST_NAME]), "unknown_metric", about.words(like))
             elif near:
-                warn_once(near, "unknown_metric", f"record was given a similar name, and {about.words()}")
+                warn_once(near, "unknown_metric", f"record was given a similar name, and {about.words()}{_UNNAMED}")
             else:
-                warn_once("record", "unknown_metric", about.words())
+                warn_once("record", "unknown_metric", f"{about.words()}{_UNNAMED}")
 
     def _nearest(self, metric: object) -> str | None:
         """Return the declared name that is most like another one."""

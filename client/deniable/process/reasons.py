@@ -44,7 +44,7 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "unknown_metric": Reason(
         "the registry does not declare the metric",
-        "correct the name, or declare it in metrics.toml; on localhost the name is told, and strict=True raises it",
+        "correct the name, or declare it in metrics.toml",
     ),
     "segment": Reason(
         "a segment of the metric has no declared value, so the metric is not recorded", "metrics without this segment go on"
@@ -143,8 +143,8 @@ FAILURES: Mapping[str, Reason] = {
         "the connection was closed without an answer", "see whether the port speaks https, or another program listens there"
     ),
     "ended": Reason(
-        "the app ended before an answer came",
-        "give it more time, as by flush(timeout=5); what is kept on disk is sent at the next start",
+        "the client was closed before an answer came",
+        "give it more time, as by flush(timeout=5) before; what is kept on disk is sent at the next start",
     ),
     "no_answer": Reason("no answer came", "see whether the server of the DSN is running"),
 }

@@ -31,7 +31,7 @@ owner = "design@shop.example"
 @pytest.fixture
 def recorded():
     """Record a time at a moment; return for how long its report waits, and its period."""
-    metric = prepare(parse(REGISTRY), {}, Caps(), Budget(), date(2026, 11, 21))["wait"]
+    metric = prepare(parse(REGISTRY), {}, Caps(), Budget(), date(2026, 11, 21))[0]["wait"]
     queued = []
     sender = SimpleNamespace(
         full=None,

@@ -159,7 +159,7 @@ def test_a_registry_with_faults_fails(capture, registry):
     """A registry that would switch the client off in production raises in a test; so does a segment that is missing."""
     with pytest.raises(RegistryError):
         deniable.init(registry="/nowhere/metrics.toml", consent=True)
-    with pytest.raises(ParameterError, match="segment platform"):
+    with pytest.raises(ParameterError, match=r'"platform": [.]{3}'):
         deniable.init(registry=registry, consent=True)
     with pytest.raises(TypeError):
         deniable.init(registry=registry, consent=True, segment=SEGMENTS)
@@ -380,7 +380,7 @@ def test_hanging(stub, client_to):
     client = client_to(stub, settings=SenderSettings(flush_at=1, timeout=60))
     assert client.record("ui.theme", "dark")
     began = time.monotonic()
-    assert client.flush(0.2) is False
+    assert not client.flush(0.2)
     assert time.monotonic() - began < 60
     stub.recover()
     assert stub.wait(1, timeout=120)

@@ -9,6 +9,7 @@ from datetime import date
 from fractions import Fraction
 
 import pytest
+from registries import metric_toml
 
 from deniable.device.prepared import prepare
 from deniable.errors import RegistryError, ServedRegistryError
@@ -85,13 +86,7 @@ description = "d"
 owner = "o"
 """
 BUDGET = "[budget]\nwindow = 30\nper_window = 32\nlifetime = 320\n"
-FRESH = """
-[metrics.fresh]
-type = "boolean"
-epsilon = 0.1
-description = "d"
-owner = "o"
-"""
+FRESH = metric_toml("fresh", epsilon=0.1)
 OURS = parse(BUNDLED)
 
 

@@ -334,9 +334,9 @@ def test_drops_are_in_the_table():
 
 def test_every_code_of_the_server_has_words():
     """Each code by which a server refuses an upload, or reports in it, is in the table with what to do; and no other."""
-    page = (ROOT / "docs" / "reference" / "http" / "uploads.md").read_text("utf-8")
-    common, _, tail = page.partition("## `POST /v1/reports`")
-    upload, _, groups = tail.partition("## `GET /v1/registry`")[0].partition("Codes of rejected groups and reports:")
+    folder = ROOT / "docs" / "reference" / "http"
+    common, page = ((folder / name).read_text("utf-8") for name in ("index.md", "uploads.md"))
+    upload, _, groups = page.partition("## `GET /v1/registry`")[0].partition("Codes of rejected groups and reports:")
 
     def codes(text, column):
         rows = [line.split("|")[column] for line in text.splitlines() if line.startswith("|")]

@@ -189,7 +189,7 @@ CODES: Mapping[str, Reason] = {
         Reason("the server cannot read the request", _VERSIONS),
     ),
 }
-"""Codes of a server that refuses an upload as a whole, as `docs/reference/http/uploads.md` lists them."""
+"""Codes of a server that refuses an upload as a whole, as `docs/reference/http` lists them."""
 
 STATUSES: Mapping[int, Reason] = {
     202: Reason("the server took fewer reports than it was sent, and does not say why", "read its log"),
@@ -238,7 +238,7 @@ REFUSALS: Mapping[str, Reason] = {
         Reason("the server cannot read the report", _FORGED),
     ),
 }
-"""Codes of a server that refuses reports of a metric, as `docs/reference/http/uploads.md` lists them."""
+"""Codes of a server that refuses reports of a metric, as `docs/reference/http` lists them."""
 
 _OTHER = Reason("the server refuses it", "read the server's log")
 

@@ -233,3 +233,27 @@ def test_bad_pairs_are_explained(pairs, capsys, change, message):
     assert status == 2
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("decode", "--params", "params.csv", "--counts", "gone.csv", "--candidates", "candidates.txt"),
+        ("decode", "--params", "params.csv", "--reports", "gone.csv", "--candidates", "candidates.txt"),
+        ("decode", "--params", "params.csv", "--counts", "counts.csv", "--map", "gone.csv"),
+        ("decode", "--params", "gone.csv", "--counts", "counts.csv", "--candidates", "candidates.txt"),
+        ("count", "--params", "params.csv", "--reports", "gone.csv", "--out", "sums.csv"),
+        ("map", "--params", "gone.csv", "--candidates", "candidates.txt", "--out", "map.csv"),
+        ("map", "--params", "params.csv", "--candidates", "gone.csv", "--out", "map.csv"),
+        ("map", "--params", "params.csv", "--candidates", "candidates.txt", "--out", "gone.csv/map.csv"),
+        ("associate", "--reports", "gone.csv", *(("--variable", "a", "params.csv", "candidates.txt") * 2)),
+    ],
+)
+def test_a_missing_file_is_named(collected, capsys, monkeypatch, arguments):
+    """Of a file that is not there, the command says so in one line, with its name."""
+    monkeypatch.chdir(collected)
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("deniable rappor: gone.csv")
+    assert err.endswith("got 'No such file or directory'\n") or "candidates" in err
+    assert err.count("\n") == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
@@ -161,7 +160,7 @@ def _associate(arguments: argparse.Namespace) -> int:
         decode.Variable(files.load_params(params), column, () if names == "-" else tuple(decode.load_candidates(names)))
         for column, params, names in arguments.variable
     ]
-    with Path(arguments.reports).open(encoding="utf-8-sig", newline="") as lines:
+    with files.opened(arguments.reports) as lines:
         association = decode.associate(lines, variables, arguments.cohort)
     test = association.independence()
     low, high = association.interval(0.95)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from deniable.commands.parser import Run
-    from deniable.lint import Note
+    from deniable.lint import Lint, Note
     from deniable.registry import Registry
 
 _FILE, _SIGNED = "metrics.toml", "metrics.signed.json"
@@ -107,7 +108,10 @@ def _lint(path: str, maxmemory: int | None = None) -> int:
 
 
 def _lint_file(file: str) -> int:
-    findings = lint(file)
+    return _print_findings(file, lint(file))
+
+
+def _print_findings(file: str, findings: Lint) -> int:
     for note in findings.notes:
         _print_note(note)
     if findings.exposed:
@@ -133,7 +137,7 @@ def _number(faults: Sequence[object], what: str) -> str:
 
 def _diff(before: str, proposed: str) -> int:
     changes = diff(published.load(before), load(proposed))
-    for change in changes:
+    for change in sorted(changes, key=attrgetter("breaking"), reverse=True):
         print(change)
     breaking = sum(change.breaking for change in changes)
     print(f"{len(changes)} changes, {breaking} breaking")
@@ -142,8 +146,9 @@ def _diff(before: str, proposed: str) -> int:
 
 def _publish(file: Path, folder: Path) -> int:
     """Add a registry to a folder, unless it has faults, breaks what is published, or is the last one again."""
-    if _lint_file(str(file)):
-        return 1
+    findings = lint(str(file))
+    if findings.faults:
+        return _print_findings(str(file), findings)
     earlier = published.files(folder) if any(folder.glob("*.toml")) else []
     if earlier and earlier[-1].read_bytes() == file.read_bytes():
         print(f"{file} is published already: {earlier[-1]}")
@@ -151,6 +156,7 @@ def _publish(file: Path, folder: Path) -> int:
     if earlier and _diff(str(folder), str(file)):
         print("nothing was published: mend what is BREAKING")
         return 1
+    _print_findings(str(file), findings)
     print(f"published as {published.add(file, folder)}; start the server and the worker anew with DENIABLE_REGISTRY={folder}")
     return 0
 

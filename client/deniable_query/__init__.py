@@ -160,11 +160,11 @@ class Query:
         return self._with(dimensions=[*dimensions, *["value"] * (values and "value" not in dimensions)])
 
     def between(self, first: str | date, last: str | date) -> Query:
-        """Ask about the periods that begin between two days in UTC, both included, or between two times."""
+        """Ask about the periods that overlap the time between two days in UTC, both included, or between two times."""
         return self._with(date_range=[each if isinstance(each, str) else each.isoformat() for each in (first, last)])
 
     def last(self, days: int | str) -> Query:
-        """Ask about the last days, today included: 30, or ``"30d"``."""
+        """Ask about the periods that overlap the last days, today included: 30, or ``"30d"``."""
         return self._with(date_range=f"{str(days).removesuffix('d')}d")
 
     def where(self, **segments: str | Iterable[str]) -> Query:

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -15,10 +16,12 @@ import pytest
 from werkzeug.serving import make_server
 
 import deniable_query
+from deniable.registry import period
 from deniable_query import Query, QueryError
 
 from .conftest import READ
-from .test_rows import RANGE, ask, filled, shop  # noqa: F401 - fixtures
+from .test_rows import RANGE, ask, filled, send, shop  # noqa: F401 - fixtures
+from .test_rows import REGISTRY as MONTHLY
 
 PAGE = (Path(__file__).parents[2] / "docs" / "query.md").read_text("utf-8")
 
@@ -210,6 +213,18 @@ def test_the_last_days_may_be_written_as_the_server_writes_them(url):
     assert Query(url, READ).metric("theme").last("30d") == Query(url, READ).metric("theme").last(30)
     with pytest.raises(QueryError, match="metrics names 1 to 10 metrics"):
         Query(url, READ).rows()
+
+
+def test_the_last_days_have_the_periods_that_overlap_them(serve):
+    """A month is in the last day on each of its days, as a whole; a month of which no day is among them is not."""
+    served = serve(MONTHLY.replace('type = "categorical"', 'type = "categorical"\nperiod = "month"'))
+    now = datetime.now(UTC)
+    send(served, "theme", [0] * 100, period.of(now, "month"))
+    served.drain(days=80)
+    with listening(served.flask) as address:
+        months = Query(address, READ).metric("theme").by("time", values=False)
+        assert [row["period"] for row in months.last(1).rows()] == [period.of(now, "month")]
+        assert months.between(*[(now - timedelta(days=ago)).date() for ago in (99, 40)]).rows() == []
 
 
 def test_a_password_of_the_machine_does_not_replace_the_key(url, tmp_path, monkeypatch):

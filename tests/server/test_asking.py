@@ -17,7 +17,8 @@ from werkzeug.serving import make_server
 
 import deniable_query
 from deniable.registry import period
-from deniable_query import Query, QueryError
+from deniable_aggregator.answer.model.metric import Listed
+from deniable_query import Metric, Query, QueryError
 
 from .conftest import READ
 from .test_rows import RANGE, ask, filled, send, shop  # noqa: F401 - fixtures
@@ -95,6 +96,20 @@ def test_pages_are_put_together(url, monkeypatch):
     numbers = iter(range(100))
     with pytest.raises(QueryError, match="between the pages"):
         query.rows()
+
+
+def test_all_metrics_are_listed(url, filled, monkeypatch):  # noqa: F811
+    """The list is the server's, over all of its pages, with the members that the type says; a filter has no effect on it."""
+    listed = Query(url, READ).metric("theme").last(1).metrics()
+    assert listed == filled.get("/api/v1/metrics").get_json()["metrics"]
+    assert [each["id"] for each in listed] == ["theme", "update", "wait", "tools", "url"]
+    assert {name for each in listed for name in each} == set(Metric.__annotations__) == set(Listed.__struct_fields__)
+    monkeypatch.setattr("deniable_server.api.answers.metrics._MOST_LISTED", 2)
+    assert Query(url, READ).metrics() == listed
+    with pytest.raises(QueryError, match="unknown_key"):
+        Query(url, "rk_wrong_12345678").metrics()
+    with pytest.raises(QueryError, match="cannot be reached"):
+        Query("http://127.0.0.1:9", READ).metrics()
 
 
 def test_a_frame_has_the_types_of_its_columns(url):

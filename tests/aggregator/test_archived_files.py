@@ -652,6 +652,26 @@ def test_an_erased_metric_leaves_the_archive(shop, store_url, capsys, registry_t
     assert shop.files_of("theme") == set()
 
 
+def test_an_erased_app_leaves_the_archive(shop, store_url, capsys):
+    """No worker would delete its files later, so the command has to have the archive, and removes nothing without it."""
+    shop.send(20, shop.of(), shop.of("export"))
+    shop.count()
+    former, before = shop.folder, shop.names()
+    for partition in shop.store.partitions:
+        shop.redis.delete(partition.workers)
+    shop.store.metrics.add(["theme", "export"])  # as a worker does
+    options = ["erase", "--redis-url", store_url, "--app", "shop", "--yes"]
+    assert main(options) == 2
+    assert "shop has an archive, whose files nobody would delete later: name it by --archive" in capsys.readouterr().err
+    assert shop.names() == before
+    count = len(former.find())
+    assert count > 0
+    assert main([*options, "--archive", shop.archive.url]) == 0
+    assert f"removed: files of the archive {count}\n" in capsys.readouterr().out
+    assert former.find() == []
+    assert shop.names() == set()
+
+
 def test_an_archive_that_is_away_does_not_keep_a_metric(shop, store_url, capsys):
     """Everything else is removed, and what happens to the files is said; so is that a recount cannot be made."""
     shop.send()

@@ -39,6 +39,7 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
             "query.answered": (*_QUERY, "spent"),
             "query.refused": (*_QUERY, "problem"),
             "metric.erased": ("metric", "version", "keys"),
+            "app.erased": ("metrics", "keys"),
             "audit.rotated": ("file", "first", "last", "hash"),
             "audit.expired": ("files", "last", "hash"),
         }.items()

@@ -75,9 +75,13 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": CommandInfo(
-        "remove all that the store has of a metric, for good",
+        "remove all that the store has of a metric or an app, for good",
         "aggregator",
-        (f"deniable erase {_STORE} --metric ui.theme", f"deniable erase {_STORE} --metric ui.theme --version 1 --yes"),
+        (
+            f"deniable erase {_STORE} --metric ui.theme",
+            f"deniable erase {_STORE} --metric ui.theme --version 1 --yes",
+            f"deniable erase {_STORE}",
+        ),
     ),
     "explain": CommandInfo(
         "tell in words what a metric sends, with what probabilities",

@@ -49,6 +49,11 @@ CATALOGUE: dict[str, CommandInfo] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
+    "backup": CommandInfo(
+        "copy a running store into a file",
+        "aggregator",
+        ("deniable backup --to copies", "deniable backup --redis-url redis://localhost --to copies --keep-days 7"),
+    ),
     "dead-letters": CommandInfo(
         "list batches that could not be counted, and count them after all",
         "aggregator",
@@ -203,6 +208,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "publish",
         "worker",
         "dead-letters",
+        "backup",
         "erase",
         "recount",
         "audit-log",

@@ -973,7 +973,7 @@ def test_a_distribution_in_words_and_picture(numbers):
     html = client.get("/m/startup").get_data(as_text=True)
     median = next(each for each in headers["quantiles"] if each["share"] == 0.5)
     assert 450 < median["value"] < 550
-    assert html.index("Median <b>") < html.index("Geometric mean")
+    assert html.index("Median <b>") < html.index("<dt>Geometric mean") < html.index("<dt>Mean") < html.index("<dt>Sum over")
     rows = Rows(html.partition("quantiles")[2]).rows
     assert [row[0] for row in rows] == [
         f"{100 * each['share']:g}%" + ("" if each["resolved"] else "(not resolved)") for each in headers["quantiles"]
@@ -989,8 +989,8 @@ def test_a_distribution_in_words_and_picture(numbers):
             assert -0.01 <= y <= 100.01
     assert len(html.encode()) < 40_000
     rows, _ = table(client, "/m/startup/values.csv")
-    assert [row["figure"] for row in rows][:2] == ["geometric mean", "5% quantile"]
-    assert [float(row["estimate"]) for row in rows[1:]] == [each["value"] for each in headers["quantiles"]]
+    assert [row["figure"] for row in rows][:4] == ["geometric mean", "mean", "sum", "5% quantile"]
+    assert [float(row["estimate"]) for row in rows[3:]] == [each["value"] for each in headers["quantiles"]]
 
 
 def test_means_in_words(numbers):

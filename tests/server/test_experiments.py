@@ -133,7 +133,7 @@ def test_the_page_says_how_the_arms_differ(shop):
     assert link == "/m/theme/compare?a=arm%3Dcontrol&amp;b=arm%3Dlarge"
     assert "however often anybody looks" in html
     times = r"\N{MULTIPLICATION SIGN} [\d.]+"
-    mean = rf"Mean: [\d.]+\WkB with large, [\d.]+\WkB with control \({times}, {times} to {times}\)\."
+    mean = rf"Geometric mean: [\d.]+\WkB with large, [\d.]+\WkB with control \({times}, {times} to {times}\)\."
     assert re.search(mean, page(shop, "size"))
     assert 'class="changed arm"' not in page(shop, "theme?segment=platform=linux")
 

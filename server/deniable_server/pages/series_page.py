@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Shift
 
 _MOST_LINES = 6
-_NAMES = {"mean": "Mean", "median": "Median"}
+_NAMES = {"mean": "Mean", "geometric_mean": "Geometric mean", "median": "Median"}
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
 _REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
 
@@ -139,7 +139,7 @@ def _sentence(series: Series) -> str:
     ends = change.simultaneous if measure.is_share else change.interval
     # The interval of a ratio becomes one of the second estimate in the metric's unit.
     interval = (change.second / ends[1], change.second / ends[0]) if series.scale == "log" else ends
-    subject = line.label if measure.is_share else f"The {line.label}"
+    subject = line.label if measure.is_share else f"The {_NAMES[line.kind].lower()}"
     first, second = (measure.estimate(value, interval) for value in (change.first, change.second))
     others = f" {len(moved) - 1} more changed." if len(moved) > 1 else ""
     by = measure.difference(ends, interval)

@@ -1027,8 +1027,8 @@ def test_ordered_answers_and_sets(numbers):
         ("startup", r"Half of the answers are below \d+\u202fms, between \d+ and \d+\u202fms\."),
         ("session", r"The mean is [56]\d(\.\d)?\u202fmin, between [56]\d(\.\d)? and [56]\d(\.\d)?\u202fmin\."),
         ("rating", r"The mean is position \d\.\d+, between \d\.\d+ and \d\.\d+\."),
-        ("mood", r"fair is the most frequent answer: \d+\.?\d*% of people, between \d+\.?\d* and \d+\.?\d*%\."),
-        ("used", r"search may be the most frequent option: .* It cannot be told from 2 others\."),
+        ("mood", r"“fair” is the most frequent answer: \d+\.?\d*% of people, between \d+\.?\d* and \d+\.?\d*%\."),
+        ("used", r"“search” may be the most frequent option: .* It cannot be told from 2 others\."),
     ],
 )
 def test_a_sentence_comes_first(numbers, page, words):

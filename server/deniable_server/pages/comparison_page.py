@@ -152,7 +152,7 @@ def _sentence(comparison: Comparison, a: str, b: str) -> str:
     most = max(moved, key=lambda row: abs(distance(row.difference, scale)))
     up, of_shares = distance(most.difference, scale) > 0, _is_of_shares(comparison)
     first, second, by = _estimate(most.first, most, comparison), _estimate(most.second, most, comparison), _size(most, comparison)
-    subject = _name(most) if of_shares else f"The {_name(most)}"
+    subject = figures.quoted(most.label) if of_shares else f"The {_name(most)}"
     others = f" {len(moved) - 1} more differ{'s' if len(moved) == 2 else ''}." if len(moved) > 1 else ""  # noqa: PLR2004
     if comparison.kind == "periods":
         return f"{subject} {'rose' if up else 'fell'} from {first} in {a} to {second} in {b}, by {by}.{others}"
@@ -172,7 +172,8 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
         most, text = max(pairs, key=lambda pair: abs(pair[0].difference))
     mean = most.value is None
     size = f"{text.difference}, {text.between}{'' if mean else ' points'}"
-    sentence = f"{text.label.capitalize() if mean else text.label}: {text.second} with {arm}, {text.first} with {base} ({size})."
+    name = text.label.capitalize() if mean else figures.quoted(text.label)
+    sentence = f"{name}: {text.second} with {arm}, {text.first} with {base} ({size})."
     if not differing:
         lead = "Furthest apart is " if len(pairs) > 1 else ""
         return f"{arm} and {base} do not differ beyond chance so far. {lead}{sentence}"

@@ -107,9 +107,9 @@ def _of_values(top: ValueEstimate, others: list[ValueEstimate], noun: str) -> st
     share = f"{_share(top)} of people, between {_share_ends(top.simultaneous, top)}"
     near = [row for row in others if row.simultaneous[1] >= top.simultaneous[0]]
     if not near:
-        return f"{top.label} is the most frequent {noun}: {share}."
-    rivals = near[0].label if len(near) == 1 else f"{len(near)} others"
-    return f"{top.label} may be the most frequent {noun}: {share}. It cannot be told from {rivals}."
+        return f"{figures.quoted(top.label)} is the most frequent {noun}: {share}."
+    rivals = figures.quoted(near[0].label) if len(near) == 1 else f"{len(near)} others"
+    return f"{figures.quoted(top.label)} may be the most frequent {noun}: {share}. It cannot be told from {rivals}."
 
 
 def _share(row: ValueEstimate) -> str:

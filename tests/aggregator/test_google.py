@@ -76,7 +76,7 @@ def test_the_table_says_what_it_means(collected, capsys):
     status, out, _ = run(capsys, "decode", *where, "--candidates", collected / "candidates.txt")
     assert status == 0
     assert "4 of 34 candidates detected" in out
-    assert "256000 reports, epsilon 2.043 each, 4.394 for all of one value" in out
+    assert "256,000 reports, epsilon 2.043 each, 4.394 for all of one value" in out
     assert "is detected half of the time" in out
     assert "absent" not in out
     _, out, _ = run(capsys, "decode", *where, "--candidates", collected / "candidates.txt", "--all", "--control", "discovery")
@@ -208,7 +208,7 @@ def test_variables_that_go_together(pairs, capsys):
         assert abs(row["frequency"] - truth.get(tuple(row["values"]), 0)) < 5 * row["stderr"] + 0.03
     _, out, _ = run(capsys, "associate", "--reports", pairs / "pairs.csv", *variables)
     assert out.splitlines()[0].endswith("owl, true")
-    assert "4000 devices; independent? chi-square" in out
+    assert "4,000 devices; independent? chi-square" in out
 
 
 @pytest.mark.parametrize(

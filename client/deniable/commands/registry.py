@@ -20,6 +20,7 @@ from deniable.registry.places import placed
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
+from deniable.words import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -120,7 +121,7 @@ def _print_findings(file: str, findings: Lint) -> int:
         print(f"error: {fault}")
     for warning in findings.warnings:
         print(f"warning: {warning}")
-    print(f"{file}: {_number(findings.faults, 'error')}, {_number(findings.warnings, 'warning')}")
+    print(f"{file}: {plural(len(findings.faults), 'error')}, {plural(len(findings.warnings), 'warning')}")
     return 1 if findings.faults else 0
 
 
@@ -131,16 +132,12 @@ def _print_note(note: Note) -> None:
         print(fill(words, _WIDTH, initial_indent=f"  {about:<{width}}  ", subsequent_indent=" " * (width + 4)))
 
 
-def _number(faults: Sequence[object], what: str) -> str:
-    return f"{len(faults)} {what}{'s' if len(faults) != 1 else ''}"
-
-
 def _diff(before: str, proposed: str) -> int:
     changes = diff(published.load(before), load(proposed))
     for change in sorted(changes, key=attrgetter("breaking"), reverse=True):
         print(change)
     breaking = sum(change.breaking for change in changes)
-    print(f"{len(changes)} changes, {breaking} breaking")
+    print(f"{plural(len(changes), 'change')}, {breaking} breaking")
     return 1 if breaking else 0
 
 

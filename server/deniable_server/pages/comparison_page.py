@@ -153,7 +153,7 @@ def _sentence(comparison: Comparison, a: str, b: str) -> str:
     up, of_shares = distance(most.difference, scale) > 0, _is_of_shares(comparison)
     first, second, by = _estimate(most.first, most, comparison), _estimate(most.second, most, comparison), _size(most, comparison)
     subject = figures.quoted(most.label) if of_shares else f"The {_name(most)}"
-    others = f" {len(moved) - 1} more differ{'s' if len(moved) == 2 else ''}." if len(moved) > 1 else ""  # noqa: PLR2004
+    others = f" {len(moved) - 1} more {'differs' if len(moved) == 2 else 'differ'}." if len(moved) > 1 else ""  # noqa: PLR2004
     if comparison.kind == "periods":
         return f"{subject} {'rose' if up else 'fell'} from {first} in {a} to {second} in {b}, by {by}.{others}"
     how = ("more" if up else "less") + " frequent" if of_shares else "higher" if up else "lower"

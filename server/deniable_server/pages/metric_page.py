@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flask import request
 from msgspec.structs import asdict, replace
 
+from deniable.words import plural
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_server.http import paging
 from deniable_server.pages import chart, figures, frame, number_page
@@ -233,7 +234,7 @@ def _domain(metric: Metric, size: int, *, candidates: bool) -> str:
     if metric.estimate:
         return f"{len(metric.values)} positions"
     noun = "candidate" if candidates else metric.kind.noun
-    return f"{figures.count(size)} {noun}{'s' if size != 1 else ''}"
+    return plural(size, noun)
 
 
 def _table(measured: Estimates) -> dict[str, Any] | None:

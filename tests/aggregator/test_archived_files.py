@@ -320,6 +320,7 @@ def test_an_archive_that_fails_in_a_commit_holds_it_up(shop, monkeypatch, caplog
 def test_an_archive_that_fails_with_a_batch_in_hand_is_a_fault_at_once(shop, monkeypatch):
     """Until a file can be written again. The worker lives meanwhile, and one without an archive does not take it for well."""
     stop, write = threading.Event(), Folder.write
+    monkeypatch.setattr(health, "BEAT_SECONDS", 0.0)
     worker = Worker([shop.store], WorkerSettings(block_ms=10), archive=shop.archive)
     thread = threading.Thread(target=worker.run, args=[stop], daemon=True)
     thread.start()
@@ -333,7 +334,6 @@ def test_an_archive_that_fails_with_a_batch_in_hand_is_a_fault_at_once(shop, mon
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "write", full)
         shop.redis.delete(shop.partition.workers)
-        patch.setattr(health, "BEAT_SECONDS", 0.0)
         shop.send()
         wait(lambda: health.read(shop.store).held_up == {"archive": "OSError: No space left on device"})
         wait(lambda: health.read(shop.store).workers == 1)
@@ -762,8 +762,8 @@ def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
     shop.count(batch=1)
     shop.tidy(CLOSED + 1)
     assert recount(shop, store_url) == 0
-    equal = "theme version 1, 2026-11-21, segment none: 60 reports in 1 files, equal to the live tally\n"
-    differing = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 files, {}\n"
+    equal = "theme version 1, 2026-11-21, segment none: 60 reports in 1 file, equal to the live tally\n"
+    differing = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 file, {}\n"
     assert capsys.readouterr().out == equal + differing.format("equal to the live tally")
     assert recount(shop, store_url, "--files") == 0
     assert sorted(capsys.readouterr().out.split()) == sorted(map(str, Path(shop.archive.url).rglob("*.parquet")))
@@ -869,7 +869,7 @@ def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsy
 
     monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", late_pool)
     assert recount(shop, store_url) == 0
-    assert capsys.readouterr().out.endswith("60 reports in 1 files, equal to the live tally\n")
+    assert capsys.readouterr().out.endswith("60 reports in 1 file, equal to the live tally\n")
 
 
 def test_a_recount_finishes_a_commit(shop, store_url, capsys, monkeypatch):
@@ -908,7 +908,7 @@ def test_a_partition_that_is_not_archived_is_missing(shop, store_url, capsys, mo
     shop.count()
     assert len(late.archived.names([shop.of()])) == 1
     assert recount(shop, store_url) == 1
-    line = "theme version 1, 2026-11-21, segment none: 20 reports in 1 files, the live tally has {}, and differs\n"
+    line = "theme version 1, 2026-11-21, segment none: 20 reports in 1 file, the live tally has {}, and differs\n"
     assert capsys.readouterr().out == line.format(20 * shop.sent)
 
 

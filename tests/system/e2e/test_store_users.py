@@ -669,7 +669,7 @@ def look_at_the_archive(store, settings):
     command = [sys.executable, "-m", "deniable", "recount", "--redis-url", store.url("worker"), "--app", "shop"]
     done = subprocess.run(command, env=clean() | settings, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    reports = [int(number.replace(",", "")) for number in re.findall(r": ([\d,]+) reports in \d+ files, equal", done.stdout)]
+    reports = [int(number.replace(",", "")) for number in re.findall(r": ([\d,]+) reports? in \d+ files?, equal", done.stdout)]
     assert sum(reports) == 3000
     with closing(store.client("query")) as query:  # as the doctor does
         assert LastRecount.of(Store(query, "shop"))[2:] == (0, 0)
@@ -851,12 +851,14 @@ def test_questions_are_answered_under_their_user(guarded, registry_file):
 
 @pytest.fixture(params=SERVERS)
 def always(request, tmp_path):
-    """Start a server that syncs each write, with users made as docs/access.md says."""
+    """Start a server that syncs each write, with users made as docs/how-to/operate/access.md says."""
     binary = server_binary(request.param)
     path, passwords = with_passwords(tmp_path)
-    command = re.search(r"^sed .* > users-always\.acl$", (DEPLOY.parent / "docs" / "access.md").read_text("utf-8"), re.MULTILINE)[
-        0
-    ]
+    command = re.search(
+        r"^sed .* > users-always\.acl$",
+        (DEPLOY.parent / "docs" / "how-to" / "operate" / "access.md").read_text("utf-8"),
+        re.MULTILINE,
+    )[0]
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
     path = path.with_name("users-always.acl")
     path.write_text(path.read_text("utf-8") + "user watch on nopass ~* &* +@all\n", "utf-8")

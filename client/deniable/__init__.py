@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     )
     from deniable.explanation import Explanation
     from deniable.handle import MetricHandle
-    from deniable.limits.caps import Caps
     from deniable.registry import Registry
-    from deniable.registry.tables import Budget
+    from deniable.registry.tables import Budget, Caps
     from deniable.stopwatch import Stopwatch, Timing
     from deniable.transport import SenderSettings
 
@@ -69,7 +68,7 @@ __version__ = "0.1.0"
 # The client is imported when an app calls `init`. An app that only catches our errors imports almost nothing.
 _HOMES = {
     "Budget": "registry.tables",
-    "Caps": "limits.caps",
+    "Caps": "registry.tables",
     "Client": "client",
     "ConfigurationError": "errors",
     "DeniableError": "errors",

@@ -20,7 +20,7 @@ from deniable.transport import HttpPost
 HIGH = 0.6  # seconds
 SHORT, LONG = 0.02, 0.5
 QUICK = SenderSettings(flush_interval=0.02, timeout=60)
-FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 REGISTRY = """
 format = 1
 app = "shop"

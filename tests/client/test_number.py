@@ -204,7 +204,7 @@ def numbers():
 @pytest.fixture(scope="module")
 def client():
     """Record with no thread, no disk and no bound of the budget."""
-    free = Caps(budget=Budget(per_window=None, lifetime=None), rows=1 << 40)
+    free = Caps(budget=Budget(per_month=None, lifetime=None), rows=1 << 40)
     opened = Client(
         dsn="https://k@t.example/shop",
         registry=parse(REGISTRY),

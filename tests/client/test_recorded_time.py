@@ -9,9 +9,8 @@ import pytest
 
 from deniable.client.recorder import Recorder
 from deniable.device.prepared import prepare
-from deniable.limits.caps import Caps
+from deniable.limits.admission import admit
 from deniable.registry import parse
-from deniable.registry.tables import Budget
 
 REGISTRY = """
 format = 1
@@ -31,7 +30,8 @@ owner = "design@shop.example"
 @pytest.fixture
 def recorded():
     """Record a time at a moment; return for how long its report waits, and its period."""
-    metric = prepare(parse(REGISTRY), {}, Caps(), Budget(), date(2026, 11, 21))["wait"]
+    registry = parse(REGISTRY)
+    metric = prepare(registry, admit(registry, None, date(2026, 11, 21)), {})["wait"]
     queued = []
     sender = SimpleNamespace(
         full=None,

@@ -40,6 +40,8 @@ MINUS = "\N{MINUS SIGN}"
 
 REGISTRY = f"""
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [segments]
@@ -85,6 +87,8 @@ owner = "design@shop.example"
 
 OTHER = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "labs"
 
 [metrics."lab.on"]
@@ -878,6 +882,8 @@ def test_a_value_is_muted_when_it_was_not_detected(detected):
 
 NUMBERS = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [publication]
@@ -1078,6 +1084,8 @@ def test_the_largest_page_is_small(make):
     values = json.dumps([f"a value that takes some words, number {number}" for number in range(150)])
     app = make(f"""
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [publication]

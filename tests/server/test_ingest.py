@@ -117,6 +117,8 @@ def test_a_metric_that_has_expired_takes_nothing_though_its_period_is_open(serve
     server = serve(
         f"""
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 [metrics.last]
 type = "boolean"

@@ -15,6 +15,10 @@ from .test_series import day, page, send
 COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
 HEAD = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
+caps.epsilon = 16
+caps.permanent = 16
 app = "shop"
 
 [publication]

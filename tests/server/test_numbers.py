@@ -18,6 +18,10 @@ from deniable_aggregator.decode.strict import strict_quantile
 COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
 REGISTRY = f"""
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
+caps.epsilon = 16
+caps.permanent = 16
 app = "shop"
 
 [segments]
@@ -81,7 +85,7 @@ values = ["1", "2", "3", "4", "5"]
 estimate = "mean"
 {COMMON}
 """
-FREE = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_month=None, lifetime=None))
 DAY = 86400.0
 SURE = "?level=0.99999"
 
@@ -99,7 +103,9 @@ def answered(monkeypatch):
         stored = loaded.metrics[metric].permanent
         devices = list(zip(*days, strict=True))
         # Where responses are kept, each device has a client of its own. Else one stands for all.
-        of_all = replace(loaded, metrics={metric: replace(loaded.metrics[metric], per_period=1 if stored else len(devices))})
+        of_all = replace(
+            loaded, budget=None, metrics={metric: replace(loaded.metrics[metric], per_period=1 if stored else len(devices))}
+        )
         groups = [[device] for device in devices] if stored else [devices]
         today = time.time()
         for group in groups:

@@ -36,6 +36,8 @@ ACL = Path(__file__).parents[2] / "deploy" / "users.acl"
 ELSEWHERE = {"REMOTE_ADDR": "203.0.113.9"}
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [segments]

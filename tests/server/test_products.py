@@ -8,6 +8,8 @@ import pytest
 
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 [metrics.both]
 type = "product"

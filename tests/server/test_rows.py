@@ -30,6 +30,10 @@ from .test_openapi import check
 
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
+caps.epsilon = 16
+caps.permanent = 16
 app = "shop"
 
 [segments]

@@ -16,6 +16,8 @@ from .test_openapi import check
 
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [segments]

@@ -20,6 +20,8 @@ from .conftest import READ, Served
 
 OLD = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [segments]
@@ -50,6 +52,8 @@ owner = "o@shop.example"
 """
 NEW = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [segments]

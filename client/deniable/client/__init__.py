@@ -16,7 +16,6 @@ from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget
 from deniable.errors import ConfigurationError, ParameterError, without_locals
 from deniable.handle import MetricHandle
-from deniable.limits.caps import Caps
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from deniable.device.journal import SentReport
     from deniable.device.prepared import Prepared
     from deniable.explanation import Explanation
+    from deniable.registry.tables import Caps
     from deniable.source import Source
     from deniable.stopwatch import Timing
     from deniable.transport import Post, SenderSettings
@@ -63,7 +63,7 @@ class Client:
     settings
         Batching and retries; by default from variables such as ``DENIABLE_FLUSH_AT``.
     caps
-        What the app allows a registry to ask, and what a device may spend.
+        What the app allows a registry to ask, and what a device may spend; by default the ``[caps]`` of the registry.
     state
         The directory; the state is in its folder named after the app. By default ``DENIABLE_STATE_DIR``, or the system's place
         for such files. None keeps everything in memory, for tests and simulations.
@@ -107,7 +107,7 @@ class Client:
         self.strict = strict
         self._consent = Consent(consent, strict=strict)
         self._counts = Counts()
-        self._metrics = Metrics({} if segments is None else segments, Caps() if caps is None else caps, clock)
+        self._metrics = Metrics({} if segments is None else segments, caps, clock, strict=strict)
         self._session: Session | None = None
         self.disabled: str | None = switched_off()
         try:
@@ -225,8 +225,9 @@ class Client:
         error = self._metrics.unknown(metric, value) if self.strict else None
         if self.disabled:  # perhaps because the registry could not be read
             return self._counts.drop("disabled", error)
-        self._metrics.warn_of_unknown(metric, value, self._counts.dropped["unknown_metric"])
-        return self._counts.drop("unknown_metric", error)
+        if metric not in self._metrics.off:
+            self._metrics.warn_of_unknown(metric, value, self._counts.dropped["unknown_metric"])
+        return self._counts.drop("off" if metric in self._metrics.off else "unknown_metric", error)
 
     def metric(self, id_: str) -> MetricHandle:
         """Return a handle that records one metric."""
@@ -296,8 +297,7 @@ class Client:
         -------
         bool
             Whether the server took every report that this process has recorded and that may travel. It is False if there was
-            none, or if any was kept on disk for another try, refused or lost. Reports that may not travel yet do not matter here:
-            they stay, and a later call or run sends them. `stats` counts each kind.
+            none, or if any was kept on disk for another try, refused or lost. Those that may not travel yet stay for later.
         """
         return self._session is not None and self._session.flush(timeout)
 
@@ -339,8 +339,9 @@ class Client:
             - ``clipped``: numbers beyond the range of their metric, reported as its nearer end.
             - ``dropped``: answers and reports that were dropped, by reason.
             - ``faults``: errors that cost no report, by kind.
-            - ``reserved``: nats that each metric may spend in a window and over a lifetime. None means no bound.
-            - ``spent``: nats that the device has spent and has left. None means no bound, or that the state cannot be read.
+            - ``reserved``: nats that each metric may spend in a month and ever. None means no bound.
+            - ``spent``: nats spent and left, in this month and ever. None means no bound, or that the state cannot be read.
+            - ``off``: why metrics are off, by id, with the line to change.
             - ``disabled``: why the client is off, or None.
             - ``trouble``: what is wrong with the state, or None.
         """
@@ -352,7 +353,8 @@ class Client:
             "repeated": session.permanent_responses.repeated if session else 0,
             **delivery(self._counts, session.sender if session else None),
             "reserved": self._metrics.reserved(),
-            "spent": spent(session.ledger if session else None),
+            "spent": spent(session.ledger if session else None, self._metrics.month),
+            "off": self._metrics.off,
             "disabled": self.disabled,
             "trouble": session.state.trouble if session else None,
         }
@@ -371,12 +373,7 @@ class Client:
         Returns
         -------
         Explanation or None
-            None if the metric or the answer is not declared.
-
-        Raises
-        ------
-        ParameterError
-            In these cases, if `strict`.
+            None if the metric is off, or it or the answer is not declared. If `strict`, these cases raise `ParameterError`.
         """
         try:
             return self._metrics.explain(metric, value)

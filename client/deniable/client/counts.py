@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("deniable")
 
 REASONS = (
-    *("disabled", "no_consent", "expired", "unknown_metric", "not_sampled", "this_period", "budget", "state"),
+    *("disabled", "no_consent", "expired", "unknown_metric", "off", "not_sampled", "this_period", "budget", "state"),
     "unit",
     *("queue_full", "closed", "refused_key", "no_thread", "interrupted", "error"),
 )
@@ -68,11 +68,11 @@ def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
     }
 
 
-def spent(ledger: Ledger | None) -> dict[str, float | None]:
+def spent(ledger: Ledger | None, month: str) -> dict[str, float | None]:
     """Return what the device has spent and has left, in nats. None means no bound, or that the state cannot be read."""
     try:
-        totals = ledger.spent() if ledger else None
+        totals = ledger.spent(month) if ledger else None
     except StateError:
         totals = None
-    amounts = {name: getattr(totals, name, None) for name in ("window", "window_left", "lifetime", "lifetime_left")}
+    amounts = {name: getattr(totals, name, None) for name in ("month", "month_left", "lifetime", "lifetime_left")}
     return {name: None if amount is None or isinf(amount) else amount for name, amount in amounts.items()}

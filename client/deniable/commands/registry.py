@@ -11,6 +11,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from deniable.commands.sheet import sheet
+from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.forecast import space
 from deniable.lint import diff, lint
@@ -110,6 +111,10 @@ def _lint_file(file: str) -> int:
     findings = lint(file)
     for note in findings.notes:
         _print_note(note)
+    if findings.spending:
+        print("\nWhat a device may give away, in nats:")
+        print_table(findings.spending)
+        print()
     if findings.exposed:
         print(findings.exposed)
     for fault in findings.faults:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable.declared import Declared
 from deniable.errors import ParameterError
-from deniable.limits.allowance import check, reserved
-from deniable.limits.exposure import Exposure
 from deniable.registry import period
 from deniable.registry.answers.number import plain
 from deniable.registry.metric import PER_SECOND
@@ -18,12 +15,12 @@ from deniable.wire.report import Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import date, datetime
+    from datetime import datetime
 
+    from deniable.declared import Declared
+    from deniable.limits.admission import Admission
     from deniable.limits.allowance import Allowance
-    from deniable.limits.caps import Caps
     from deniable.registry import Registry
-    from deniable.registry.tables import Budget
     from deniable.source import Source
 
 
@@ -31,7 +28,7 @@ class Occasion(NamedTuple):
     """The period in which a metric is answered. No finer time is ever stored."""
 
     stratum: Stratum  # the stratum of a report made in this period
-    until: int  # when the period ends, in seconds since 1970
+    month: str  # the calendar month in which it counts
 
 
 class Prepared:
@@ -114,26 +111,18 @@ class Prepared:
         if latest is None or latest[0] != hour:
             metric = self.metric
             name = period.of(now, metric.period)
-            until = int(period.bounds(name, metric.period)[1].timestamp())
             stratum = Stratum(metric.id, metric.version, self.allowance.tag, name, self.segment)
-            latest = self._latest = (hour, Occasion(stratum, until))
+            latest = self._latest = (hour, Occasion(stratum, period.month_of(name, metric.period)))
         return latest[1]
 
 
 def prepare(
     registry: Registry,
+    admission: Admission,  # which of its metrics are on
     segments: Mapping[str, str],  # the device's value of each segment
-    caps: Caps,  # the app's caps
-    budget: Budget,  # the device's budget
-    today: date,  # The date. Metrics whose collection has ended need no part of the budget.
 ) -> dict[str, Prepared]:
-    """Prepare every metric of a registry; refuse it if a metric has no mechanism, or all exceed the caps or the budget."""
-    prepared = {}
-    for id_, allowance in reserved(registry, budget).items():
-        metric = registry.metrics[id_]
-        declared = Declared.of(metric)
-        prepared[id_] = Prepared(declared, allowance, registry.segment(metric, segments))
-        caps.check(declared)
-    caps.check_exposure(Exposure.of(registry))
-    check((each.allowance for each in prepared.values() if not each.metric.expired(today)), budget)
-    return prepared
+    """Prepare every metric that is on."""
+    return {
+        id_: Prepared(each.declared, each.allowance, registry.segment(each.declared.metric, segments))
+        for id_, each in admission.metrics.items()
+    }

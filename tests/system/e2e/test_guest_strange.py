@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 import deniable
 from deniable.client import Client
 from deniable.errors import DeniableError
-from deniable.limits.caps import Caps
 from deniable.registry import load
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.transport import SenderSettings
 
 DSN = "http://key@127.0.0.1:9/shop"
-FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 
 
 class HostError(Exception):

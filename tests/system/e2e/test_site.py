@@ -17,11 +17,11 @@ import requests
 
 from deniable import mechanisms, registry
 from deniable.client import Client
-from deniable.limits.caps import Caps
 from deniable.lint import lint
 from deniable.registry import tables
 from deniable.registry.answers import types
 from deniable.registry.metric import Metric
+from deniable.registry.tables import Caps
 from deniable.testing import StubServer
 from deniable_aggregator.process.ports import free_port
 from deniable_server.local.stack import Stack
@@ -31,10 +31,10 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 FILES = [path for pattern in ("*.md", "api/*.md", "operate/*.md") for path in DOCS.glob(pattern)]
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in FILES}
-HEAD = 'format = 1\napp = "shop"\n'
+HEAD = 'format = 1\nbudget.per_month = 10000\nbudget.lifetime = 100000\napp = "shop"\n'
 SEGMENTS = '[segments]\nplatform = ["linux", "macos"]\n'
 METRIC = '[metrics."any"]\ntype = "boolean"\nepsilon = 1.0\ndescription = "Any"\nowner = "core@shop.example"\n'
-FREE = Caps(budget=tables.Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=tables.Budget(per_month=None, lifetime=None))
 DECLARE, TUTORIAL = PAGES["declare.md"], PAGES["tutorial.md"]
 
 

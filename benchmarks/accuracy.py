@@ -1,9 +1,9 @@
 """How large errors are beside the exact variance, and how often intervals hold the truth, for every mechanism.
 
-    python benchmarks/accuracy.py --json docs/accuracy.json    # the figures of the site, some 20 minutes
+    python benchmarks/accuracy.py --json docs/reference/accuracy.json    # the figures of the site, some 20 minutes
     python benchmarks/accuracy.py --quick                      # a smoke run
     python benchmarks/accuracy.py --only oue rappor-pool       # some mechanisms
-    python benchmarks/accuracy.py --faults                     # run every example of docs/rivals.md
+    python benchmarks/accuracy.py --faults                     # run every example of docs/reference/rivals.md
 
 Ours: tallies are drawn without devices, by the exact probabilities of cells and bits (see simulated.py), and decoded by the
 code of the service. A name with `-pool` has random hash functions, as for texts: each run has other values. The rivals: their
@@ -57,7 +57,7 @@ KNOWN = 0.0125
 AGAIN = 8
 RATIO, COVERAGE = (0.95, 1.05), 0.93
 TARGETS = ("population", "respondents")
-PAGE = Path(__file__).parents[1] / "docs" / "rivals.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "rivals.md"
 EXAMPLE = re.compile(r"<!-- rival -->\n```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 
 
@@ -316,7 +316,7 @@ def main() -> None:
     parser.add_argument("--rival-seconds", type=float, help="of a rival (0.7; quick: 0.1)")
     parser.add_argument("--resume", action="store_true", help="keep the cells that FILE has")
     parser.add_argument("--no-rivals", action="store_true", help="ours alone")
-    parser.add_argument("--faults", action="store_true", help="run the examples of docs/rivals.md instead")
+    parser.add_argument("--faults", action="store_true", help="run the examples of docs/reference/rivals.md instead")
     parser.add_argument("--venv", type=Path, default=Path.home() / ".cache" / "deniable-rivals", help="the rivals' home")
     parser.add_argument("--python", default=sys.executable, help="makes that home; 3.11 or 3.12")
     parser.add_argument("--rival", choices=(rivals.PURE, rivals.MULTI), help=argparse.SUPPRESS)

@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", action="store_true", help="write lines of docs/populations.md")
+    parser.add_argument("--markdown", action="store_true", help="write lines of docs/reference/populations.md")
     arguments = parser.parse_args()
     rng, runs = np.random.default_rng(1), arguments.runs
     lines: list[tuple[str, str, float, Callable[[str, int], float]]] = []

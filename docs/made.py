@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 DECISIONS = Path(__file__).parent / "decisions"
-ACCURACY = Path(__file__).parent / "accuracy.json"
+ACCURACY = Path(__file__).parent / "reference" / "accuracy.json"
 _EPSILONS = [step / 4 for step in range(2, 25)]
 _VALUES = 16
 _SCORED = {
@@ -57,8 +57,8 @@ def write(folder: Path) -> None:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Make each page from the code, as its name and its text."""
-    yield "commands.md", _commands()
-    yield "variables.md", _variables()
+    yield "reference/commands.md", _commands()
+    yield "reference/variables.md", _variables()
     yield "decisions/index.md", _decisions()
     yield from _mechanisms()
     yield from _accuracy()
@@ -81,7 +81,7 @@ def _commands() -> str:
 
 
 def _variables() -> str:
-    about = "What each of them does stands in [Embed it](embed.md) and [Settings](operate/settings.md)."
+    about = "What each of them does stands in [Embed it](../how-to/embed.md) and [Settings](settings.md)."
     lines = ["# Environment variables", "", about, ""]
     for title, floor in (("In an app", "client"), ("Of a server", "server"), ("Of a worker", "aggregator")):
         (point,) = entry_points(group="deniable.variables", name=floor)
@@ -123,7 +123,7 @@ def _mechanisms() -> Iterator[tuple[str, str]]:
         "```",
         "",
     ]
-    yield "mechanisms/index.md", "\n".join(lines)
+    yield "reference/mechanisms/index.md", "\n".join(lines)
 
 
 def _mechanism(name: str, cls: Any) -> Iterator[tuple[str, str]]:
@@ -150,8 +150,8 @@ def _mechanism(name: str, cls: Any) -> Iterator[tuple[str, str]]:
     if len(rows) > 1 and name in (*mechanisms.names(), "window"):
         beside = "one bit and Laplace noise" if name == "window" else "the least of all mechanisms"
         lines += ["", f"![Standard error of {name} over epsilon, beside {beside}]({name}.svg)"]
-        yield f"mechanisms/{name}.svg", _plot(name)
-    yield f"mechanisms/{name}.md", "\n".join(lines)
+        yield f"reference/mechanisms/{name}.svg", _plot(name)
+    yield f"reference/mechanisms/{name}.md", "\n".join(lines)
 
 
 def _values(name: str) -> int:
@@ -251,7 +251,8 @@ Not measured here:
 * `rappor-pool` with 100,000 reports, because its regression takes seconds for each run;
 * 1,024 values and pools at other epsilons than 1 and 4.
 
-`python benchmarks/accuracy.py --json docs/accuracy.json` measures all of it. Every figure is in {download}`accuracy.json`.
+`python benchmarks/accuracy.py --json docs/reference/accuracy.json` measures all of it.
+Every figure is in {download}`accuracy.json`.
 """
 _HEADS = (
     "mechanism",
@@ -269,8 +270,8 @@ def _accuracy() -> Iterator[tuple[str, str]]:
     ours = [cell for cell in cells if "library" not in cell]
     rivals = [cell for cell in cells if "library" in cell]
     off = [cell for cell in ours if accuracy.off(cell)]
-    yield "accuracy-ratio.svg", _strips("ratio", ours, ["ratio"], accuracy.RATIO)
-    yield "accuracy-coverage.svg", _strips("coverage", ours, ["coverage", "simultaneous"], (accuracy.COVERAGE, 0.95))
+    yield "reference/accuracy-ratio.svg", _strips("ratio", ours, ["ratio"], accuracy.RATIO)
+    yield "reference/accuracy-coverage.svg", _strips("coverage", ours, ["coverage", "simultaneous"], (accuracy.COVERAGE, 0.95))
     low, high = accuracy.RATIO
     lines = [
         _MAP,
@@ -302,7 +303,7 @@ def _accuracy() -> Iterator[tuple[str, str]]:
         *_rows(("library", "mechanism", "cells", "ratio", "bias, points"), _rivals(rivals)),
         _MADE,
     ]
-    yield "accuracy.md", "\n".join(lines)
+    yield "reference/accuracy.md", "\n".join(lines)
 
 
 def _rows(heads: Iterable[str], rows: Iterable[list[str]]) -> list[str]:

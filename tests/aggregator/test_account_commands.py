@@ -324,8 +324,8 @@ def test_numbers_are_written_rounded_up(epsilon, written):
 
 
 def test_the_page_shows_what_is_printed(run):
-    """Every row and figure of docs/accounting.md is one that the command prints, and every row of the table is explained."""
-    page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text("utf-8")
+    """Every row and figure of the page on accounting is one that the command prints, and every row of the table is explained."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "accounting.md").read_text("utf-8")
     _, out, _ = run("--epsilon", 1, "--reports", 365)
     table = page.split("```\n")[2].strip().splitlines()
     assert len(table) > 5

@@ -385,7 +385,7 @@ def test_a_mixture_of_too_few_or_too_many_reports_is_refused(folder):
     assert {each.name for each in folder.find()} == set(names)
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "archive.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "archive-files.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("program", ["duckdb", "polars"])

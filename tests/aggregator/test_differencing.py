@@ -15,7 +15,7 @@ from deniable import cli
 from deniable.errors import ParameterError
 from deniable_aggregator.attack.differencing import differencing
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "differencing.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "differencing.md"
 CHANCE = 1e-6
 RUNS = 20_000
 

@@ -16,7 +16,7 @@ from deniable.errors import ParameterError
 from deniable_aggregator.attack.distinguisher import CALLS_AT_ONCE, distinguish
 from deniable_aggregator.attack.outcome import observe, parts
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "claims.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "claims.md"
 
 
 def response(epsilon, size=2, others=None, seed=1):

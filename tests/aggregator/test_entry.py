@@ -152,8 +152,8 @@ def test_a_line_that_was_edited_is_not_whole(old, new):
 
 
 def test_every_event_is_documented():
-    """Each event, and each member that its details may have, stands in docs/audit.md."""
-    text = (Path(__file__).parents[2] / "docs" / "audit.md").read_text("utf-8")
+    """Each event, and each member that its details may have, stands in docs/reference/audit-log.md."""
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "audit-log.md").read_text("utf-8")
     for event, members in EVENTS.items():
         for word in (event, *members):
             assert f"`{word}`" in text, word

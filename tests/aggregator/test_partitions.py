@@ -133,7 +133,7 @@ def test_no_upload_goes_where_nobody_counts(client, before, after):
 
 
 def test_a_number_that_was_lost_can_be_fixed_again(shop):
-    """While nobody who knows it runs, others make it 1, as docs/operate/wrong.md says; what is in the partitions stays there."""
+    """While nobody who knows it runs, others make it 1, as the guide says; what is in the partitions stays there."""
     for key in range(30):
         send(shop, key)
     count(shop)

@@ -25,7 +25,7 @@ from deniable_aggregator.store import Store
 from deniable_aggregator.tally import from_cells
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "plan.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "plan.md").read_text("utf-8")
 SHOWN = [
     (command, table) for command, table in re.findall(r"```sh\ndeniable (plan [^\n]*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 ]
@@ -88,7 +88,7 @@ def how(name, size=12, epsilon=1.0):
 
 @pytest.mark.parametrize(("command", "table"), SHOWN)
 def test_what_the_page_shows_is_printed(run, command, table):
-    """The commands of docs/plan.md print the tables that stand there."""
+    """The commands of docs/how-to/plan.md print the tables that stand there."""
     status, out, _ = run(*command.split()[1:])
     assert (status, out.splitlines()[: len(table.splitlines())]) == (0, table.splitlines())
 

@@ -1,4 +1,4 @@
-"""Each claim of docs/claims.md names tests that fail if it is false, and these tests exist."""
+"""Each claim of docs/explanation/claims.md names tests that fail if it is false, and these tests exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "claims.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "claims.md").read_text("utf-8")
 NAME = re.compile(r"^- `(tests/[a-z0-9_/]+\.py)::(test_[a-z0-9_]+)`$", re.MULTILINE)
 
 

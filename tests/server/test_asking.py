@@ -20,7 +20,7 @@ from deniable_query import Query, QueryError
 from .conftest import READ
 from .test_rows import RANGE, ask, filled, shop  # noqa: F401 - fixtures
 
-PAGE = (Path(__file__).parents[2] / "docs" / "query.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "query.md").read_text("utf-8")
 
 
 @contextmanager
@@ -220,7 +220,7 @@ def test_a_password_of_the_machine_does_not_replace_the_key(url, tmp_path, monke
 
 @pytest.mark.parametrize("code", re.findall(r"<!-- asked of a server -->\n```python\n(.*?)```", PAGE, re.DOTALL))
 def test_the_examples_of_the_page_run(url, code, capsys):
-    """Each example of docs/query.md runs as it stands, but for the address, the key and the names."""
+    """Each example of docs/how-to/query.md runs as it stands, but for the address, the key and the names."""
     names = {"https://telemetry.example.org": url, "rk_...": READ, "ui.theme": "theme", "page.load": "wait"}
     for name, ours in names.items():
         code = code.replace(name, ours)

@@ -14,8 +14,9 @@ from deniable_server.doctor import config
 from deniable_server.settings import VARIABLES, Settings
 
 ROOT = Path(__file__).parents[2]
-DOCS = (ROOT / "docs" / "http.md").read_text("utf-8")
-SETTINGS, WATCH = ((ROOT / "docs" / "operate" / name).read_text("utf-8") for name in ("settings.md", "watch.md"))
+DOCS = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs" / "reference" / "http").glob("*.md")))
+SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
+LOGS = (ROOT / "docs" / "reference" / "logs.md").read_text("utf-8")
 RULES = ROOT / "client" / "deniable" / "upload_rules.py"
 SOURCES = [path.read_text("utf-8") for path in [RULES, *(ROOT / "server" / "deniable_server").rglob("*.py")]]
 
@@ -36,19 +37,19 @@ def test_codes_are_found():
 
 @pytest.mark.parametrize("code", codes())
 def test_every_error_code_is_documented(code):
-    """Each code that a server can answer stands in docs/http.md."""
+    """Each code that a server can answer stands in docs/reference/http."""
     assert f"`{code}`" in DOCS
 
 
 def test_every_endpoint_is_documented(served):
-    """Each address of the API stands in docs/http.md."""
+    """Each address of the API stands in docs/reference/http."""
     for rule in served.flask.url_map.iter_rules():
         if rule.endpoint.startswith(("ingest", "query", "rows", "health", "analysts", "live", "pipeline", "admin", "vitals")):
             assert rule.rule.replace("<id_>", "{id}") in DOCS
 
 
 def test_every_variable_is_documented():
-    """The tables of docs/operate/settings.md have each variable of servers and workers, with its default, and no others."""
+    """The tables of docs/reference/settings.md have each variable of servers and workers, with its default, and no others."""
     rows = re.findall(r"^\| `([A-Z_]+)` \| (?:`([^`]*)`)? ?\| \S", SETTINGS, re.MULTILINE)
     assert len(rows) == len(dict(rows))
     assert dict(rows) == variables.VARIABLES | VARIABLES | {config.PROCESSES: config.DEFAULT_PROCESSES}
@@ -57,14 +58,14 @@ def test_every_variable_is_documented():
 
 
 def test_every_field_of_a_record_is_documented():
-    """What a record of the log may carry stands in docs/operate/watch.md, in its example or its list."""
+    """What a record of the log may carry stands in docs/reference/logs.md, in its example or its list."""
     for name in (*logs.FIELDS, *logs.LEVELS, *logs.FORMATS, "places", "detail"):
-        assert f"`{name}`" in WATCH or f'"{name}":' in WATCH, name
+        assert f"`{name}`" in LOGS or f'"{name}":' in LOGS, name
 
 
 def test_access_is_documented():
-    """Each role of a key, each user of the store that is shipped, and each limit stands in docs/access.md."""
-    access = (ROOT / "docs" / "access.md").read_text("utf-8")
+    """Each role of a key, each user of the store that is shipped, and each limit stands in docs/how-to/operate/access.md."""
+    access = (ROOT / "docs" / "how-to" / "operate" / "access.md").read_text("utf-8")
     users = [line.split()[1] for line in (ROOT / "deploy" / "users.acl").read_text("utf-8").splitlines()]
     limits = [f"DENIABLE_{field.name.upper()}" for field in fields(Settings) if field.name.startswith("rate_limit_")]
     for name in (*ROLES, *(user for user in users if user != "default"), *limits, "DENIABLE_SERVES", "DENIABLE_TRUSTED_PROXIES"):

@@ -99,8 +99,10 @@ def test_a_good_installation(examined, good):
 
 
 def test_every_finding_is_documented(examined, good):
-    """The table of docs/operate/watch.md has each finding, and no others."""
-    section = (ROOT / "docs" / "operate" / "watch.md").read_text("utf-8").partition("## The doctor")[2].partition("\n## ")[0]
+    """The table of docs/how-to/operate/watch.md has each finding, and no others."""
+    section = (
+        (ROOT / "docs" / "how-to" / "operate" / "watch.md").read_text("utf-8").partition("## The doctor")[2].partition("\n## ")[0]
+    )
     rows = re.findall(r"^\| ([a-z ]+) \|", section, re.MULTILINE)
     assert rows[0] == "finding"
     assert rows[1:] == list(examined(good)[1])

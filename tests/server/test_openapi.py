@@ -1,4 +1,4 @@
-"""The document for programs says what the server does and what docs/http.md says."""
+"""The document for programs says what the server does and what the pages of docs/reference/http say."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def pairs(codes):
 
 
 def sections():
-    """Return the parts of docs/http.md by what their headings name."""
+    """Return the sections of docs/reference/http by what their headings name."""
     results = {}
-    for part in re.split(r"^## ", (ROOT / "docs" / "http.md").read_text("utf-8"), flags=re.MULTILINE)[1:]:
+    pages = [page.read_text("utf-8") for page in (ROOT / "docs" / "reference" / "http").glob("*.md")]
+    for part in (part for page in pages for part in re.split(r"^## ", page, flags=re.MULTILINE)[1:]):
         heading, _, text = part.partition("\n")
         for name in re.findall(r"`([^`]+)`", heading) or [heading]:
             results[name] = text
@@ -60,7 +61,7 @@ def test_every_route_is_in_the_document(served):
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_page_for_people_says_the_same(route):
-    """Each address has its section in docs/http.md, with the codes that the document has for it."""
+    """Each address has its section in docs/reference/http, with the codes that the document has for it."""
     rows = table(sections()[route])
     own = pairs(ROUTES[route].codes)
     assert own - pairs(KEYED) <= rows

@@ -69,7 +69,7 @@ class Folder:
             with suppress(OSError):  # the place is away: the first use raises that
                 _place(self.url)
         except (ArrowException, ImportError, ValueError):  # its text may contain a password
-            raise ConfigurationError("DENIABLE_ARCHIVE, --archive: a path or a URL, see docs/archive.md") from None
+            raise ConfigurationError("DENIABLE_ARCHIVE, --archive: a path or a URL, see docs/how-to/operate/archive.md") from None
 
     @property
     def _fs(self) -> fs.FileSystem:

@@ -160,7 +160,7 @@ def opened(
         return connect(url, timeout=timeout)
     except ValueError:  # its text may contain a password
         raise ConfigurationError(
-            "DENIABLE_REDIS_URL, --redis-url: redis://, redis+cluster:// or redis+sentinel:// (docs/operate/scale.md)"
+            "DENIABLE_REDIS_URL, --redis-url: redis://, redis+cluster:// or redis+sentinel:// (docs/how-to/operate/cluster.md)"
         ) from None
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FILE = "metrics.toml"
 _TEXT = """\
 # What {app} asks its users. Each answer is randomised on the device before it leaves it.
-# `deniable registry lint {file}` explains each fault. The guide: https://deniable.github.io/deniable/embed/
+# `deniable registry lint {file}` explains each fault. The guide: https://deniable.github.io/deniable/how-to/embed/
 format = 1
 app = "{app}"
 

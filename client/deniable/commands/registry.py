@@ -54,7 +54,7 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     add.set_defaults(run=lambda parsed: _publish(Path(parsed.file), Path(parsed.folder)))
     show = actions.add_parser("show", help="tell what a client in another language needs: fingerprints, layouts, constants")
     show.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
-    show.add_argument("--json", action="store_true", help="all of it, as docs/wire.md explains")
+    show.add_argument("--json", action="store_true", help="all of it, as docs/reference/wire explains")
     show.set_defaults(run=lambda parsed: _show(parsed.file, as_json=parsed.json))
     keys = actions.add_parser(
         "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"

@@ -1,4 +1,4 @@
-"""The sheet of a registry: all that a client in another language needs to know of it, as docs/wire.md explains.
+"""The sheet of a registry: all that a client in another language needs to know of it, as docs/reference/wire explains.
 
 Numbers that may exceed 2^53, which some languages cannot read from JSON, are texts; so are exact fractions.
 """

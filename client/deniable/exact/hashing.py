@@ -71,7 +71,7 @@ class LinearFamily:
 
     @property
     def constants(self) -> dict[str, Any]:
-        """What the functions are made from, by the names of docs/wire.md."""
+        """What the functions are made from, by the names of docs/reference/wire."""
         return {"kind": "linear", "rows": self.rows, "width": self.range_size, "digits": self.digits}
 
     def hash(self, row: int, value: int) -> int:
@@ -113,7 +113,7 @@ class LineFamily:
 
     @property
     def constants(self) -> dict[str, Any]:
-        """What the functions are made from, by the names of docs/wire.md."""
+        """What the functions are made from, by the names of docs/reference/wire."""
         return {"kind": "line", "rows": self.rows, "width": self.width, "polynomial": _MODULI[self.order]}
 
     def hash(self, row: int, value: int) -> int:
@@ -150,7 +150,7 @@ class PoolFamily:
 
     @property
     def constants(self) -> dict[str, Any]:
-        """What the functions are made from, by the names of docs/wire.md."""
+        """What the functions are made from, by the names of docs/reference/wire."""
         return {"kind": "pool", "rows": self.rows, "width": self.width, "label": self.label}
 
     def multipliers(self, row: int) -> tuple[int, int, int]:

@@ -143,7 +143,7 @@ class Mechanism(Sealed, ABC):
     @property
     @abstractmethod
     def constants(self) -> dict[str, Any]:
-        """All that a device needs to make a report besides the domain and the layout, by the names of docs/wire.md.
+        """All that a device needs to make a report besides the domain and the layout, by the names of docs/reference/wire.
 
         Probabilities are exact fractions. A family of hash functions has constants of its own.
         """

@@ -1,6 +1,6 @@
 """``GET /openapi.json``: the operations of this server and their answers, for programs (OpenAPI 3.1).
 
-`OPERATIONS` is the table. docs/http.md says the same for people, and a test compares them.
+`OPERATIONS` is the table. docs/reference/http says the same for people, and a test compares them.
 """
 
 from __future__ import annotations

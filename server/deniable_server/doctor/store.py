@@ -230,7 +230,10 @@ def access(client: Client) -> Finding:
     """Check who else has access."""
     options = about.connection(client)
     password, place = options.get("password"), options.get("host")
-    remedy = "give each process a user of its own (deploy/users.acl, docs/access.md), and bind the store to where they are"
+    remedy = (
+        "give each process a user of its own (deploy/users.acl, docs/how-to/operate/access.md), "
+        "and bind the store to where they are"
+    )
     if not password:
         if not _near(place):
             meaning = "whoever reaches its address reads, changes and empties it"
@@ -281,7 +284,7 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
     if all(_near(about.connection(server).get("host")) for server in primaries(client)):
         return Finding("rights", "ok", f"{seen}; the store is on this machine")
     meaning = "whoever takes over the server that faces the internet reads what others have sent"
-    return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/access.md)")
+    return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/how-to/operate/access.md)")
 
 
 def _may(client: Client, command: tuple[Any, ...], app: str) -> bool:

@@ -1,4 +1,4 @@
-"""A client written from docs/wire.md alone: it imports nothing of ours, and knows a registry by its sheet only."""
+"""A client written from docs/reference/wire alone: it imports nothing of ours, and knows a registry by its sheet only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/wire.md is enough to write a client by: one that was counts, and every table of the page holds for it and for us."""
+"""The wire specification is enough to write a client by: one made so counts, and its tables hold for that client and for ours."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "wire.md").read_text("utf-8")
+PAGE = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs" / "reference" / "wire").glob("*.md"))
 REGISTRY = load(ROOT / "tests" / "vectors" / "wire.toml")
 
 

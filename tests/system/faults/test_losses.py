@@ -26,7 +26,7 @@ from deniable_aggregator.store.sums import tallies
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
 
-PAGE = (Path(__file__).parents[3] / "docs" / "operate" / "back-up.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "operate" / "back-up.md").read_text("utf-8")
 INDEX = Layout(1, 40, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
 UPLOADS = 40
@@ -187,7 +187,7 @@ class LaggingPromoted(Promoted):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("loss", [Killed, MachineDied, Promoted, LaggingPromoted])
 def test_what_each_level_survives(tmp_path, loss, level):
-    """As the table of docs/operate/back-up.md says; what is lost is the end, whole, and can be sent and counted again."""
+    """As the table of docs/reference/durability.md says; what is lost is the end, whole, and can be sent and counted again."""
     done = loss(tmp_path, LEVELS[level])
     try:
         store = Store(connect(f"redis://127.0.0.1:{done.primary.port}"), "shop")

@@ -72,8 +72,8 @@ def test_expressions_name_what_there_is(series, expression):
 
 
 def test_every_series_is_documented(series):
-    """Each series that a server or a worker shows stands in docs/operate/watch.md."""
-    text = (ROOT / "docs" / "operate" / "watch.md").read_text("utf-8")
+    """Each series that a server or a worker shows stands in docs/reference/numbers.md."""
+    text = (ROOT / "docs" / "reference" / "numbers.md").read_text("utf-8")
     for name in series:
         base = re.sub(r"_(bucket|sum|count)$", "", name)
         assert f"`{base}`" in text or name.startswith("process_"), name

@@ -151,7 +151,7 @@ def test_a_registry(run, small):
     assert "365 days, each metric reported as often as it may be" in out
     lines = [line.split() for line in out.splitlines()]
     assert ["theme", "l_grr", "365", "2", "kept", "responses", "at", "2", "4", "4", "4"] in lines
-    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "1.5", "15"] in lines
+    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "0.5", "5"] in lines
     assert "Budget: 32 in a calendar month, and 4.5 are reserved for these metrics." in out
     assert "Budget: 320 ever, and 9 are reserved for these metrics." in out
     assert "It takes nothing back" in out

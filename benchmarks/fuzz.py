@@ -65,6 +65,8 @@ with atheris.instrument_imports(include=["deniable", "deniable_aggregator", "den
 KEY = "pk_fuzz_12345678"
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 10000
 app = "shop"
 
 [segments]

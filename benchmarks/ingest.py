@@ -130,7 +130,8 @@ def registry(folder: Path) -> Path:
         "local_hash": f'type = "categorical"\nvalues = {names}\nmechanism = "local_hash"',
         "rappor": 'type = "string"\ncandidates = "pages.txt"\nmechanism = "rappor"\nepsilon_permanent = 2.0',
     }
-    text = f'format = 1\napp = "{APP}"\n[segments]\nplatform = ["linux", "macos"]\n'
+    text = f'format = 1\napp = "{APP}"\n[budget]\nper_month = 1000000\nlifetime = 1000000\n'
+    text += '[segments]\nplatform = ["linux", "macos"]\n'
     for number in range(METRICS):
         kind = list(kinds.values())[number % len(kinds)]
         text += f'[metrics."m{number}"]\nepsilon = 1.0\n{kind}\ndescription = "Made up"\nowner = "nobody@shop.example"\n'

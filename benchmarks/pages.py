@@ -46,7 +46,8 @@ REPORTS = 1000  # of each cell of a day
 
 def registry(metrics: int) -> str:
     """Declare so many metrics alike."""
-    head = f'format = 1\napp = "bench"\n[retention]\nreleases = 1095\n[segments]\nplatform = {PLATFORMS}\n'
+    budget = "[budget]\nper_month = 1000000\nlifetime = 1000000\n"
+    head = f'format = 1\napp = "bench"\n{budget}[retention]\nreleases = 1095\n[segments]\nplatform = {PLATFORMS}\n'
     return head + "".join(
         f'[metrics."m{number:03d}"]\ntype = "categorical"\nvalues = ["a", "b", "c", "d", "e"]\nepsilon = 1.0\n'
         'segments = ["platform"]\ndescription = "d"\nowner = "o"\n'

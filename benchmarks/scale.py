@@ -74,7 +74,7 @@ KINDS = (
 
 def registry(folder: Path) -> Path:
     """Write a registry with metrics of each mechanism and number of values."""
-    text = f'format = 1\napp = "{ingest.APP}"\n'
+    text = f'format = 1\nbudget.per_month = 1000000\nbudget.lifetime = 1000000\napp = "{ingest.APP}"\n'
     about = 'epsilon = 1.0\ndescription = "Made up"\nowner = "nobody@shop.example"\n'
     for number in range(METRICS):
         text += f'[metrics."binary2.{number}"]\ntype = "boolean"\n{about}'

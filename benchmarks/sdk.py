@@ -111,7 +111,7 @@ def ours(mechanism: str, metric: str = "ui.choice", value: str = "values[i]") ->
     registry = REGISTRY.format(values=", ".join(f'"v{i}"' for i in range(VALUES)), mechanism=mechanism)
     start = (
         f"import pathlib\npathlib.Path('metrics.toml').write_text({registry!r})\n"
-        "caps = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))\n"
+        "caps = deniable.Caps(budget=deniable.Budget(per_month=None, lifetime=None))\n"
         "def begin(settings):\n"
         "    deniable.init(url.replace('//', '//key@') + '/shop', registry='metrics.toml', consent=True, caps=caps,\n"
         "                  settings=settings, state='state', strict=True)\n"

@@ -223,6 +223,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [segments]

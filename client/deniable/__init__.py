@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     )
     from deniable.explanation import Explanation
     from deniable.handle import MetricHandle
-    from deniable.limits.caps import Caps
     from deniable.registry import Registry
-    from deniable.registry.tables import Budget
+    from deniable.registry.tables import Budget, Caps
     from deniable.stopwatch import Stopwatch, Timing
     from deniable.transport import SenderSettings
 
@@ -74,7 +73,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Arrival": "arrival",
     "Budget": "registry.tables",
-    "Caps": "limits.caps",
+    "Caps": "registry.tables",
     "Client": "client",
     "ConfigurationError": "errors",
     "DeniableError": "errors",
@@ -181,8 +180,8 @@ def _drop_early() -> bool:
 
 
 def _tell_early(subject: str) -> None:
-    from deniable.process.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
-    from deniable.process.reasons import ANSWERS  # noqa: PLC0415
+    from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
+    from deniable.messages.reasons import ANSWERS  # noqa: PLC0415
 
     warn_once(subject, "before_init", ANSWERS["before_init"].words())
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms
-from deniable.words import plural
+from deniable.messages.plural import plural
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism

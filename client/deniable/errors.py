@@ -115,11 +115,15 @@ class Fault:
 
     def __str__(self) -> str:
         where = f"{self.file}{f':{self.line}' if self.line else ''}"
-        text = f"{where}: {'' if self.metric == '-' else f'{self.metric}: '}{self.rule}"
+        return f"{where}: {'' if self.metric == '-' else f'{self.metric}: '}{self.words}"
+
+    @property
+    def words(self) -> str:
+        """The rule and what broke it, without the place."""
         if self.value is ...:
-            return text
+            return self.rule
         written = str(self.value).lower() if isinstance(self.value, bool) else repr(self.value)  # as TOML has it
-        return f"{text}; got {'nothing' if self.value is None else written}"
+        return f"{self.rule}; got {'nothing' if self.value is None else written}"
 
 
 class RegistryError(DeniableError, ValueError):

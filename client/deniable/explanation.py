@@ -11,7 +11,7 @@ from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
 from deniable.registry.answers.axis import BINS
-from deniable.registry.period import touched
+from deniable.registry.period import MOST_IN_MONTH
 from deniable.source import OS
 
 if TYPE_CHECKING:
@@ -41,12 +41,10 @@ class Explanation:
     epsilon_permanent
         Privacy loss of all reports of one permanent response together, in nats. None if no response is kept; then each report
         adds its own loss.
-    answers_per_window
-        Most permanent responses that are reported in a window of the budget; 0 if none is kept.
-    window
-        Days of that window.
-    reserved_window, reserved_lifetime
-        What the metric may spend in any window, and ever, in nats. `reserved_lifetime` is None if there is no bound.
+    answers_per_month
+        Most permanent responses that are reported in a calendar month; 0 if none is kept.
+    reserved_month, reserved_lifetime
+        What the metric may spend in a calendar month, and ever, in nats. `reserved_lifetime` is None if there is no bound.
     per_period, period
         Most reports in a period, and the length of a period.
     sample
@@ -69,9 +67,8 @@ class Explanation:
     summary: str
     epsilon: float
     epsilon_permanent: float | None
-    answers_per_window: int
-    window: float
-    reserved_window: float
+    answers_per_month: int
+    reserved_month: float
     reserved_lifetime: float | None
     per_period: int
     period: str
@@ -116,9 +113,8 @@ class Explanation:
             summary=mechanism.summary,
             epsilon=mechanism.epsilon,
             epsilon_permanent=declared.permanent.epsilon_permanent if declared.permanent else None,
-            answers_per_window=allowance.answers,
-            window=budget.window,
-            reserved_window=allowance.window / MICRO,
+            answers_per_month=allowance.answers,
+            reserved_month=allowance.month / MICRO,
             reserved_lifetime=None if allowance.lifetime is None else allowance.lifetime / MICRO,
             per_period=metric.per_period,
             period=metric.period,
@@ -155,12 +151,12 @@ class Explanation:
     def _repeated(self) -> list[str]:
         """Tell how often the metric is reported, and that the losses of independent reports add up."""
         ever = "" if self.reserved_lifetime is None else f", and all reports ever at most epsilon {self.reserved_lifetime:.4g}"
-        periods = _number(touched(self.period, self.window), f"calendar {self.period}" if self.period == "month" else self.period)
+        most = MOST_IN_MONTH[self.period] * self.per_period
         return [
             f"At most {_number(self.per_period, 'report')} a {self.period}. Each is randomised anew, so their epsilons add up.",
             (
-                f"The reports of any {self.window:g} days, which can touch {periods}, together have at most epsilon "
-                f"{self.reserved_window:.4g}{ever}. Beyond that nothing is reported."
+                f"In a calendar month there {'is' if most == 1 else 'are'} at most {_number(most, 'report')}, "
+                f"with at most epsilon {self.reserved_month:.4g} together{ever}. Beyond that nothing is reported."
             ),
         ]
 
@@ -173,8 +169,9 @@ class Explanation:
             f"Whoever sees all reports of one answer, however many, can shift the odds {_odds(epsilon)}.",
             "Reports may show that your answer has changed, and that it has returned to an earlier one.",
             (
-                f"In any {self.window:g} days at most {_number(self.answers_per_window, 'different answer')} are reported, "
-                f"with at most epsilon {self.reserved_window:.4g} together{ever}. Beyond that the last one is reported again."
+                f"In a calendar month at most {_number(self.answers_per_month, 'different answer')} "
+                f"{'is' if self.answers_per_month == 1 else 'are'} reported, with at most epsilon {self.reserved_month:.4g} "
+                f"together{ever}. Beyond that the last one is reported again."
             ),
         ]
 

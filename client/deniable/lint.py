@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry
@@ -12,15 +13,16 @@ from deniable.declared import Declared
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.forecast import space
 from deniable.forecast.precision import arm, expected
-from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
-from deniable.limits.caps import Caps
+from deniable.limits import spending
+from deniable.limits.admission import admit
+from deniable.limits.allowance import MICRO, Allowance
+from deniable.limits.caps import budget_of
 from deniable.limits.exposure import Exposure
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, spelt
-from deniable.registry.period import touched
 from deniable.registry.places import placed
 from deniable.registry.published import MEANING
-from deniable.registry.tables import duration
+from deniable.registry.tables import Budget, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
-    from deniable.registry.tables import Budget, Experiment
+    from deniable.registry.tables import Experiment
 
 STRONG_EPSILON = 4.0
 """The epsilon above which lint warns. A report then raises the odds between two answers more than 50 times."""
@@ -78,17 +80,18 @@ class Lint:
     warnings: tuple[Fault, ...]  # what may be a mistake
     notes: tuple[Note, ...]  # one for each usable metric
     exposed: str = ""  # what the reports of all metrics together show besides answers, in words; empty where it is nothing
+    spending: tuple[tuple[str, ...], ...] = ()  # the rows of a table: what a device may give away on each metric
 
 
 def lint(path: str | Path) -> Lint:
-    """Check a registry file: its format, that each metric has a mechanism, and that all metrics fit into the budget."""
+    """Check a registry file: its format, that each metric has a mechanism, and that none would be off on a device."""
     try:
         loaded = registry.load(path)
     except RegistryError as error:
         return Lint(error.faults, (), ())
     faults, notes = [], []
     warnings = [Fault(str(path), "-", rule, value) for rule, value in _file_doubts(loaded)]
-    budget = Caps().tightened(loaded.budget)
+    budget = budget_of(loaded)
     for metric in loaded.metrics.values():
         try:
             mechanism = mechanisms.of(metric)
@@ -103,20 +106,23 @@ def lint(path: str | Path) -> Lint:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
             allowance = Allowance.of(Declared.of(metric), budget)
             facts = _resolved(metric, mechanism, number)
-            facts |= _reserved(metric, allowance, budget) | _experiments(loaded, metric, mechanism)
+            facts |= _reported(metric, allowance) | _experiments(loaded, metric, mechanism)
             if metric.delay is not None:
                 facts["travels"] = f"after a random time of up to {metric.delay} on the device"
             notes.append(Note(metric.id, facts))
-    exposed = ""
+    exposed, table = "", tuple[tuple[str, ...], ...]()
     if not faults:
-        faults += [Fault(str(path), "-", rule, value) for rule, value in _excess(loaded, budget)]
+        today = datetime.now(UTC).date()
+        admission = admit(loaded, None, today)
+        faults += admission.faults
+        table = tuple(spending.rows(loaded, admission, today))
         exposure = Exposure.of(loaded)
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
         if exposure.row_bits or exposure.segment_bits:
             bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
             exposed = f"all metrics together show {bits}"
     lines = _placed(path, [*faults, *warnings])
-    return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed)
+    return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed, table)
 
 
 def _placed(path: str | Path, faults: Sequence[Fault]) -> tuple[Fault, ...]:
@@ -136,8 +142,12 @@ def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     if loaded.retention.tallies > LONG_DAYS:
         rule = f"exact sums that are kept for more than {LONG_DAYS} days are of little use, and somebody may demand them"
         yield rule, loaded.retention.tallies
+    default = Budget()
     if loaded.budget is None:
-        yield "declare a [budget] with a lifetime: without it only the caps of an app bound what a device ever spends", None
+        words = f"{default.per_month:g} nats a month and {default.lifetime:g} ever"
+        yield f"declare a [budget], which says what a person gives away: without it that is {words}", None
+    elif (loaded.budget.per_month or inf) > (default.per_month or inf):
+        yield f"a budget above {default.per_month:g} nats a month promises people little", loaded.budget.per_month
     for name in loaded.experiments:
         if not any(name in metric.segments for metric in loaded.metrics.values()):
             yield f"no metric has the segment {name}, so nothing is known of its arms: add it to the segments of a metric", name
@@ -160,14 +170,6 @@ def _alike(loaded: Registry) -> Iterator[tuple[str, object]]:
             yield f"{rule}: keep one, unless the questions differ", tuple(ids)
 
 
-def _excess(loaded: Registry, budget: Budget) -> Iterator[tuple[str, object]]:
-    today = datetime.now(UTC).date()
-    allowances = (each for id_, each in reserved(loaded, budget).items() if not loaded.metrics[id_].expired(today))
-    excess = unfit(allowances, budget)
-    if excess is not None:
-        yield excess.rule, excess.value
-
-
 def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str, str]:
     """Return the mechanism of a metric and why it was chosen, in words."""
     size = mechanism.layout.payload_size
@@ -187,17 +189,13 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
     return {"mechanism": f"{mechanism.name}: {chosen.figures}", "chosen for": chosen.reason, "others' error": chosen.others}
 
 
-def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> dict[str, str]:
-    """Return what a device may spend on a metric, and on how many reports or answers, in words."""
-    window, days = f"{allowance.window / MICRO:.6g} nats", f"in any {budget.window:g} days"
-    ever = "" if allowance.lifetime is None else f", {allowance.lifetime / MICRO:.6g} nats ever"
+def _reported(metric: Metric, allowance: Allowance) -> dict[str, str]:
+    """Return how many reports of a metric, or answers to it, a device makes, in words."""
     if allowance.answers:
         price = f"{allowance.cost / MICRO:.6g} nats for all reports of one together"
         histories = "between histories that change, and return to an earlier answer, at the same times"
-        return {"answers kept": f"at most {allowance.answers} {days}, {price} ({histories})", "spends": f"{window} {days}{ever}"}
-    most = f"at most {metric.per_period} a {metric.period}"
-    periods = f"up to {touched(metric.period, budget.window)} {metric.period}s"
-    return {"reports": most, "spends": f"{window} {days} ({periods}){ever}"}
+        return {"answers kept": f"at most {allowance.answers} a month, {price} ({histories})"}
+    return {"reports": f"at most {metric.per_period} a {metric.period}"}
 
 
 def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict[str, str]:

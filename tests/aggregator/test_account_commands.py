@@ -18,6 +18,7 @@ EXAMPLE = str(Path(__file__).parents[2] / "deploy" / "metrics.toml")
 SMALL = registry_toml(
     metric_toml("theme", values=["light", "dark"], epsilon_permanent=2),
     metric_toml("cart", epsilon=0.5, sample=0.1, period="month", min_reports=1000),
+    budget={},
 )
 
 
@@ -137,20 +138,20 @@ def test_a_registry(run, small):
     assert "365 days, each metric reported as often as it may be" in out
     lines = [line.split() for line in out.splitlines()]
     assert ["theme", "l_grr", "365", "2", "kept", "responses", "at", "2", "4", "4", "4"] in lines
-    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "1.5", "15"] in lines
-    assert "Budget: 32 in any 30 days, and 5.5 are reserved for these metrics." in out
-    assert "Budget: 320 ever, and 19 are reserved for these metrics." in out
+    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "0.5", "5"] in lines
+    assert "Budget: 32 in a calendar month, and 4.5 are reserved for these metrics." in out
+    assert "Budget: 320 ever, and 9 are reserved for these metrics." in out
     assert "It takes nothing back" in out
     assert "among" in out
     assert "Next: declare epsilon_permanent for metrics that are asked often and change rarely (cart)" in out
 
 
 def test_the_registry_here(run, small, monkeypatch):
-    """By default metrics.toml of the working directory, over the budget's window."""
+    """By default metrics.toml of the working directory, over a calendar month."""
     monkeypatch.chdir(small.parent)
     status, out, _ = run("--metric", "theme")
     assert status == 0
-    assert "30 days" in out
+    assert "A calendar month, each metric reported as often as it may be" in out
     assert "cart" not in out
     assert "Next: quote these figures" in out
 
@@ -158,11 +159,11 @@ def test_the_registry_here(run, small, monkeypatch):
 def test_a_budget_that_does_not_allow_it(run, tmp_path):
     """The status says so, and the words name what costs most."""
     daily = tmp_path / "metrics.toml"
-    text = Path(EXAMPLE).read_text("utf-8").replace('period = "month"\n', "").replace("per_window = 32.0", "per_window = 24.0")
+    text = Path(EXAMPLE).read_text("utf-8").replace('period = "month"\n', "")
     daily.write_text(text.replace('"search-engines.txt"', f'"{Path(EXAMPLE).with_name("search-engines.txt")}"'), "utf-8")
     status, out, _ = run("--registry", daily)
     assert status == 1
-    assert "It does not fit: lint and apps refuse such a registry." in out
+    assert "It does not fit: lint refuses such a registry, and in apps the last metrics are off." in out
     assert "The budget is too small. Most is reserved for search.engine." in out
     status, out, _ = run("--registry", daily, "--metric", "crash.site")
     assert (status, out.splitlines()[-1]) == (
@@ -177,7 +178,7 @@ def test_no_more_is_quoted_than_what_is_reserved(run, tmp_path):
     path.write_text(SMALL, "utf-8")
     _, out, _ = run("--registry", path, "--days", 3650)
     assert row(out, "plain sum") == ["64.5"]
-    assert "Quote: epsilon 19, which needs no delta (the budget stops there)." in out
+    assert "Quote: epsilon 9, which needs no delta (the budget stops there)." in out
 
 
 def test_the_example_fits_its_own_budget(run):
@@ -200,16 +201,16 @@ def test_json(run, small):
     assert status == 0
     first, second = written["totals"]
     assert (first["delta"], second["delta"]) == (1e-6, 1e-9)
-    assert first["basic"] == 4 + 3 * 0.5 == first["quote"]["basic"]
+    assert first["basic"] == 4 + 0.5 == first["quote"]["basic"]
     assert first["optimal"] <= second["optimal"] <= first["basic"]
-    assert {metric["metric"]: metric["spends"] for metric in written["metrics"]} == {"theme": 2, "cart": 3}
+    assert {metric["metric"]: metric["spends"] for metric in written["metrics"]} == {"theme": 2, "cart": 1}
     assert written["fits"] is True
-    assert written["budget"]["allowed_in_all"] == written["budget"]["reserved_in_window"] == 5.5
-    assert written["budget"]["reserved_ever"] == 19
-    reserved = {each["metric"]: (each["reserved_in_window"], each["reserved_ever"]) for each in written["metrics"]}
-    assert reserved == {"theme": (4, 4), "cart": (1.5, 15)}
+    assert written["budget"]["allowed_in_all"] == written["budget"]["reserved_in_month"] == 4.5
+    assert written["budget"]["reserved_ever"] == 9
+    reserved = {each["metric"]: (each["reserved_in_month"], each["reserved_ever"]) for each in written["metrics"]}
+    assert reserved == {"theme": (4, 4), "cart": (0.5, 5)}
     assert written["group"]["devices"] == 3
-    assert written["group"]["totals"][0]["basic"] == 16.5
+    assert written["group"]["totals"][0]["basic"] == 13.5
     assert written["group"]["of_the_pair_alone"][0]["epsilon"] == pytest.approx(3 * min(first["exact"], first["basic"]), abs=1e-4)
     cart = next(each for each in written["not_claimed"] if each["of"] == "cart")
     assert cart["sampled_unseen"] < cart["epsilon"]

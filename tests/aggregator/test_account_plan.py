@@ -16,10 +16,9 @@ from deniable import mechanisms
 from deniable.client import Client
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO
-from deniable.limits.caps import Caps
 from deniable.proof import distribution
 from deniable.registry import load, parse, period
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.transport import SenderSettings
 from deniable_aggregator.accounting.plan import periods, plan
 from deniable_aggregator.accounting.statement import statement
@@ -70,9 +69,9 @@ def test_the_example_registry():
     cart = uses["cart.size"]
     assert (cart.occasions, cart.spend.count, cart.spend.cost) == (3, 3, 800_000)
     assert cart.spend.share == pytest.approx(0.1 * cart.telling)
-    assert cart.reserved_window == pytest.approx(3 * 0.8)  # the coin of the sample may say yes each time
+    assert cart.reserved_month == pytest.approx(0.8)  # the coin of the sample may say yes each time
     assert uses["return.regretted"].spend.count == 2 + 1
-    assert planned.budget == Budget(window=30, per_window=32, lifetime=320)
+    assert planned.budget == Budget(per_month=20, lifetime=200)
     assert planned.fits
 
 
@@ -87,35 +86,44 @@ def test_a_kept_response_is_told_once_for_each_answer():
 
 
 def test_what_is_reserved():
-    """Of a window and of a lifetime, as the device has it; a registry that asks for more than the budget does not fit."""
-    budget = "[budget]\nwindow = 7\nper_window = 20\nlifetime = 40"
-    caps = Caps(budget=Budget(window=7))
-    planned = plan(registry(categorical(3, 1, epsilon_permanent=2, mechanism="l_grr"), budget=budget), days=70, caps=caps)
-    assert (planned.reserved_window, planned.reserved_lifetime, planned.allowed) == (4, 6, 6)
+    """Of a month and of a lifetime, as the device has it; a registry that asks for more than the budget does not fit."""
+    budget = "[budget]\nper_month = 40\nlifetime = 80"
+    planned = plan(registry(categorical(3, 1, epsilon_permanent=2, mechanism="l_grr"), budget=budget), days=70)
+    assert (planned.reserved_month, planned.reserved_lifetime, planned.allowed) == (4, 6, 6)
     assert planned.fits
-    plain = plan(registry(categorical(3, 1), budget=budget), days=70, caps=caps)
-    assert (plain.reserved_window, plain.reserved_lifetime, plain.uses[0].occasions) == (8, 16, 70)
+    plain = plan(registry(categorical(3, 1), budget=budget), days=70)
+    assert (plain.reserved_month, plain.reserved_lifetime, plain.uses[0].occasions) == (31, 62, 70)
     assert plain.fits
-    assert not plan(registry(categorical(3, 1), categorical(4, 2), budget=budget), caps=caps).fits
-    often = plan(registry(categorical(3, 1) + "\nper_period = 2", budget=budget), days=70, caps=caps)
-    assert (often.reserved_window, often.uses[0].occasions) == (16, 140)
+    assert not plan(registry(categorical(3, 1), categorical(4, 2), budget=budget)).fits
+    often = plan(registry(categorical(3, 1) + "\nper_period = 2", budget=budget), days=70)
+    assert (often.reserved_month, often.uses[0].occasions) == (62, 140)
+
+
+def test_a_calendar_month_is_the_default():
+    """Each metric is asked as often as may count in one month, which is what is reserved."""
+    planned = plan(registry(*(f'type = "boolean"\nepsilon = 1\nperiod = "{length}"' for length in period.LENGTHS)))
+    assert (planned.days, [use.occasions for use in planned.uses]) == (None, [744, 31, 5, 1])
+    assert [use.spend.total / MICRO for use in planned.uses] == pytest.approx([use.reserved_month for use in planned.uses])
+    assert planned.allowed == pytest.approx(planned.reserved_month)
 
 
 def test_the_budget_is_the_stricter_one():
     """Of the registry's and the app's; without either there is no bound."""
-    small = registry(categorical(), budget="[budget]\nper_window = 3")
-    assert plan(small).budget.per_window == 3
-    assert plan(small, caps=Caps(budget=Budget(per_window=2))).budget.per_window == 2
-    assert plan(registry(categorical())).budget == Caps().budget
-    free = plan(registry(categorical()), days=1000, caps=Caps(budget=Budget(per_window=None, lifetime=None)))
+    small = registry(categorical(), budget="[budget]\nper_month = 3")
+    assert plan(small).budget.per_month == 3
+    assert plan(small, caps=Caps(budget=Budget(per_month=2))).budget.per_month == 2
+    assert plan(registry(categorical())).budget == Budget()
+    free = plan(registry(categorical()), days=1000, caps=Caps(budget=Budget(per_month=None, lifetime=None)))
     assert free.allowed == inf
     assert free.fits
 
 
 def test_what_the_budget_allows_over_days():
-    """As many windows as cover them, and never more than the lifetime; without days only that."""
-    declared = registry(categorical(), budget="[budget]\nwindow = 30\nper_window = 31\nlifetime = 70")
-    assert [plan(declared, days=days).allowed for days in (1, 30, 31, 60, 61, 99)] == [31, 31, 62, 62, 70, 70]
+    """As many months as they touch, and never more than the lifetime; without days only that."""
+    declared = registry(categorical(), budget="[budget]\nper_month = 31\nlifetime = 70")
+    assert [plan(declared, days=days).allowed for days in (1, 2, 29, 30, 99)] == [31, 62, 62, 70, 70]
+    weekly = registry('type = "boolean"\nepsilon = 1\nperiod = "week"', budget="[budget]\nper_month = 5\nlifetime = 70")
+    assert [plan(weekly, days=days).allowed for days in (1, 22, 23, 24)] == [10, 10, 10, 15]
     assert plan(declared, reports=5).allowed == 70
     text = statement(plan(declared, days=100).spends, [1e-6], plan=plan(declared, days=100))
     assert (text.accounts[0].basic, text.capped(text.accounts[0].basic)) == (100, 70)
@@ -162,7 +170,7 @@ def test_whoever_receives_reports_sees_which_were_sampled():
     """The SDK sends nothing for an answer that was not sampled: the coin is public, and no amplification is claimed."""
     rare = registry('type = "boolean"\nepsilon = 1\nsample = 0.5')
     post, now = Post(), [datetime(2027, 1, 1, 12, tzinfo=UTC).timestamp()]
-    caps = Caps(budget=Budget(per_window=None, lifetime=None))
+    caps = Caps(budget=Budget(per_month=None, lifetime=None))
     options = {"settings": SenderSettings(flush_interval=3600), "caps": caps, "state": None, "strict": True}
     client = Client(dsn="https://k@t.example/shop", registry=rare, consent=True, post=post, clock=lambda: now[0], **options)
     views = []

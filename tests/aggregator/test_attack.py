@@ -18,11 +18,10 @@ from scipy.stats import binom
 from deniable import cli, mechanisms
 from deniable.client import Client
 from deniable.errors import ParameterError, PayloadError
-from deniable.limits.caps import Caps
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.registry import parse
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.source import OS
 from deniable.transport import SenderSettings
 from deniable_aggregator.attack import observer
@@ -385,7 +384,7 @@ def test_the_sdk_itself(tmp_path, copies, days):
     registry, wire, now = parse(REGISTRY), Wire(), 1_800_000_000.0
     truth = [bool(OS.below(2)) for _ in range(METRICS)]
     options = {"dsn": "https://key@t.example/shop", "registry": registry, "consent": True, "post": wire, "strict": True}
-    options |= {"caps": Caps(budget=Budget(per_window=None, lifetime=None)), "settings": SenderSettings(flush_interval=60)}
+    options |= {"caps": Caps(budget=Budget(per_month=None, lifetime=None)), "settings": SenderSettings(flush_interval=60)}
 
     def clock():
         return now

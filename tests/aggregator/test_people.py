@@ -28,7 +28,7 @@ EXAMPLE = Path(__file__).parents[2] / "deploy" / "metrics.toml"
 KINDS = {
     "listed": 'type = "categorical"\nvalues = ["x", "y", "z"]\nother = "z"\nsegments = ["platform", "arm"]',
     "kept": 'type = "boolean"\nepsilon_permanent = 4.0\nsegments = ["platform"]',
-    "once": 'type = "categorical"\nvalues = ["x", "y"]\nepsilon_permanent = 4.0\nanswers_per_window = 1',
+    "once": 'type = "categorical"\nvalues = ["x", "y"]\nepsilon_permanent = 4.0\nanswers_per_month = 1',
     "order": 'type = "ordinal"\nvalues = ["a", "b", "c"]\nestimate = "mean"',
     "both": 'type = "product"\nfactors = { f = ["t", "u"], g = ["v", "w"] }',
     "some": 'type = "set"\nvalues = ["u", "v", "w"]',
@@ -300,9 +300,9 @@ def test_nothing_is_sent_where_it_could_do_harm(served, tmp_path, capsys):
     path.write_text(text + "# changed\n", "utf-8")
     assert main(send) == 2
     assert "was served with another registry of it, or with this one before it was changed" in capsys.readouterr().err
-    path.write_text(text.replace("per_window = 32.0", "per_window = 9.0"), "utf-8")
+    path.write_text(text.replace("per_month = 20.0", "per_month = 9.0"), "utf-8")
     assert main(send) == 2
-    assert "all metrics together fit into the budget of 9 nats" in capsys.readouterr().err
+    assert "nats a month" in capsys.readouterr().err
     store.release(schema.AUDIT_SERVED)
     path.write_text(text, "utf-8")
     assert main(send) == 2

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from deniable import mechanisms
 from deniable.declared import Declared
-from deniable.errors import ConfigurationError
-from deniable.limits.allowance import MICRO, Allowance, check, cost, reserved, unfit
-from deniable.registry import Metric, parse, period
+from deniable.limits.allowance import MICRO, Allowance, cost, micro
+from deniable.registry import Metric, period
 from deniable.registry.tables import Budget
 
 HEAD = 'format = 1\napp = "shop"\n'
@@ -48,47 +47,40 @@ def test_cost_rounds_up(one, other):
 
 
 @pytest.mark.parametrize(
-    ("changes", "window"),
+    ("changes", "month"),
     [
-        ({}, 31),  # a day, and thirty more that its stretch of thirty days touches
+        ({}, 31),
         ({"per_period": 4}, 124),
-        ({"period": "hour"}, 721),
-        ({"period": "week"}, 6),
-        ({"period": "month"}, 3),
+        ({"period": "hour"}, 744),
+        ({"period": "week"}, 5),
+        ({"period": "month"}, 1),
         ({"sample": "0.01"}, 31),  # it may be drawn every time
         ({"epsilon_permanent": "2"}, 4),
-        ({"epsilon_permanent": "2", "answers_per_window": 1}, 2),
-        ({"epsilon_permanent": "2", "answers_per_window": 9}, 6),  # there are three answers
-        ({"epsilon_permanent": "2", "answers_per_window": 9, "period": "month", "mechanism": "l_osue"}, 6),
+        ({"epsilon_permanent": "2", "answers_per_month": 1}, 2),
+        ({"epsilon_permanent": "2", "answers_per_month": 9}, 6),  # there are three answers
+        ({"epsilon_permanent": "2", "answers_per_month": 9, "period": "month", "mechanism": "l_osue"}, 2),
     ],
 )
-def test_what_is_reserved_of_a_window(changes, window):
-    """As many reports as fit into any window, or as many kept responses as may be different in it."""
-    assert allowance(**changes).window / MICRO == pytest.approx(window, abs=1e-3)
-
-
-def test_what_is_remembered():
-    """The periods of any window, and of more than a year, which an update of the app may make the window."""
-    assert allowance().remembered == 401
-    assert allowance(period="month").remembered == period.touched("month", 400)
-    assert allowance(Budget(window=500)).remembered == 501
+def test_what_is_reserved_of_a_month(changes, month):
+    """As many reports as can count in a calendar month, or as many kept responses as may be different in it."""
+    assert allowance(**changes).month / MICRO == pytest.approx(month, abs=1e-3)
 
 
 def test_what_is_reserved_of_a_lifetime():
-    """As many times more as the lifetime has windows; of a metric with few answers, no more than all of them."""
+    """As many times more as the lifetime has budgets of a month; of a metric with few answers, no more than all of them."""
     assert allowance().lifetime == 310 * MICRO
-    assert allowance(Budget(per_window=None, lifetime=None)).lifetime is None
-    assert allowance(Budget(per_window=100, lifetime=None)).lifetime is None
+    assert allowance(Budget(per_month=None, lifetime=None)).lifetime is None
+    assert allowance(Budget(per_month=100, lifetime=None)).lifetime is None
     permanent = allowance(epsilon_permanent="2", values=tuple("abcdefghijklmnopqrstuvwxyz"), mechanism="l_osue")
     assert (permanent.answers, permanent.answers_ever) == (2, 20)
     few = allowance(epsilon_permanent="2")
     assert (few.answers, few.answers_ever, few.lifetime) == (2, 3, few.cost * 3)
-    assert (few.due, allowance(Budget(per_window=None, lifetime=None), epsilon_permanent="2").due) == (few.lifetime, few.window)
-    once = allowance(Budget(per_window=32, lifetime=32), epsilon_permanent="2")
+    assert (few.due, allowance(Budget(per_month=None, lifetime=None), epsilon_permanent="2").due) == (few.lifetime, few.month)
+    once = allowance(Budget(per_month=32, lifetime=32), epsilon_permanent="2")
     assert (once.answers, once.answers_ever) == (2, 2)
     text = Metric("t", "string", (), "1", candidates="c.txt", epsilon_permanent="2")
     assert Allowance.of(Declared.of(text), Budget()).answers_ever == 20
-    assert Allowance.of(Declared.of(text), Budget(per_window=None, lifetime=None)).answers_ever == inf
+    assert Allowance.of(Declared.of(text), Budget(per_month=None, lifetime=None)).answers_ever == inf
 
 
 @given(
@@ -127,23 +119,17 @@ def test_some_window_touches_as_many(length, days):
     assert period.touched(length, days) == most
 
 
-def test_a_registry_fits_or_is_refused():
-    """All reserved parts together fit into the window; else each is named, and what would fit."""
-    text = HEAD + "".join(f'[metrics.m{i}]\ntype = "boolean"\nepsilon = {i + 1}\nperiod = "month"\n{REST}' for i in range(7))
-    parts = reserved(parse(text), Budget(per_window=84, lifetime=84))
-    assert unfit(parts.values(), Budget(per_window=84.001, lifetime=None)) is None
-    assert unfit(parts.values(), Budget(per_window=None, lifetime=None)) is None
-    check(parts.values(), Budget(per_window=85))
-    words = r"ask for 84: raise per_window to 84(\.1)?.*; got m6 21, m5 18, m4 15, m3 12, m2 9, 2 others 9"
-    with pytest.raises(ConfigurationError, match=words):
-        check(parts.values(), Budget(per_window=83))
-
-
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 100), st.integers(1, 50))
-def test_lifetimes_fit_where_windows_do(tenths, per_window, times):
-    """Parts that fit into the window fit into the lifetime, and each is enough for a window."""
-    budget = Budget(per_window=per_window, lifetime=per_window * times)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 1000), st.integers(10, 500))
+def test_lifetimes_fit_where_months_do(tenths, per_month, times):
+    """Parts that fit into the month fit into the lifetime, and each is enough for a month."""
+    budget = Budget(per_month=per_month / 10, lifetime=per_month * times / 100)
     parts = [allowance(budget, id=f"m{i}", epsilon=f"{tenth / 10}", period="month") for i, tenth in enumerate(tenths)]
-    if unfit(parts, budget) is None:
-        assert sum(part.lifetime or 0 for part in parts) <= per_window * times * MICRO
-    assert all((part.lifetime or 0) >= part.window for part in parts)
+    if sum(part.month for part in parts) <= micro(per_month / 10):
+        assert sum(part.lifetime or 0 for part in parts) <= micro(per_month * times / 100)
+    assert all((part.lifetime or 0) >= part.month for part in parts)
+
+
+@given(st.integers(1, 10**8))
+def test_a_bound_is_what_is_written(hundredths):
+    """Two decimals of a nat are counted exactly, though their floating-point numbers are not exact."""
+    assert micro(float(f"{hundredths // 100}.{hundredths % 100:02}")) == hundredths * 10_000

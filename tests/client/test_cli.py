@@ -64,7 +64,7 @@ def test_lint_of_a_sound_file(run, file):
 
 def test_lint_of_warnings(run, file):
     """Warnings do not fail."""
-    status, out, _ = run("registry", "lint", file(SOUND.replace("epsilon = 1", "epsilon = 5")))
+    status, out, _ = run("registry", "lint", file("caps = { epsilon = 5 }\n" + SOUND.replace("epsilon = 1", "epsilon = 5")))
     assert status == 0
     assert "warning: " in out
     assert out.splitlines()[-2].endswith(": 0 errors, 1 warning")

@@ -22,10 +22,9 @@ from deniable.client.counts import Counts
 from deniable.client.environment import sender_settings
 from deniable.declared import fingerprint
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
-from deniable.limits.caps import Caps
-from deniable.process.reasons import ANSWERS
+from deniable.messages.reasons import ANSWERS
 from deniable.registry import parse
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.source import OS, Source
 from deniable.testing import StubServer
 from deniable.transport import HttpPost, SenderSettings
@@ -34,7 +33,7 @@ from deniable.transport.dsn import Dsn
 DSN = "https://canary-key@t.example/shop"
 SEGMENTS = {"platform": "linux"}
 CANARY = "canary-4c1e"
-FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 MONTHLY = 'period = "month"\nper_period = 4'
 LN3 = 1.0986122886681098
 
@@ -115,11 +114,11 @@ def test_a_recorded_answer_is_sent(client_of, registry):
 def test_stats(client_of, registry_text):
     """Everything is counted once: recorded, sent, dropped by reason, undeclared, and what was reserved and spent."""
     client = client_of(registry=parse(registry_text.replace("per_period = 100_000", MONTHLY)), caps=Caps())
-    nothing = {"window": 0.0, "window_left": 32.0, "lifetime": 0.0, "lifetime_left": 320.0}
+    nothing = {"month": 0.0, "month_left": 32.0, "lifetime": 0.0, "lifetime_left": 320.0}
     reserved = {
-        "ui.theme": {"window": 12.0, "lifetime": 120.0},
-        "ui.dark": {"window": pytest.approx(12 * LN3, abs=1e-4), "lifetime": pytest.approx(120 * LN3, abs=1e-3)},
-        "old": {"window": 31.0, "lifetime": 310.0},
+        "ui.theme": {"month": 4.0, "lifetime": 40.0},
+        "ui.dark": {"month": pytest.approx(4 * LN3, abs=1e-4), "lifetime": pytest.approx(40 * LN3, abs=1e-3)},
+        "old": {"month": 31.0, "lifetime": 310.0},
     }
     assert client.stats() == {
         "recorded": 0,
@@ -135,6 +134,7 @@ def test_stats(client_of, registry_text):
         "dropped": {},
         "reserved": reserved,
         "spent": nothing,
+        "off": {},
         "disabled": None,
         "trouble": None,
     }
@@ -159,11 +159,12 @@ def test_stats(client_of, registry_text):
         "dropped": {"unknown_metric": 1, "expired": 1},
         "reserved": reserved,
         "spent": {
-            "window": pytest.approx(spent, abs=1e-5),
-            "window_left": pytest.approx(32 - spent, abs=1e-5),
+            "month": pytest.approx(spent, abs=1e-5),
+            "month_left": pytest.approx(32 - spent, abs=1e-5),
             "lifetime": pytest.approx(spent, abs=1e-5),
             "lifetime_left": pytest.approx(320 - spent, abs=1e-5),
         },
+        "off": {},
         "disabled": None,
         "trouble": None,
     }

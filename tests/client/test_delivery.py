@@ -9,7 +9,7 @@ from email.utils import formatdate
 
 import pytest
 
-from deniable.process.reasons import CODES, REFUSALS, STATUSES
+from deniable.messages.reasons import CODES, REFUSALS, STATUSES
 from deniable.transport.delivery import Delivery, _retry_after, _verdict
 from deniable.transport.dsn import Dsn
 from deniable.transport.network import Courier, Orders

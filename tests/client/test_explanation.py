@@ -39,10 +39,10 @@ def test_figures(registry):
         mechanism.summary,
         None,
     )
-    assert (explanation.per_period, explanation.period, explanation.answers_per_window) == (4, "month", 0)
-    assert (explanation.reserved_window, explanation.reserved_lifetime) == (12, 120)  # 30 days touch three months
+    assert (explanation.per_period, explanation.period, explanation.answers_per_month) == (4, "month", 0)
+    assert (explanation.reserved_month, explanation.reserved_lifetime) == (4, 40)
     assert (explanation.row_bits, explanation.segment_bits) == (0, 1)
-    assert Explanation.of(registry, "ui.theme", Budget(per_window=None, lifetime=None)).reserved_lifetime is None
+    assert Explanation.of(registry, "ui.theme", Budget(per_month=None, lifetime=None)).reserved_lifetime is None
 
 
 @pytest.mark.parametrize(("id_", "value"), [("ui.theme", "dark"), ("ui.dark", False), ("ui.dark", True)])
@@ -61,8 +61,8 @@ def test_words(registry):
     assert "at most 3 times (epsilon 1.099): even odds become 3 to 1." in without
     assert "At most 4 reports a month. Each is randomised anew, so their epsilons add up." in without
     assert (
-        "The reports of any 30 days, which can touch 3 calendar months, together have at most epsilon 13.18, "
-        "and all reports ever at most epsilon 131.8. Beyond that nothing is reported."
+        "In a calendar month there are at most 4 reports, with at most epsilon 4.394 together, "
+        "and all reports ever at most epsilon 43.94. Beyond that nothing is reported."
     ) in without
     assert "Every report has 1 byte, whatever the answer." in without
     assert "look like this" not in without
@@ -82,20 +82,22 @@ def test_words_on_time():
     """A metric that keeps its answers tells what all reports of one answer give away; another that it adds up."""
     explanation = Explanation.of(parse(KEPT), "ui.theme", Budget())
     assert explanation.epsilon_permanent == pytest.approx(2)
-    assert (explanation.answers_per_window, explanation.reserved_window, explanation.reserved_lifetime) == (
+    assert (explanation.answers_per_month, explanation.reserved_month, explanation.reserved_lifetime) == (
         2,
         4,
         6,
     )  # three answers, and never more
     assert "all reports of one answer, however many, can shift the odds at most 7.39 times (epsilon 2)" in str(explanation)
     assert "At most 1 report a day." in str(explanation)
-    few = "In any 30 days at most 2 different answers are reported, with at most epsilon 4 together, and ever at most epsilon 6."
-    assert few in str(explanation)
+    few = "In a calendar month at most 2 different answers are reported, with at most epsilon 4 together, "
+    assert few + "and ever at most epsilon 6." in str(explanation)
     assert "together show which of 8 rows this device drew and keeps (3.0 bits)." in str(explanation)
     assert "Of all answers only 10%, drawn at random, are reported at all." in str(explanation)
     plain = Explanation.of(parse(KEPT.replace("epsilon_permanent = 2.0\n", "")), "ui.theme", Budget())
-    assert (plain.epsilon_permanent, plain.answers_per_window, plain.reserved_window) == (None, 0, 31)
-    assert "The reports of any 30 days, which can touch 31 days, together" in str(plain)
+    assert (plain.epsilon_permanent, plain.answers_per_month, plain.reserved_month) == (None, 0, 31)
+    assert "In a calendar month there are at most 31 reports, with at most epsilon 31 together" in str(plain)
+    monthly = KEPT.replace("epsilon_permanent = 2.0\n", 'period = "month"\n')
+    assert "In a calendar month there is at most 1 report, with" in str(Explanation.of(parse(monthly), "ui.theme", Budget()))
 
 
 def explained(declared, value=None):

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+from datetime import date
 
 import pytest
 
@@ -16,7 +17,8 @@ from deniable.commands.parser import Parser
 from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.errors import ConfigurationError
-from deniable.limits.allowance import MICRO, reserved
+from deniable.limits.admission import admit
+from deniable.limits.allowance import MICRO
 from deniable.lint import lint
 from deniable.registry import load
 from deniable.registry.tables import Budget
@@ -62,9 +64,10 @@ def test_init_says_why_its_budget_is_what_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(init)
     text = (tmp_path / "metrics.toml").read_text("utf-8")
-    (numbers,) = re.findall(r"need (\d+) nats in .* without this table: (\d+) and (\d+)", text)
-    needed = sum(each.window for each in reserved(load("metrics.toml"), Budget()).values()) / MICRO
-    assert [float(number) for number in numbers] == [needed, Budget().per_window, Budget().lifetime]
+    (numbers,) = re.findall(r"need (\d+) nats a month.* without this table: (\d+) and (\d+)", text)
+    admission = admit(load("metrics.toml"), None, date(2026, 11, 21))
+    needed = sum(each.allowance.month for each in admission.metrics.values()) / MICRO
+    assert [float(number) for number in numbers] == [needed, Budget().per_month, Budget().lifetime]
 
 
 def test_init_needs_no_segments_of_an_app(tmp_path, monkeypatch):

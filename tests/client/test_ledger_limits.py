@@ -1,4 +1,4 @@
-"""The ledger at its limits: the last moment of a window, the last report of a budget, the last millionth of a nat."""
+"""The ledger at its limits: the last moment of a month, the last report of a budget, the last millionth of a nat."""
 
 from __future__ import annotations
 
@@ -24,15 +24,21 @@ class Device:
 
     def __init__(self, directory, **bounds) -> None:
         self.now = 0
-        budget = Budget(**({"per_window": None, "lifetime": None} | bounds))
-        self.ledger = Ledger(State(directory), budget, lambda: 1_799_971_200 + self.now)
+        self.ledger = Ledger(State(directory), Budget(**({"per_month": None, "lifetime": None} | bounds)))
 
-    def occasion(self, tag):
-        name = period.of(datetime.fromtimestamp(self.ledger._clock(), UTC), "day")
-        return Occasion(Stratum(tag, 1, tag, name, ""), int(period.bounds(name, "day")[1].timestamp()))
+    @property
+    def moment(self):
+        return datetime.fromtimestamp(1_799_971_200 + self.now, UTC)
 
-    def spend(self, allowance):
-        return self.ledger.spend(allowance, self.occasion(allowance.tag))
+    def spent(self):
+        return self.ledger.spent(period.of(self.moment, "month"))
+
+    def occasion(self, tag, length):
+        name = period.of(self.moment, length)
+        return Occasion(Stratum(tag, 1, tag, name, ""), period.month_of(name, length))
+
+    def spend(self, allowance, length="day"):
+        return self.ledger.spend(allowance, self.occasion(allowance.tag, length))
 
 
 @pytest.fixture
@@ -42,25 +48,45 @@ def device(tmp_path):
 
 
 def asks(tag="m", **values):
-    known = {"cost": MICRO, "per_period": 5, "answers": 0, "window": 5 * MICRO, "lifetime": None} | values
+    known = {"cost": MICRO, "per_period": 5, "answers": 0, "month": 5 * MICRO, "lifetime": None} | values
     return Allowance(tag, tag, **known)
 
 
-def test_a_period_counts_until_its_window_is_over_and_no_longer(device):
-    """A window has its last moment but not its first: a period that ended just when it begins is no part of it."""
-    one = device(window=2, per_window=1)
+def test_a_month_has_its_last_moment_and_no_more(device):
+    one = device(per_month=1)
     assert one.spend(asks("first")) is None
-    one.now = 3 * DAY - 1
+    one.now = 17 * DAY - 1
     assert one.spend(asks("second")) == "budget"
-    one.now = 3 * DAY
+    one.now = 17 * DAY
     assert one.spend(asks("third")) is None
+
+
+def test_a_week_counts_in_the_month_of_its_sunday(device):
+    """The week of Monday, the 25th of January 2027 ends on the 31st; that of Monday, the 29th of March in April."""
+    one = device(per_month=1)
+    one.now = 10 * DAY
+    assert one.spend(asks("first"), "week") is None
+    assert one.spend(asks("second")) == "budget"
+    one.now = 73 * DAY
+    assert one.spend(asks("third"), "week") is None
+    assert one.spend(asks("fourth")) is None
+    assert one.spend(asks("fifth")) == "budget"
+    one.now = 76 * DAY
+    assert one.spend(asks("sixth")) == "budget"
 
 
 def test_no_more_is_spent_than_whole_millionths_of_the_bound(device):
     """A bound is rounded down: a device never spends more than it says."""
-    one = device(window=2, per_window=1.0000004)
+    one = device(per_month=1.0000004)
     assert one.spend(asks(cost=MICRO + 1)) == "budget"
-    assert one.ledger.spent().window_left == 1
+    assert one.spent().month_left == 1
+
+
+def test_a_bound_is_as_it_is_written(device):
+    """8.2 is 8,200,000 millionths, although the floating-point product is less."""
+    one = device(per_month=8.2)
+    assert one.spent().month_left == 8.2
+    assert one.spend(asks(cost=8_200_000)) is None
 
 
 def test_a_new_period_is_asked_for_anew(device):
@@ -72,13 +98,13 @@ def test_a_new_period_is_asked_for_anew(device):
     assert one.spend(allowance) is None
 
 
-def test_what_is_left_of_the_window_and_of_the_lifetime(device):
-    one = device(window=2, per_window=5, lifetime=50)
-    for day in (0, 10):
+def test_what_is_left_of_the_month_and_of_the_lifetime(device):
+    one = device(per_month=5, lifetime=50)
+    for day in (0, 20):
         one.now = day * DAY
         assert one.spend(asks(lifetime=50 * MICRO)) is None
-    left = one.ledger.spent()
-    assert (left.window, left.window_left, left.lifetime, left.lifetime_left) == (1, 4, 2, 48)
+    left = one.spent()
+    assert (left.month, left.month_left, left.lifetime, left.lifetime_left) == (1, 4, 2, 48)
 
 
 def test_a_lease_of_yesterday_is_given_back_to_yesterday(device):
@@ -97,14 +123,6 @@ def test_a_lease_of_yesterday_is_given_back_to_yesterday(device):
     assert spent < before[2]
 
 
-def test_the_newest_spends_are_remembered(device):
-    one = device(window=30, per_window=100)
-    for day in range(6):
-        one.now = day * DAY
-        assert one.spend(asks(remembered=3)) is None
-    assert one.ledger.spent().window == 4  # the last one, and three before it
-
-
 def test_what_could_not_be_written_pays_for_nothing(device, monkeypatch):
     """A transaction that fails at its end leaves no lease behind."""
     one, allowance = device(), asks(per_period=1000)
@@ -120,4 +138,4 @@ def test_what_could_not_be_written_pays_for_nothing(device, monkeypatch):
         broken.setattr(one.ledger._state, "transaction", fail_at_the_end)
         assert one.spend(allowance) == "state"
     assert one.spend(allowance) == "state"
-    assert one.ledger.spent().lifetime == 0
+    assert one.spent().lifetime == 0

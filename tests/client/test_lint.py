@@ -45,16 +45,20 @@ def test_a_sound_file(linted):
     assert automatic.facts["chosen for"] == "the least error of 8 mechanisms for 2 values at epsilon 1 within 256 bytes"
     assert automatic.facts["others' error"].startswith("grr +0.0%, subset +0.0%, pgr +29.8%, sue +")
     assert automatic.facts["reports"] == "at most 1 a week"
-    assert automatic.facts["spends"] == "6 nats in any 30 days (up to 6 weeks), 60 nats ever"
     assert declared == Note(
         "b",
         {
             "mechanism": "coin: epsilon 1.09861, 1 byte a report, as declared",
             "reports": "at most 2 a month",
-            "spends": "6.59168 nats in any 30 days (up to 3 months), 65.9168 nats ever",
         },
     )
     assert findings.exposed == ""
+    assert findings.spending == (
+        ("metric", "asked", "a month", "share", "ever", ""),
+        ("a", "1 a week", "5", "16%", "50", ""),
+        ("b", "2 x 1.099 a month", "2.197", "7%", "21.97", ""),
+        ("all", "", "7.197 of 32", "22%", "71.97 of 320", ""),
+    )
 
 
 def test_faults_of_form_end_the_check(linted):
@@ -103,18 +107,31 @@ def test_a_limit_that_nothing_fits(linted):
 )
 def test_warnings(linted, keys, rules):
     """What deserves a second look is a warning and no fault."""
-    findings = linted(f'[metrics.a]\ntype = "boolean"\nperiod = "month"\n{keys}\n{BODY}')
+    findings = linted(f'[caps]\nepsilon = 16\n[metrics.a]\ntype = "boolean"\nperiod = "month"\n{keys}\n{BODY}')
     assert [warning.rule for warning in findings.warnings] == rules
     assert not findings.faults
 
 
-def test_a_registry_that_does_not_fit_its_budget(linted):
-    """More than the budget has is a fault that names what each metric asks for, and what would fit."""
+def test_what_would_be_off_is_a_fault(linted):
+    """Of a metric that the SDK would turn off, with the line to change; the table says which it is."""
     table = f'[metrics.{{}}]\ntype = "boolean"\nepsilon = 1\nexpires = {{}}-01-01\n{BODY}'
-    (fault,) = linted(table.format("a", 2999) + table.format("b", 2999)).faults
-    assert (fault.metric, fault.value) == ("-", "a 31, b 31")
-    assert "fit into the budget of 32 nats in any 30 days, and they ask for 62: raise per_window to 62" in fault.rule
-    assert not linted(table.format("a", 2999) + table.format("b", 2001)).faults  # nobody is asked any more
+    findings = linted(table.format("a", 2999) + table.format("b", 2999))
+    (fault,) = findings.faults
+    assert (fault.metric, fault.value) == ("b", 31)
+    assert fault.rule.endswith('write period = "month" in [metrics."a"], or per_month = 62.0 in [budget]')
+    assert [row[-1] for row in findings.spending] == ["", "", "off", ""]
+    findings = linted(table.format("a", 2999) + table.format("b", 2001))  # nobody is asked any more
+    assert not findings.faults
+    assert [row[0] for row in findings.spending] == ["metric", "a", "all"]
+
+
+def test_an_epsilon_above_the_cap_is_a_fault(linted):
+    """Lint knows the caps of an app that sets none, and those of the file."""
+    metric = f'[metrics.a]\ntype = "boolean"\nperiod = "month"\nepsilon = 5\nexpires = 2999-01-01\n{BODY}'
+    (fault,) = linted(metric).faults
+    assert (fault.metric, fault.line) == ("a", 7)
+    assert fault.words == "the app allows 4 nats for a report: write epsilon = 4 here, or epsilon = 5 in [caps]; got 5.0"
+    assert not linted(f"[caps]\nepsilon = 5\n{metric}").faults
 
 
 def test_what_a_registry_may_do_better(linted, tmp_path):
@@ -127,7 +144,7 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     path = tmp_path / "unbounded.toml"
     path.write_text(HEAD.replace("budget = { lifetime = 320 }\n", "") + question + 'other = "y"\n', "utf-8")
     (warning,) = lint(path).warnings
-    assert warning.rule.startswith("declare a [budget] with a lifetime")
+    assert warning.rule.startswith("declare a [budget]")
     many = f"segments = {{ version = {[f'v{i}' for i in range(257)]} }}\n".replace("'", '"')
     rows = 'mechanism = "rappor"\nparameters = { cohorts = 512, bits = 16, hashes = 1 }\nepsilon_permanent = 2\n'
     rows += 'segments = ["version"]\n'
@@ -273,7 +290,7 @@ BREAKING = [
     ({"none": "a"}, "none was None, is 'a'"),
     ({"other": "a"}, "other was None, is 'a'"),
     ({"per_period": 3}, "per_period was 1, is 3"),
-    ({"answers_per_window": 3}, "answers_per_window was 2, is 3"),
+    ({"answers_per_month": 3}, "answers_per_month was 2, is 3"),
     ({"range": ("0", "1")}, "range was [], is [0, 1]"),
     ({"unit": "ms"}, "unit was '', is 'ms'"),
     ({"scale": "log"}, "scale was 'linear', is 'log'"),
@@ -449,7 +466,7 @@ def test_what_a_lifetime_may_cost(tmp_path, linted):
         f'[metrics.b]\ntype = "categorical"\nvalues = {[f"v{i}" for i in range(50)]}\nmechanism = "loloha"\n{permanent}'.replace(
             "'", '"'
         )
-        + f'[metrics.c]\ntype = "string"\ncandidates = "words.txt"\nanswers_per_window = 3\n{permanent}'
+        + f'[metrics.c]\ntype = "string"\ncandidates = "words.txt"\nanswers_per_month = 3\n{permanent}'
     )
     assert [fault.rule for fault in findings.faults] == ["candidates is a readable UTF-8 file of answers, one to a line"]
     (tmp_path / "words.txt").write_text("one\n", "utf-8")
@@ -457,13 +474,14 @@ def test_what_a_lifetime_may_cost(tmp_path, linted):
     chosen, hashed, text = (note.facts for note in findings.notes)
     assert chosen["mechanism"].startswith("l_grr: standard error ")
     holds = "between histories that change, and return to an earlier answer, at the same times"
-    few = f"at most 2 in any 30 days, 2 nats for all reports of one together ({holds})"
+    few = f"at most 2 a month, 2 nats for all reports of one together ({holds})"
     assert chosen["answers kept"] == hashed["answers kept"] == few
-    assert chosen["spends"] == hashed["spends"] == "4 nats in any 30 days, 6 nats ever"
+    two = "2 a kept answer, 2 a month", "4"
+    assert [row[1:3] for row in findings.spending[1:4]] == [two, two, ("2 a kept answer, 3 a month", "6")]
+    assert [row[4] for row in findings.spending[1:4]] == ["6", "6", "60"]
     assert hashed["mechanism"] == "loloha: epsilon 1, 1 byte a report, as declared"
     assert (text["mechanism"], text["answers"]) == ("rappor: epsilon 1, 5 bytes a report", "1 candidates")
     assert text["answers kept"].startswith("at most 3 ")
-    assert text["spends"] == "6 nats in any 30 days, 60 nats ever"
 
 
 def test_a_metric_without_a_chain(linted):
@@ -519,7 +537,7 @@ NUMBER = f'type = "number"\nunit = "ms"\nexpires = 2999-01-01\nperiod = "month"\
 
 
 def note_of(linted, text):
-    findings = linted(f"[metrics.a]\n{text}")
+    findings = linted(f"[caps]\nepsilon = 16\n[metrics.a]\n{text}")
     assert findings.faults == ()
     return findings.notes[0].facts, [each.rule for each in findings.warnings]
 

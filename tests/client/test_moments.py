@@ -21,13 +21,14 @@ from deniable.transport import HttpPost
 HIGH = 0.3  # seconds
 SHORT, LONG = 0.01, 0.25
 QUICK = SenderSettings(flush_interval=0.02, timeout=60)
-FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 REGISTRY = registry_toml(
     metric_toml("took", range=[0, HIGH], unit="s", estimate="mean"),
     metric_toml("kept", range=[0, HIGH], unit="s", estimate="mean", epsilon_permanent=2),
     metric_toml("quiet", per_period=20, delay="12h"),
     metric_toml("plain", per_period=20),
     metric_toml("many", range=[0, 60000], unit="ms", estimate="mean", per_period=1000),
+    budget={},
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deniable.process.notice import warn_once
+from deniable.messages.notice import warn_once
 
 
 def test_once_for_each_subject_and_reason(caplog):

@@ -29,6 +29,7 @@ REGISTRY = registry_toml(
     metric_toml("both", type="product", factors={"cart": ["empty", "full"], "coupon": ["no", "yes"]}, per_period=1_000_000),
     metric_toml("text", type="string", discover=True, per_period=1_000_000),
     metric_toml("key", type="key", discover=True, per_period=1_000_000),
+    budget={},
 )
 LONG = 50_000_000  # characters
 
@@ -148,7 +149,7 @@ def numbers():
 @pytest.fixture(scope="module")
 def client():
     """Record with no thread, no disk and no bound of the budget."""
-    free = Caps(budget=Budget(per_window=None, lifetime=None), rows=1 << 40)
+    free = Caps(budget=Budget(per_month=None, lifetime=None), rows=1 << 40)
     opened = Client(
         dsn="https://k@t.example/shop",
         registry=parse(REGISTRY),

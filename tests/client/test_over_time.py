@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 import sqlite3
 from base64 import b64decode
 from datetime import UTC, datetime
@@ -14,10 +15,9 @@ import pytest
 
 from deniable import mechanisms
 from deniable.client import Client
-from deniable.errors import ConfigurationError
-from deniable.limits.caps import Caps
+from deniable.errors import RegistryError
 from deniable.registry import parse
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.transport import SenderSettings
 
 DSN = "https://canary-key@t.example/shop"
@@ -35,8 +35,9 @@ epsilon = 2
 epsilon_permanent = 2
 {BODY}"""
 PLAIN = f'{HEAD}[metrics.m]\ntype = "boolean"\nepsilon = 1\n{BODY}'
+MONTHLY = f'[metrics.n]\ntype = "boolean"\nepsilon = 1\nperiod = "month"\n{BODY}'
 OFTEN = f'{HEAD}[metrics.m]\ntype = "boolean"\nepsilon = 1\nsample = 0.5\nper_period = 1000\n{BODY}'
-FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 TEXTS = f'{HEAD}[metrics.m]\ntype = "string"\ncandidates = "c.txt"\nepsilon = 2\nepsilon_permanent = 4\n{BODY}'
 
 
@@ -158,8 +159,8 @@ def test_once_a_period(device):
 
 def test_the_lifetime_ends(device):
     """When what is reserved for its life is spent, a metric is silent for good."""
-    caps = Caps(budget=Budget(window=1, per_window=2, lifetime=5))
-    for _ in range(9):
+    caps = Caps(budget=Budget(per_month=31, lifetime=31))
+    for _ in range(35):
         client = device.start(PLAIN, caps=caps)
         client.record("m", value=True)
         dropped = client.stats()["dropped"]
@@ -167,58 +168,77 @@ def test_the_lifetime_ends(device):
         device.now += 3 * DAY
     assert dropped == {"budget": 1}
     assert client.stats()["spent"] == {
-        "window": 0,
-        "window_left": 2,
-        "lifetime": pytest.approx(5, abs=1e-5),
+        "month": 0,
+        "month_left": 31,
+        "lifetime": pytest.approx(31, abs=1e-5),
         "lifetime_left": pytest.approx(0, abs=1e-5),
     }
-    assert len(device.post.groups) == 5
+    assert len(device.post.groups) == 31
 
 
-def test_a_registry_that_asks_for_more_than_the_budget_is_not_used(device):
-    """Neither by an app nor, strictly, without an error that names what does not fit and what would."""
-    caps = Caps(budget=Budget(per_window=30))
-    client = device.start(PLAIN, caps=caps)
+def test_a_metric_for_which_the_budget_has_no_room_is_off(device, caplog, monkeypatch):
+    """The others go on, and the log names the line; strictly, it is an error."""
+    monkeypatch.setattr("deniable.messages.notice._warned", set())
+    caps, more = Caps(budget=Budget(per_month=30)), MONTHLY
+    client = device.start(PLAIN + more, caps=caps)
     assert not client.record("m", value=True)
-    assert "ask for 31: raise per_window to 31" in client.stats()["disabled"]
-    with pytest.raises(ConfigurationError, match=r"they ask for 31: raise per_window to 31.*; got m 31"):
-        device.start(PLAIN, caps=caps, strict=True)
-    assert device.start(PLAIN.replace("epsilon = 1", "epsilon = 1\nexpires = 2001-01-01"), caps=caps).disabled is None
+    assert client.record("n", value=True)
+    stats = client.stats()
+    assert (stats["disabled"], stats["dropped"]) == (None, {"off": 1})
+    line = "per_month = 32.0 in the budget of the app's Caps"
+    assert f'write period = "week" in [metrics."m"], or {line}; got 31.0' in stats["off"]["m"]
+    assert [record.message for record in caplog.records if "m: off: " in record.message and line in record.message]
+    with pytest.raises(RegistryError, match=rf"write .*{re.escape(line)}; got 31"):
+        device.start(PLAIN + more, caps=caps, strict=True)
+    assert not device.start(PLAIN.replace("epsilon = 1", "epsilon = 1\nexpires = 2001-01-01"), caps=caps).stats()["off"]
 
 
 def test_the_stricter_budget_holds(device):
     """Of the registry's budget and the app's, each bound is the stricter one."""
-    registry = PLAIN.replace("[metrics", "[budget]\nper_window = 32\nlifetime = 100\n[metrics", 1)
-    client = device.start(registry, caps=Caps(budget=Budget(per_window=50, lifetime=60)))
+    registry = PLAIN.replace("[metrics", "[budget]\nper_month = 32\nlifetime = 100\n[metrics", 1)
+    client = device.start(registry, caps=Caps(budget=Budget(per_month=50, lifetime=60)))
     assert client.record("m", value=True)
     spent = client.stats()["spent"]
-    assert (spent["window_left"], spent["lifetime_left"]) == (31, 59)
-    assert client.stats()["reserved"] == {"m": {"window": 31, "lifetime": 58}}  # whole reports of 31 * 60 / 32
+    assert (spent["month_left"], spent["lifetime_left"]) == (31, 59)
+    assert client.stats()["reserved"] == {"m": {"month": 31, "lifetime": 58}}  # whole reports of 31 * 60 / 32
 
 
 @pytest.mark.parametrize(
     ("caps", "words"),
     [
-        (Caps(epsilon=0.5), "0.5 nats for a report; the registry asks 1"),
-        (Caps(metrics={"m": 0.25}), "0.25 nats for a report"),
-        (Caps(mechanisms=frozenset({"grr"})), "allows the mechanisms grr; got binary"),
+        (Caps(epsilon=0.5), "the app allows 0.5 nats for a report: write epsilon = 0.5 here, or epsilon = 1 in the app's Caps"),
+        (Caps(metrics={"m": 0.25}), "the app allows 0.25 nats for a report"),
+        (Caps(mechanisms=frozenset({"grr"})), "add it to mechanisms in the app's Caps; got 'binary'"),
     ],
 )
-def test_caps_switch_off(device, caps, words):
-    """A registry that asks for more than the app allows is not used at all; strictly, it is an error."""
-    client = device.start(PLAIN, caps=caps)
+def test_caps_switch_off(device, caps, words, caplog, monkeypatch):
+    """A metric that asks for more than the app allows is off, and no other; strictly, it is an error."""
+    monkeypatch.setattr("deniable.messages.notice._warned", set())
+    client = device.start(PLAIN + MONTHLY.replace("epsilon = 1", "epsilon = 0.4"), caps=caps)
     assert not client.record("m", value=True)
-    assert words in client.stats()["disabled"]
-    with pytest.raises(ConfigurationError, match=words.split(";")[0]):
+    assert client.record("n", value=True) == (caps.mechanisms is None)
+    stats = client.stats()
+    assert stats["disabled"] is None
+    assert words in stats["off"]["m"]
+    assert stats["dropped"]["off"] == len(stats["off"])
+    assert any("m: off: " in record.message for record in caplog.records)
+    assert client.explain("m") is None
+    with pytest.raises(RegistryError, match=re.escape(words)):
         device.start(PLAIN, caps=caps, strict=True)
-    assert not device.post.groups
+
+
+def test_caps_of_the_file_hold(device):
+    """The table of the registry holds where the app's code gives no caps, and those of the code instead of it."""
+    registry = "caps = { epsilon = 0.5 }\n" + PLAIN
+    assert "epsilon = 1 in [caps]" in device.start(registry).stats()["off"]["m"]
+    assert not device.start(registry, caps=Caps()).stats()["off"]
 
 
 def test_caps_on_the_domain(device):
-    """More answers than the app allows are refused like any other excess."""
+    """A metric with more answers than the app allows is off like any other excess."""
     client = device.start(KEPT, caps=Caps(domain_size=3))
     assert not client.record("ui.theme", "dark")
-    assert "4" in client.stats()["disabled"]
+    assert "domain_size = 4 in the app's Caps; got 4" in client.stats()["off"]["ui.theme"]
 
 
 def test_sampling_does_not_look(device):

@@ -15,10 +15,11 @@ from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.mechanisms import auto
 from deniable.mechanisms.base import mean_variance
-from deniable.mechanisms.permanent import MAX_ROWS, Permanent
+from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution, prove
 from deniable.registry import Metric
 from deniable.source import OS
+from deniable.wire.layout import MAX_ROWS
 
 TWO_STEPS = ("l_grr", "l_osue", "loloha", "rappor")
 NAMES = (*TWO_STEPS, "dbitflip")

@@ -13,7 +13,7 @@ import pytest
 
 from deniable import mechanisms
 from deniable.declared import Declared
-from deniable.device.ledger import Ledger
+from deniable.device.ledger import Ledger, Spent
 from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.prepared import Occasion, Prepared
 from deniable.device.state import State
@@ -24,7 +24,7 @@ from deniable.source import OS
 from deniable.wire.report import Stratum
 
 DAY = 86_400.0
-FREE = Budget(per_window=None, lifetime=None)
+FREE = Budget(per_month=None, lifetime=None)
 
 
 class Clock:
@@ -40,7 +40,7 @@ class Clock:
 def metric(id_: str = "m", **changes) -> Metric:
     """Declare a metric of sixteen answers, asked daily, whose report is the permanent response: what is kept can be seen."""
     fields = {"type": "categorical", "values": tuple("abcdefghijklmnop"), "epsilon": "2", "epsilon_permanent": "2"}
-    return Metric(id_, **(fields | {"mechanism": "rappor", "answers_per_window": 16} | changes))
+    return Metric(id_, **(fields | {"mechanism": "rappor", "answers_per_month": 16} | changes))
 
 
 class Device:
@@ -54,7 +54,7 @@ class Device:
 
     def start(self) -> None:
         self.state = State(self.directory)
-        self.ledger = Ledger(self.state, self.budget, self.clock)
+        self.ledger = Ledger(self.state, self.budget)
         self.responses = PermanentResponses(self.state, self.ledger)
 
     def prepared(self, declared: Metric) -> Prepared:
@@ -68,6 +68,9 @@ class Device:
             prepared, prepared.occasion(datetime.fromtimestamp(self.clock.now, UTC)), value, sampled=sampled
         )
 
+    def spent(self) -> Spent:
+        return self.ledger.spent(period.of(datetime.fromtimestamp(self.clock.now, UTC), "month"))
+
     def rows(self, table: str) -> list[tuple]:
         with self.state.transaction() as db:
             return db.execute(f"SELECT * FROM {table}").fetchall()
@@ -76,7 +79,7 @@ class Device:
 @pytest.fixture
 def device(tmp_path):
     """Make a device with a given budget."""
-    return lambda **budget: Device(tmp_path / "shop", Budget(**({"per_window": None, "lifetime": None} | budget)))
+    return lambda **budget: Device(tmp_path / "shop", Budget(**({"per_month": None, "lifetime": None} | budget)))
 
 
 BARE = metric()
@@ -112,7 +115,7 @@ def test_the_response_is_kept_before_a_report_exists(device, monkeypatch):
     monkeypatch.undo()
     mine.start()
     assert len(mine.rows("responses")) == 1
-    assert mine.ledger.spent().lifetime == 16 * COST / MICRO
+    assert mine.spent().lifetime == 16 * COST / MICRO
 
 
 def test_another_answer_has_another_response(device):
@@ -124,88 +127,76 @@ def test_another_answer_has_another_response(device):
 
 
 def test_what_is_spent_does_not_depend_on_the_answers(device):
-    """Whatever was answered and however often it changed, window and lifetime are spent alike."""
+    """Whatever was answered and however often it changed, month and lifetime are spent alike."""
     ledgers = set()
     for run, answers in enumerate(([5] * 12, list(range(12)), [1, 2] * 6, [None] * 12, [3, None] * 6)):
-        mine = device(lifetime=200, per_window=20)
+        mine = device(lifetime=200, per_month=20)
         mine.directory = mine.directory.with_name(f"shop{run}")
         mine.start()
         spent = []
         for answer in answers:
-            assert isinstance(mine.answer(replace(BARE, answers_per_window=3), answer, days=1), bytes)
-            spent.append(mine.ledger.spent())
+            assert isinstance(mine.answer(replace(BARE, answers_per_month=3), answer, days=1), bytes)
+            spent.append(mine.spent())
         ledgers.add(tuple(spent))
     assert len(ledgers) == 1
 
 
 def test_another_version_begins_anew(device):
     """With the fingerprint, everything begins anew, and is paid for anew."""
-    mine = device(per_window=100, lifetime=1000)
+    mine = device(per_month=100, lifetime=1000)
     assert isinstance(mine.answer(BARE, 5), bytes)
-    first = mine.ledger.spent().lifetime
+    first = mine.spent().lifetime
     assert isinstance(mine.answer(replace(BARE, version=2), 5), bytes)
-    assert mine.ledger.spent().lifetime == 2 * first
+    assert mine.spent().lifetime == 2 * first
     assert len(mine.rows("responses")) == 2
 
 
-def test_so_many_answers_in_a_window(device):
-    """When as many different answers were reported in the window, the last is reported again, until one has left it."""
-    mine, two = device(window=10), metric(answers_per_window=2)
+def test_so_many_answers_in_a_month(device):
+    """When as many different answers were reported in the month, the last is reported again, until the next month."""
+    mine, two = device(), metric(answers_per_month=2)
     a, b = (mine.answer(two, value, days=1) for value in (0, 1))
     assert [mine.answer(two, 2, days=1) for _ in range(3)] == [b, b, b]
     assert mine.responses.repeated == 3
-    assert mine.answer(two, 0, days=1) == a  # which was reported six days ago
+    assert mine.answer(two, 0, days=1) == a
     assert mine.answer(two, 2, days=1) == a
     assert [mine.answer(two, 0, days=1) for _ in range(8)] == [a] * 8
-    c = mine.answer(two, 2, days=1)  # b was reported for the last time more than ten days ago
+    assert mine.clock.now == 1_800_000_000.0 + 15 * DAY  # the 30th of January
+    assert mine.answer(two, 2, days=1) == a
+    c = mine.answer(two, 2, days=1)
     assert len(mine.rows("responses")) == 3
-    assert mine.answer(two, 2, days=1) == c
-    assert mine.answer(two, 1, days=1) == c
-
-
-def test_no_window_has_more_answers(device):
-    """In no stretch of the window's length are there more different responses, whatever is answered and when."""
-    chance = Random(20261122)  # of the times and answers, not of what is drawn
-    mine, declared = device(window=6), metric(answers_per_window=3, values=tuple(map(str, range(200))))
-    answers: list[tuple[float, bytes]] = []
-    for _ in range(150):
-        mine.start()
-        response = mine.answer(declared, chance.randrange(40), days=chance.choice((0.3, 1, 1, 1, 2.5, 5)))
-        if isinstance(response, bytes):
-            answers.append((mine.clock.now, response))
-    most = max(len({response for at, response in answers if end - 6 * DAY < at <= end}) for end, _ in answers)
-    assert most == 3
-    assert len({response for _, response in answers}) > 10
+    assert c not in (a, b)
+    assert mine.answer(two, 1, days=1) == b
+    assert mine.answer(two, 0, days=1) == b
 
 
 def test_so_many_answers_ever(device):
     """When all responses that the lifetime pays for are drawn, the last is reported again, for good."""
-    mine, declared = device(window=1, per_window=4, lifetime=8), metric(answers_per_window=2, epsilon="2")
+    mine, declared = device(per_month=4, lifetime=8), metric(answers_per_month=2, epsilon="2")
     assert mine.prepared(declared).allowance.answers_ever == 4 - (8 * MICRO < 4 * COST)  # a cost is rounded up
-    seen = [mine.answer(declared, value, days=3) for value in range(9)]
+    seen = [mine.answer(declared, value, days=31) for value in range(9)]
     assert len(mine.rows("responses")) == mine.prepared(declared).allowance.answers_ever
     assert len(set(seen[3:])) == 1
-    assert mine.answer(declared, 0, days=3) == seen[0]
+    assert mine.answer(declared, 0, days=31) == seen[0]
 
 
-def test_one_answer_for_life(device):
-    """A metric of one answer in a window keeps to the first one for as long as it is asked within every window."""
-    mine, declared = device(window=10), metric(answers_per_window=1)
+def test_one_answer_a_month(device):
+    """A metric of one answer in a month keeps to the first one until the month is over."""
+    mine, declared = device(), metric(answers_per_month=1)
     first = mine.answer(declared, 0)
-    assert {mine.answer(declared, value % 16, days=1) for value in range(30)} == {first}
-    mine.answer(declared, 3, days=12)
+    assert {mine.answer(declared, value % 16, days=1) for value in range(16)} == {first}
+    mine.answer(declared, 3, days=1)
     assert len(mine.rows("responses")) == 2
 
 
 def test_lost_responses_are_not_drawn_for_ever(device):
     """If the file has lost its responses and not the ledger, new ones count as further ones, up to the number for life."""
-    mine = device(window=1, per_window=4, lifetime=8)
-    declared = metric(answers_per_window=2)
+    mine = device(per_month=4, lifetime=8)
+    declared = metric(answers_per_month=2)
     responses = []
     for _ in range(6):
         with mine.state.transaction() as db:
             db.execute("DELETE FROM responses")
-        responses.append(mine.answer(declared, 5, days=3))
+        responses.append(mine.answer(declared, 5, days=31))
     reports = [each for each in responses if isinstance(each, bytes)]
     assert len(reports) == mine.prepared(declared).allowance.answers_ever < 6
     assert responses[len(reports) :] == ["budget"] * (6 - len(reports))
@@ -213,13 +204,13 @@ def test_lost_responses_are_not_drawn_for_ever(device):
 
 def test_a_lost_account_is_paid_for_again(device):
     """If what was spent on a metric is gone and its responses are not, it is paid for like the first time."""
-    mine = device(per_window=100, lifetime=1000)
+    mine = device(per_month=100, lifetime=1000)
     assert isinstance(mine.answer(BARE, 5), bytes)
-    first = mine.ledger.spent().lifetime
+    first = mine.spent().lifetime
     with mine.state.transaction() as db:
         db.execute("DELETE FROM accounts")
     assert isinstance(mine.answer(BARE, 5, days=1), bytes)
-    assert mine.ledger.spent().lifetime == 2 * first
+    assert mine.spent().lifetime == 2 * first
 
 
 def test_a_deleted_state_is_no_free_redraw(device):
@@ -252,7 +243,7 @@ def test_a_period_that_is_not_sampled_is_over(device):
     assert mine.answer(BARE, 5, sampled=False) == "not_sampled"
     mine.start()
     assert mine.answer(BARE, 5) == "this_period"
-    assert (mine.rows("responses"), mine.ledger.spent().lifetime) == ([], 0)
+    assert (mine.rows("responses"), mine.spent().lifetime) == ([], 0)
     assert isinstance(mine.answer(BARE, 5, days=1), bytes)
 
 
@@ -272,12 +263,12 @@ def test_whether_there_is_a_report_does_not_depend_on_the_answer(device):
     chance = Random(20261121)
     spoken = Counter()
     for run in range(40):
-        mine = device(window=5, per_window=chance.choice((4, 9)), lifetime=chance.choice((None, 9, 12)))
+        mine = device(per_month=chance.choice((4, 9)), lifetime=chance.choice((None, 9, 12)))
         mine.directory = mine.directory.with_name(f"shop{run}")
         mine.start()
-        declared = [metric(id_, epsilon="1", answers_per_window=2) for id_ in ("one", "two", "three")]
+        declared = [metric(id_, epsilon="1", answers_per_month=2) for id_ in ("one", "two", "three")]
         for _ in range(chance.randrange(2, 12)):
-            mine.answer(chance.choice(declared), chance.choice((0, 1, 2, None)), days=chance.choice((1, 1, 1, 2, 6)))
+            mine.answer(chance.choice(declared), chance.choice((0, 1, 2, None)), days=chance.choice((1, 1, 1, 2, 16)))
         mine.clock.now += DAY * chance.choice((1, 2))
         outcomes = {would_report(mine, declared[0], value) for value in (0, 1, 2, 3, None)}
         assert len(outcomes) == 1
@@ -287,9 +278,9 @@ def test_whether_there_is_a_report_does_not_depend_on_the_answer(device):
 
 def test_a_refusal_by_the_budget_leaves_the_period_open(device, monkeypatch):
     """A report that the budget refused is not tried again at once, but it is in the same period when there is room."""
-    mine = device(per_window=4.5, window=1, lifetime=100)
-    two = metric("two", answers_per_window=2)
-    assert isinstance(mine.answer(metric("one", answers_per_window=2), 5), bytes)
+    mine = device(per_month=4.5, lifetime=100)
+    two = metric("two", answers_per_month=2)
+    assert isinstance(mine.answer(metric("one", answers_per_month=2), 5), bytes)
     now = 0.0
     monkeypatch.setattr("deniable.device.permanent_responses.time.monotonic", lambda: now)
     assert [mine.answer(two, 5), mine.answer(two, 5)] == ["budget", "budget"]
@@ -347,7 +338,7 @@ def test_one_device_one_row(device):
     layout = mechanisms.of(declared[0]).layout
 
     def rows(mine: Device) -> set[int]:
-        return {layout.unpack(bytes(content))[0] for _, _, content, _ in mine.rows("responses")}
+        return {layout.unpack(bytes(content))[0] for _, _, content in mine.rows("responses")}
 
     mine = device()
     for number in range(20):
@@ -382,9 +373,8 @@ def test_no_finer_time_than_the_period_is_kept(device):
     mine = device()
     mine.clock.now += 4321.5
     mine.answer(metric(period="month"), 5)
-    until = int(period.bounds("2027-01", "month")[1].timestamp())
-    assert mine.rows("responses")[0][3] == until
-    assert [row[1] for row in mine.rows("spends")] == [until]
+    assert [row[1] for row in mine.rows("uses")] == ["2027-01"]
+    assert [row[0] for row in mine.rows("spends")] == ["2027-01"]
     assert {name for name, _ in mine.rows("facts")} == {"secret", "lifetime", "place"}
 
 
@@ -402,20 +392,20 @@ def test_both_steps_are_the_declared_ones(chi_square):
 
 def test_answers_ever_have_no_bound_without_a_lifetime(device):
     """Without a lifetime, each answer has its response, however many there are."""
-    mine, declared = device(window=1), metric(answers_per_window=1, values=tuple(map(str, range(300))))
+    mine, declared = device(), metric(answers_per_month=1, values=tuple(map(str, range(300))))
     assert mine.prepared(declared).allowance.answers_ever == inf
     for value in range(50):
-        mine.answer(declared, value, days=3)
+        mine.answer(declared, value, days=31)
     assert len(mine.rows("responses")) == 50
 
 
 def test_a_period_that_the_budget_refused_is_not_over(device, monkeypatch):
     """When the budget has room again in the same period, there is a report."""
-    mine, declared = device(window=30, per_window=2.025), metric(answers_per_window=1)
+    mine, declared = device(per_month=2.025), metric(answers_per_month=1)
     now = 0.0
     monkeypatch.setattr("deniable.device.permanent_responses.time.monotonic", lambda: now)
     other = Allowance("other", "other", MICRO // 100, 1000, 0, MICRO, None)
-    occasion = Occasion(Stratum("other", 1, "other", "2027-01-15", ""), 1_800_057_600)
+    occasion = Occasion(Stratum("other", 1, "other", "2027-01-15", ""), "2027-01")
     assert mine.ledger.spend(other, occasion) is None  # and takes more ahead
     assert mine.answer(declared, 3) == "budget"
     mine.ledger.return_leases()

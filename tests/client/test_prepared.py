@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
-import pytest
-
-from deniable.device.prepared import Prepared, prepare
-from deniable.errors import ConfigurationError
-from deniable.limits.allowance import reserved
-from deniable.limits.caps import Caps
+from deniable.device.prepared import prepare
+from deniable.limits.admission import admit
 from deniable.registry import parse
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 
 HEAD = 'format = 1\napp = "shop"\n'
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 REST = 'description = "d"\nowner = "o"\n'
 
 
 def prepared(text):
     registry = parse(f"{HEAD}[metrics.m]\n{text}\n{REST}")
-    return prepare(registry, {}, Caps(), Budget(), date(2026, 11, 21))[0]["m"]
+    return prepare(registry, admit(registry, FREE, date(2026, 11, 21)), {})[0]["m"]
 
 
 def time_of(hours, grace):
@@ -45,16 +42,11 @@ def test_each_hour_is_a_period_of_its_own():
     moments = [datetime(2026, 11, 21, hour, 59, tzinfo=UTC) for hour in (13, 14)] + [datetime(2026, 11, 22, 13, tzinfo=UTC)]
     occasions = [metric.occasion(moment) for moment in moments]
     assert [each.stratum.period for each in occasions] == ["2026-11-21T13", "2026-11-21T14", "2026-11-22T13"]
-    assert occasions[0].until == datetime(2026, 11, 21, 14, tzinfo=UTC).timestamp()
+    assert [each.month for each in occasions] == ["2026-11"] * 3
 
 
-def test_what_has_ended_takes_no_part_of_the_budget():
-    """It does on its last day, and no more on the next."""
-    metric = 'type = "boolean"\nepsilon = 1\nperiod = "month"\n' + REST
-    registry = parse(f"{HEAD}[metrics.old]\nexpires = 2026-11-21\n{metric}[metrics.new]\n{metric}")
-    window = max(each.window for each in reserved(registry, Budget()).values()) / 1e6
-    budget = Budget(per_window=window, lifetime=window)
-    with pytest.raises(ConfigurationError, match="all metrics together"):
-        prepare(registry, {}, Caps(), budget, date(2026, 11, 21))
-    prepared, _ = prepare(registry, {}, Caps(), budget, date(2026, 11, 22))
-    assert isinstance(prepared["old"], Prepared)
+def test_what_is_off_is_not_prepared():
+    registry = parse(
+        f'{HEAD}[metrics.m]\ntype = "boolean"\nepsilon = 5\n{REST}[metrics.n]\ntype = "boolean"\nepsilon = 1\n{REST}'
+    )
+    assert list(prepare(registry, admit(registry, None, date(2026, 11, 21)), {})[0]) == ["n"]

@@ -225,7 +225,9 @@ def test_lint_reads_a_folder_as_the_server_does(command, folder):
     assert command("lint", folder(FIRST, SECOND))[0] == 0
 
 
-STRINGS = registry_toml(metric_toml("page", type="string", candidates="pages.txt", period="month", description="Which page"))
+STRINGS = registry_toml(
+    metric_toml("page", type="string", candidates="pages.txt", period="month", description="Which page"), caps={}
+)
 
 
 def test_candidates_go_along(command, proposed, tmp_path):

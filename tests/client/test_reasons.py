@@ -19,8 +19,8 @@ from deniable.arrival import Arrival
 from deniable.client import Client
 from deniable.errors import ParameterError, StateError
 from deniable.limits.caps import Caps
-from deniable.process import notice
-from deniable.process.reasons import ANSWERS, CODES, FAILURES, LOSSES, REFUSALS, SERVED, STATUSES, of_answer, of_refusal
+from deniable.messages import notice
+from deniable.messages.reasons import ANSWERS, CODES, FAILURES, LOSSES, REFUSALS, SERVED, STATUSES, of_answer, of_refusal
 from deniable.registry import parse
 from deniable.registry.tables import Budget
 from deniable.testing import StubServer
@@ -35,7 +35,7 @@ from deniable.wire.batch import Batch
 ROOT = Path(__file__).parents[2]
 DSN = "https://canary-key@t.example/shop"
 CANARY = "canary-4c1e"
-FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 REGISTRY = """
 format = 1
 app = "shop"
@@ -144,7 +144,7 @@ def _unknown_metric(case):
     return lambda: client.record("nothing.like.it", CANARY)
 
 
-def _segment(case):
+def _off(case):
     client = case.client(segments={})
     return lambda: client.record("split", CANARY)
 
@@ -173,17 +173,17 @@ def _this_period(case):
 
 def _budget(case):
     now = [datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()]
-    registry = parse(REGISTRY.partition('[metrics."rare"]')[0])
+    registry = parse(REGISTRY.partition('[metrics."rare"]')[0] + 'period = "month"\n')
     client = case.client(
         registry=registry,
-        caps=Caps(budget=Budget(window=1, per_window=2, lifetime=2)),
+        caps=Caps(budget=Budget(per_month=1, lifetime=2)),
         segments={},
         state=None,
         clock=lambda: now[0],
     )
     for _ in range(2):
         assert client.record("ui.theme", "dark")
-        now[0] += 86_400
+        now[0] += 31 * 86_400
     return lambda: client.record("ui.theme", CANARY)
 
 
@@ -247,7 +247,7 @@ DROPS = {
     "disabled": (_disabled, None),
     "no_consent": (_no_consent, "all metrics"),
     "unknown_metric": (_unknown_metric, "record"),
-    "segment": (_segment, "split"),
+    "off": (_off, "split"),
     "expired": (_expired, "old"),
     "unit": (_unit, "size"),
     "not_sampled": (_not_sampled, "often"),
@@ -291,9 +291,9 @@ FACTS = {
     "expired": "on 2001-01-01",
     "unit": "it is bytes",
     "this_period": "1 in each day",
-    "budget": "it may spend 2 nats in any window, and 2 ever",
+    "budget": "it may spend 1 nats a month, and 2 ever",
     "state": "/some/folder is full",
-    "segment": 'init(segments={"arm": ...}) is given one of a, b; got None',
+    "off": 'init(segments={"arm": ...}) is given one of a, b; got None',
     "error": "ZeroDivisionError",
     "not_sampled": "it is 1",
 }
@@ -383,11 +383,11 @@ def test_an_answer_has_words(status, code, reason):
 def test_only_metrics_with_the_segment_stop(client_of, caplog, segments):
     """What lacks a value, or has another one than declared, is told at once; other metrics go on."""
     client = client_of(segments=segments)
-    (line,) = [line for line in caplog.messages if ": segment: " in line]
+    (line,) = [line for line in caplog.messages if ": off: " in line]
     assert 'init(segments={"arm": ...}) is given one of a, b; got' in line
     assert client.record("ui.theme", "dark")
     assert not client.record("split", value=True)
-    assert client.stats()["dropped"] == {"segment": 1}
+    assert client.stats()["dropped"] == {"off": 1}
     assert client.explain("split") is not None
     assert client.flush(60)
 

@@ -9,17 +9,16 @@ import pytest
 from deniable import mechanisms
 from deniable.client import Client
 from deniable.exact.hashing import KEY_SPACE
-from deniable.limits.caps import Caps
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import Tape, distribution
 from deniable.registry import Metric, Registry
 from deniable.registry.answers import axis
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.source import Source
 from deniable.transport import Sender
 
 DAY = 86_400
-FREE = Caps(epsilon=16, permanent=16, budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(epsilon=16, permanent=16, budget=Budget(per_month=None, lifetime=None))
 
 
 class Odd:

@@ -10,9 +10,8 @@ from registries import metric_toml, registry_toml
 
 from deniable.client.recorder import Recorder
 from deniable.device.prepared import prepare
-from deniable.limits.caps import Caps
+from deniable.limits.admission import admit
 from deniable.registry import parse
-from deniable.registry.tables import Budget
 
 REGISTRY = registry_toml(metric_toml("wait", estimate="mean", range=[0, 3600], unit="s", description="How long it took"))
 
@@ -20,7 +19,8 @@ REGISTRY = registry_toml(metric_toml("wait", estimate="mean", range=[0, 3600], u
 @pytest.fixture
 def recorded():
     """Record a time at a moment; return for how long its report waits, and its period."""
-    metric = prepare(parse(REGISTRY), {}, Caps(), Budget(), date(2026, 11, 21))[0]["wait"]
+    registry = parse(REGISTRY)
+    metric = prepare(registry, admit(registry, None, date(2026, 11, 21)), {})[0]["wait"]
     queued = []
     sender = SimpleNamespace(
         full=None,

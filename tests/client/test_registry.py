@@ -16,7 +16,7 @@ from deniable.declared import Declared
 from deniable.errors import ParameterError, RegistryError
 from deniable.registry import Metric, load, parse
 from deniable.registry.answers.domain import MAX_VALUES
-from deniable.registry.tables import Analysts, Budget, Experiment, Publication, Retention
+from deniable.registry.tables import Analysts, Budget, Caps, Experiment, Publication, Retention
 
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'
 SOUND = {
@@ -57,7 +57,7 @@ FAULTS = [
     (
         f"surprise = 1\n{HEAD}{metric()}",
         "-",
-        "a key is one of format, revision, app, segments, generalize, experiments, budget, publication, retention, analysts,",
+        "a key is one of format, revision, app, segments, generalize, experiments, budget, caps, publication, retention, ",
         "surprise",
     ),
     (f"metric = 1\n{HEAD}{metric()}", "-", "no key has this name (did you mean metrics?)", "metric"),
@@ -67,12 +67,19 @@ FAULTS = [
     (f"revision = 0\n{HEAD}{metric()}", "-", "revision is a whole number above 0", 0),
     (f"revision = true\n{HEAD}{metric()}", "-", "revision is a whole number above 0", True),
     (f"revision = 1.5\n{HEAD}{metric()}", "-", "revision is a whole number above 0", 1.5),
-    (f"budget = 3\n{HEAD}{metric()}", "-", "budget is a table such as { window = 30", 3),
-    (f"budget = {{ month = 3 }}\n{HEAD}{metric()}", "-", "the keys of budget are window, per_window, lifetime", "month"),
-    (f"budget = {{ window = 0 }}\n{HEAD}{metric()}", "-", "budget: window is a number of days above 0", 0),
-    (f"budget = {{ per_window = true }}\n{HEAD}{metric()}", "-", "budget: per_window is a number of nats above 0", True),
+    (f"budget = 3\n{HEAD}{metric()}", "-", "budget is a table such as { per_month = 8.0, lifetime = 80.0 }", 3),
+    (f"budget = {{ month = 3 }}\n{HEAD}{metric()}", "-", "the keys of budget are per_month, lifetime", "month"),
+    (f"caps = {{ epsilon = 0 }}\n{HEAD}{metric()}", "-", "caps: the cap of epsilon is a number of nats above 0", 0),
+    (f"caps = {{ mechanisms = [3] }}\n{HEAD}{metric()}", "-", "caps: mechanisms lists names", [3]),
+    (
+        f"caps = {{ budget = {{ per_month = 3 }} }}\n{HEAD}{metric()}",
+        "-",
+        "the keys of caps are epsilon, permanent, mechanisms, domain_size, rows, segments",
+        "budget",
+    ),
+    (f"budget = {{ per_month = true }}\n{HEAD}{metric()}", "-", "budget: per_month is a number of nats above 0", True),
     (f"budget = {{ lifetime = inf }}\n{HEAD}{metric()}", "-", "budget: lifetime is a number of nats", float("inf")),
-    (f"budget = {{ lifetime = 9 }}\n{HEAD}{metric()}", "-", "budget: lifetime goes with per_window, and is not below it: 32", 9),
+    (f"budget = {{ lifetime = 9 }}\n{HEAD}{metric()}", "-", "budget: lifetime goes with per_month, and is not below it: 32", 9),
     (f'budget = {{ lifetime = "9" }}\n{HEAD}{metric()}', "-", "budget: lifetime is a number of nats", "9"),
     (f"publication = 3\n{HEAD}{metric()}", "-", "publication is a table such as { min_reports = 100", 3),
     (
@@ -260,8 +267,8 @@ FAULTS = [
     (HEAD + metric(per_period="0"), "m", "per_period is a whole number of at least 1", 0),
     (HEAD + metric(per_period="2.5"), "m", "per_period is a whole number of at least 1", 2.5),
     (HEAD + metric(per_period="2", epsilon_permanent="2"), "m", "per_period is 1 with epsilon_permanent", 2),
-    (HEAD + metric(answers_per_window="3"), "m", "answers_per_window belongs to a metric with epsilon_permanent", 3),
-    (HEAD + metric(answers_per_window="0", epsilon_permanent="2"), "m", "answers_per_window is a whole number of at least 1", 0),
+    (HEAD + metric(answers_per_month="3"), "m", "answers_per_month belongs to a metric with epsilon_permanent", 3),
+    (HEAD + metric(answers_per_month="0", epsilon_permanent="2"), "m", "answers_per_month is a whole number of at least 1", 0),
     # its upkeep
     (HEAD + metric(description=None), "m", "description is a text", None),
     (HEAD + metric(description='" "'), "m", "description is a text", " "),
@@ -385,7 +392,7 @@ def test_what_is_read(registry):
         100,
         256,
     )
-    assert (old.period, theme.per_period, old.per_period, old.answers_per_window) == ("day", 4, 1, 2)
+    assert (old.period, theme.per_period, old.per_period, old.answers_per_month) == ("day", 4, 1, 2)
     assert theme.expires is None
     assert (dark.values, dark.mechanism, dark.domain_size) == ((False, True), "coin", 2)
     assert mechanisms.of(dark).ratio == 3
@@ -650,8 +657,8 @@ def test_no_answer_is_an_answer_where_declared():
 
 def test_budget_and_revision():
     """A budget that is declared in part has defaults for the rest; a file that is not served has revision 0."""
-    parsed = parse(f"revision = 7\nbudget = {{ per_window = 5 }}\n{HEAD}{metric()}")
-    assert (parsed.revision, parsed.budget) == (7, Budget(window=30, per_window=5, lifetime=320))
+    parsed = parse(f"revision = 7\nbudget = {{ per_month = 5 }}\n{HEAD}{metric()}")
+    assert (parsed.revision, parsed.budget) == (7, Budget(per_month=5, lifetime=320))
     plain = parse(HEAD + metric())
     assert (plain.revision, plain.budget) == (0, None)
 
@@ -678,18 +685,27 @@ def test_what_analysts_may_spend_has_defaults():
     assert parse(f"analysts = {{ epsilon = 0 }}\n{HEAD}{metric()}").analysts == Analysts(epsilon=0, per_key=0.5)
 
 
+def test_caps_are_a_table_of_the_file():
+    """What it does not name has the default. They are no part of what a metric means."""
+    parsed = parse(f'caps = {{ epsilon = 2, mechanisms = ["grr"] }}\n{HEAD}{metric()}')
+    assert parsed.caps == Caps(epsilon=2, mechanisms=frozenset({"grr"}))
+    plain = parse(HEAD + metric())
+    assert plain.caps is None
+    assert plain.metrics == parsed.metrics
+
+
 def test_a_budget_is_tightened_in_every_respect():
-    """Of two budgets the longer window and the smaller sums hold; no bound is looser than any."""
-    mine = Budget(window=7, per_window=50, lifetime=100)
-    assert mine.tightened(Budget(window=1 / 86400, per_window=9, lifetime=None)) == Budget(window=7, per_window=9, lifetime=100)
-    free = Budget(window=1, per_window=None, lifetime=None)
+    """Of two budgets the smaller sums hold; no bound is looser than any."""
+    mine = Budget(per_month=50, lifetime=100)
+    assert mine.tightened(Budget(per_month=9, lifetime=None)) == Budget(per_month=9, lifetime=100)
+    free = Budget(per_month=None, lifetime=None)
     assert mine.tightened(free) == free.tightened(mine) == mine
 
 
-@pytest.mark.parametrize("bounds", [{"per_window": None, "lifetime": 5}, {"per_window": 6, "lifetime": 5}])
-def test_a_lifetime_goes_with_a_window(bounds):
-    """A lifetime is shared out in the proportions of the window, so there is one, and it is not larger."""
-    with pytest.raises(ParameterError, match="lifetime goes with per_window, and is not below it"):
+@pytest.mark.parametrize("bounds", [{"per_month": None, "lifetime": 5}, {"per_month": 6, "lifetime": 5}])
+def test_a_lifetime_goes_with_a_month(bounds):
+    """A lifetime is shared out in the proportions of the month, so there is one, and it is not larger."""
+    with pytest.raises(ParameterError, match="lifetime goes with per_month, and is not below it"):
         Budget(**bounds)
 
 

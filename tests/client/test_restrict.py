@@ -13,7 +13,7 @@ from registries import metric_toml
 
 from deniable.device.prepared import prepare
 from deniable.errors import RegistryError, ServedRegistryError
-from deniable.limits.caps import Caps
+from deniable.limits.admission import admit
 from deniable.registry import Metric, Registry, parse
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
@@ -23,8 +23,7 @@ format = 1
 revision = 5
 app = "shop"
 [budget]
-window = 30
-per_window = 32
+per_month = 32
 lifetime = 320
 [segments]
 platform = ["linux", "macos", "windows"]
@@ -85,7 +84,7 @@ period = "month"
 description = "d"
 owner = "o"
 """
-BUDGET = "[budget]\nwindow = 30\nper_window = 32\nlifetime = 320\n"
+BUDGET = "[budget]\nper_month = 32\nlifetime = 320\n"
 FRESH = metric_toml("fresh", epsilon=0.1)
 OURS = parse(BUNDLED)
 
@@ -107,7 +106,7 @@ ALLOWED = {
     "nothing": served(),
     "the same revision": served(("revision = 6", "revision = 5")),
     "a revision far above": served(("revision = 6", "revision = 600")),
-    "another way to write it": served(("epsilon = 1\n", "epsilon = 1.0  # a comment\n"), ("window = 30", "window = 30.0")),
+    "another way to write it": served(("epsilon = 1\n", "epsilon = 1.0  # a comment\n"), ("per_month = 32", "per_month = 32.0")),
     "one left out": without("theme"),
     "all but one left out": without("theme", "kept", "both"),
     "sample lowered": served(("sample = 0.5", "sample = 0.499")),
@@ -146,8 +145,10 @@ def test_every_metric_may_be_left_out(id_):
 @pytest.mark.parametrize("name", ALLOWED)
 def test_no_report_means_anything_else(name):
     """Fingerprints and costs are those of the app's own registry: nothing is drawn or counted anew."""
-    surroundings = ({"platform": "linux"}, Caps(), OURS.budget, date(2027, 1, 1))
-    before, after = (prepare(registry, *surroundings)[0] for registry in (OURS, restricted(OURS, ALLOWED[name])))
+    before, after = (
+        prepare(registry, admit(registry, None, date(2027, 1, 1)), {"platform": "linux"})[0]
+        for registry in (OURS, restricted(OURS, ALLOWED[name]))
+    )
     assert after
     for id_, prepared in after.items():
         assert (prepared.allowance, prepared.segment) == (before[id_].allowance, before[id_].segment)
@@ -155,7 +156,7 @@ def test_no_report_means_anything_else(name):
 
 def test_what_is_used_is_made_of_the_apps_own():
     """Not even another kind of number, equal to the app's, gets through."""
-    used = restricted(OURS, served(("bits = 8", "bits = 8.0"), ("window = 30", "window = 30.0")))
+    used = restricted(OURS, served(("bits = 8", "bits = 8.0"), ("per_month = 32", "per_month = 32.0")))
     assert repr(used) == repr(replace(OURS, revision=6))
 
 
@@ -164,11 +165,9 @@ REFUSED = [
     ([("revision = 6", "revision = 4")], "the revision is at least 5"),
     ([("revision = 6\n", "")], "the revision is a whole number above 0"),
     # The budget, in either direction
-    ([("window = 30", "window = 29.9")], "budget is as devices keep it: Budget"),
-    ([("window = 30", "window = 0.0000116")], "budget is as devices keep it"),
-    ([("window = 30", "window = 31")], "budget is as devices keep it"),
-    ([("per_window = 32", "per_window = 32.1")], "budget is as devices keep it"),
-    ([("per_window = 32", "per_window = 31")], "budget is as devices keep it"),
+    ([("[budget]", "[caps]\nepsilon = 3\n[budget]")], "caps is as devices keep it: None"),
+    ([("per_month = 32", "per_month = 32.1")], "budget is as devices keep it"),
+    ([("per_month = 32", "per_month = 31")], "budget is as devices keep it"),
     ([("lifetime = 320", "lifetime = 321")], "budget is as devices keep it"),
     ([("lifetime = 320", "lifetime = 32")], "budget is as devices keep it"),
     ([("lifetime = 320", "lifetime = 319")], "budget is as devices keep it"),
@@ -197,8 +196,8 @@ REFUSED = [
     ([('none = "system"', 'none = "system"\nother = "system"')], "theme: other is as devices keep it: None; got 'system'"),
     ([('period = "week"', 'period = "week"\nper_period = 2')], "theme: per_period is as devices keep it: 1; got '2'"),
     (
-        [("epsilon_permanent = 3", "epsilon_permanent = 3\nanswers_per_window = 1")],
-        "kept: answers_per_window is as devices keep it: 2",
+        [("epsilon_permanent = 3", "epsilon_permanent = 3\nanswers_per_month = 1")],
+        "kept: answers_per_month is as devices keep it: 2",
     ),
     ([('none = "system"', "")], "theme: none is as devices keep it: system; got 'None'"),
     ([('period = "week"', 'period = "hour"')], "theme: period is as devices keep it: week; got 'hour'"),
@@ -282,7 +281,7 @@ def test_all_faults_come_at_once():
         derived(
             OURS,
             served(
-                ("window = 30", "window = 1"),
+                ("lifetime = 320", "lifetime = 321"),
                 ("sample = 0.5", "sample = 0.6"),
                 ("epsilon_permanent = 3", "epsilon_permanent = 4"),
             ),

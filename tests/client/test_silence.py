@@ -15,9 +15,8 @@ import pytest
 from registries import metric_toml, registry_toml
 
 from deniable.client import Client
-from deniable.limits.caps import Caps
 from deniable.registry import parse
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.transport import SenderSettings
 
 DAY = 86_400.0
@@ -49,7 +48,7 @@ KEPT = [
 ]
 OFTEN = ["a", "a rather long answer that would show in the size of what is sent", "undeclared", None]
 # Each metric has its part of these budgets, and no more: the plain one falls silent when its own is spent.
-TIGHT = REGISTRY.replace("per_period = 100", 'per_period = 2\nperiod = "week"')
+TIGHT = REGISTRY.replace("per_period = 100", 'per_period = 2\nperiod = "month"')
 
 
 class Wire:
@@ -79,7 +78,7 @@ class Run:
                     registry=parse(registry),
                     consent=True,
                     settings=SenderSettings(flush_interval=600, flush_at=1000),
-                    caps=Caps(budget=budget or Budget(per_window=None, lifetime=None)),
+                    caps=Caps(budget=budget or Budget(per_month=None, lifetime=None)),
                     state=state,
                     post=wire,
                     clock=lambda: self.now,
@@ -115,12 +114,12 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     ("registry", "budget"),
     [
-        (REGISTRY, Budget(per_window=None, lifetime=None)),
-        (KEPT_ALONE, Budget(per_window=4, lifetime=4)),
-        (KEPT_ALONE, Budget(window=3, per_window=4, lifetime=None)),
-        (TIGHT, Budget(window=1, per_window=10, lifetime=10)),
+        (REGISTRY, Budget(per_month=None, lifetime=None)),
+        (KEPT_ALONE, Budget(per_month=4, lifetime=4)),
+        (KEPT_ALONE, Budget(per_month=4, lifetime=None)),
+        (TIGHT, Budget(per_month=6, lifetime=6)),
     ],
-    ids=["without a bound", "spent", "of a short window", "two metrics, one of them silent in the end"],
+    ids=["without a bound", "spent", "of a month", "two metrics, one of them silent in the end"],
 )
 @pytest.mark.parametrize("pairs", ["all to one", pytest.param("all to all", marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget, pairs):
@@ -138,8 +137,8 @@ def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget, p
 
 def test_the_day_of_silence_tells_nothing_of_other_metrics(run):
     """The first day on which a plain metric is silent is the same, however many different answers a kept one was given."""
-    often = REGISTRY.replace("per_period = 100", "")
-    budget = Budget(window=1, per_window=6.1, lifetime=12.2)
+    often = REGISTRY.replace("per_period = 100", 'per_period = 4\nperiod = "month"')
+    budget = Budget(per_month=8.1, lifetime=8.1)
     silent = []
     for answers in (1, 2, 3, 4):
         device = run(
@@ -149,7 +148,7 @@ def test_the_day_of_silence_tells_nothing_of_other_metrics(run):
             budget=budget,
         )
         silent.append((device.days("often"), device.days("kept")))
-    assert silent == [(4, DAYS)] * 4
+    assert silent == [(2, DAYS)] * 4
 
 
 @pytest.mark.parametrize("devices", [120, pytest.param(500, marks=[pytest.mark.campaign, pytest.mark.nightly])])

@@ -196,7 +196,7 @@ def test_what_is_forgotten_is_overwritten(state):
     """A row that was deleted leaves no bytes behind, in no file."""
     canary = b"canary-9f1c" * 20
     with state.transaction() as db:
-        db.execute("INSERT INTO responses VALUES (?, ?, ?, ?)", (b"key", "tag", canary, 0))
+        db.execute("INSERT INTO responses VALUES (?, ?, ?)", (b"key", "tag", canary))
     assert canary in (state.directory / "state.db").read_bytes()
     with state.transaction() as db:
         db.execute("DELETE FROM responses")

@@ -23,7 +23,7 @@ def registry(most):
 
 
 REGISTRY = registry(100)
-FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 
 
 @pytest.fixture

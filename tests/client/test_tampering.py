@@ -18,9 +18,8 @@ from time import time
 import pytest
 
 from deniable.client import Client
-from deniable.limits.caps import Caps
 from deniable.registry import parse
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.transport.settings import SenderSettings
 
 pytest.importorskip("requests")
@@ -30,8 +29,7 @@ format = 1
 revision = 3
 app = "shop"
 [budget]
-window = 30
-per_window = 16
+per_month = 16
 lifetime = 160
 [metrics.theme]
 type = "categorical"
@@ -195,18 +193,6 @@ BOTH_WAYS = {
     "epsilon infinite": ("at most 16; got inf", changed((THEME, "epsilon = inf\nexpires"))),
     "epsilon not a number": ("at most 16; got nan", changed((THEME, "epsilon = nan\nexpires"))),
     "epsilon negative": ("at most 16; got -1", changed((THEME, "epsilon = -1\nexpires"))),
-    "epsilon above the cap": (
-        "allows 4 nats for a report; the registry asks 4.001",
-        changed((THEME, "epsilon = 4.001\nexpires")),
-    ),
-    "epsilon above the cap, of a new metric": (
-        "more: this app allows 4 nats for a report",
-        changed(more=EXTRA + "epsilon = 4.001\n"),
-    ),
-    "permanent epsilon above the cap": (
-        "allows 6 nats for a kept answer; the registry asks 6.001",
-        changed(("epsilon_permanent = 2", "epsilon_permanent = 6.001")),
-    ),
     "permanent epsilon below that of a report": (
         "epsilon_permanent is not below epsilon",
         changed(("epsilon_permanent = 2", "epsilon_permanent = 0.5")),
@@ -215,11 +201,6 @@ BOTH_WAYS = {
     "mechanism none": (
         "theme: a mechanism is one of auto, ",
         changed((THEME, 'mechanism = "none"\nepsilon = 1\nperiod = "month"\nexpires')),
-    ),
-    "mechanism not allowed": ("got hadamard", changed((THEME, 'mechanism = "hadamard"\nepsilon = 1\nperiod = "month"\nexpires'))),
-    "mechanism not allowed, by auto": (
-        "big: this app allows the mechanisms",
-        changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(900))) + "max_report_bytes = 2\n"),
     ),
     "p = 1": ("no bit is certain", google(p=0, q=1, f=0)),
     "q = 1": ("no bit is certain", google(p=0.5, q=1, f=0)),
@@ -236,10 +217,6 @@ BOTH_WAYS = {
     "one value": ("values lists 2 to 65536 answers; got 1", changed(('["light", "dark", "system"]', '["dark"]'))),
     "no values": ("answers; got 0", changed(('["light", "dark", "system"]', "[]"))),
     "a value twice": ("values lists each answer once", changed(('["light", "dark", "system"]', '["dark", "dark"]'))),
-    "a huge domain": (
-        "this app allows 1000 answers; got 1001",
-        changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(1001)))),
-    ),
     # A seed or cohort of one person's own
     "a seed": ("theme: a key is one of type, ", changed((THEME, 'seed = 7\nepsilon = 1\nperiod = "month"\nexpires'))),
     "a cohort": ("kept: a key is one of type, ", changed(("epsilon_permanent = 2", "epsilon_permanent = 2\ncohort = 3"))),
@@ -248,18 +225,58 @@ BOTH_WAYS = {
         "options of rappor are bits, hashes, cohorts",
         changed(("cohorts = 4", "cohorts = 4, cohort = 3")),
     ),
-    "as many cohorts as people": ("this app allows 4096 rows; got 5000 rows", changed(("cohorts = 4", "cohorts = 5000"))),
     # Time
     "no period": (
         "period is one of hour, day, week, month; got 'second'",
         changed((THEME, 'period = "second"\nepsilon = 1\nexpires')),
     ),
-    "a window of no time": ("window is a number of days above 0", changed(("window = 30", "window = 0"))),
+    "a budget of nothing": ("per_month is a number of nats above 0", changed(("per_month = 16", "per_month = 0"))),
     # Its form
     "no TOML": ("the registry is valid TOML", "<html>"),
     "another format": ("format is 1", changed(("format = 1", "format = 2"))),
     "another app": ("app is shop; got 'blog'", changed(('"shop"', '"blog"'))),
     "an unknown key": ("theme: a key is one of type, ", changed((THEME, 'raw = true\nepsilon = 1\nperiod = "month"\nexpires'))),
+}
+
+OFF = {
+    # Of one metric, which is off: more than the app allows
+    "epsilon above the cap": (
+        "theme",
+        "allows 4 nats for a report: write epsilon = 4 here",
+        changed((THEME, "epsilon = 4.001\nexpires")),
+    ),
+    "epsilon above the cap, of a new metric": (
+        "more",
+        "the app allows 4 nats for a report",
+        changed(more=EXTRA + "epsilon = 4.001\n"),
+    ),
+    "epsilon above the cap, and caps of its own": (
+        "theme",
+        "allows 4 nats for a report",
+        changed((THEME, "epsilon = 4.001\nexpires"), ("[budget]", "[caps]\nepsilon = 16\n[budget]")),
+    ),
+    "permanent epsilon above the cap": (
+        "kept",
+        "allows 6 nats for a kept answer: write epsilon_permanent = 6 here",
+        changed(("epsilon_permanent = 2", "epsilon_permanent = 6.001")),
+    ),
+    "mechanism not allowed": (
+        "theme",
+        "got 'hadamard'",
+        changed((THEME, 'mechanism = "hadamard"\nepsilon = 1\nperiod = "month"\nexpires')),
+    ),
+    "mechanism not allowed, by auto": (
+        "big",
+        "the mechanism is one that the app allows",
+        changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(900))) + "max_report_bytes = 2\n"),
+    ),
+    "a huge domain": (
+        "big",
+        "the app allows 1000 answers",
+        changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(1001))) + 'mechanism = "oue"\n'),
+    ),
+    "as many cohorts as people": ("kept", "into 4096 groups at most", changed(("cohorts = 4", "cohorts = 5000"))),
+    "more than the budget": ("kept", "that the metrics above leave of 5", changed(("per_month = 16", "per_month = 5"))),
 }
 
 EVERY = {id_: {"sample": "1", "until": None} for id_ in ("theme", "rare", "kept")}
@@ -356,7 +373,7 @@ def test_everything_turned_off_sends_nothing(device, server, sealed):
 
 @pytest.mark.parametrize("name", BOTH_WAYS)
 def test_a_tampered_registry_in_the_app_sends_nothing(server, tmp_path, name):
-    """The caps are compiled into the app, and bound the file that it brings along, too."""
+    """A file that is no registry turns the client off."""
     path = tmp_path / "metrics.toml"
     path.write_text(BOTH_WAYS[name][1], "utf-8")
     post = Post()
@@ -365,6 +382,19 @@ def test_a_tampered_registry_in_the_app_sends_nothing(server, tmp_path, name):
     assert post.size == 0
     assert client.disabled
     assert client.stats()["recorded"] == 0
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_a_metric_that_exceeds_the_caps_sends_nothing(device, name):
+    """The caps in the app's code bound the file that it brings along, too, whatever caps the file has. Other metrics go on."""
+    metric, words, text = OFF[name]
+    client, post = device(text)
+    answer_everything(client)
+    assert words in client.stats()["off"][metric]
+    assert client.disabled is None
+    sent = {group["metric"] for body in post.bodies for group in json.loads(body)["groups"]}
+    assert metric not in sent
+    assert sent
 
 
 def envelope(name, sealed):
@@ -487,17 +517,16 @@ def many(number):
     return f'format = 1\nrevision = 4\napp = "shop"\n{questions}'
 
 
-TIGHT = Caps(budget=Budget(window=30, per_window=8, lifetime=8))
+TIGHT = Caps(budget=Budget(per_month=8, lifetime=8))
 
 
-def test_a_question_under_a_hundred_names_does_not_fit(device, server):
-    """The app refuses a registry that asks for more than its budget has, whatever it calls its questions."""
+def test_a_question_under_a_hundred_names_is_paid_from_one_budget(device):
+    """An app asks no more of a hundred metrics than its budget has, whatever it calls its questions."""
     client, post = device(many(100), TIGHT)
-    for i in range(100):
-        assert not client.record(f"m{i}", value=True)
-    client.close(2)
-    assert_silent(client, post, server, gets=0)
-    assert "fit into the budget of 8 nats" in client.disabled
+    assert sum(client.record(f"m{i}", value=True) for i in range(100)) == 8
+    client.close(60)
+    assert post.reports == 8
+    assert len(client.stats()["off"]) == 92
 
 
 def test_a_version_raised_again_and_again_is_paid_from_one_budget(device):
@@ -513,22 +542,18 @@ def test_a_version_raised_again_and_again_is_paid_from_one_budget(device):
     assert post.size == 0
 
 
-def test_a_window_of_a_second_in_the_app_is_as_long_as_the_caps_say(device):
-    """A file's budget can only tighten that of the caps: waiting a second brings nothing back."""
-    now = [1_800_000_000.0]
-    text = many(1).replace(
-        'app = "shop"', 'app = "shop"\nbudget = { window = 0.0000116, per_window = 1000.0, lifetime = 1000.0 }'
-    )
-    client, post = device(text, TIGHT, clock=lambda: now[0])
-    for _ in range(50):
-        client.record("m0", value=True)
-        now[0] += 2
-    assert client.stats()["reserved"]["m0"] == {"window": 3, "lifetime": 3}
+def test_the_budget_of_a_file_only_tightens_that_of_the_caps(device):
+    """Whatever it says, a device spends no more than the app's code allows."""
+    text = many(20).replace('app = "shop"', 'app = "shop"\nbudget = { per_month = 1000.0, lifetime = 1000.0 }')
+    client, post = device(text, TIGHT)
+    for i in range(20):
+        client.record(f"m{i}", value=True)
+    assert client.stats()["reserved"]["m0"] == {"month": 1, "lifetime": 1}
     client.close(60)
-    assert post.reports == 1
+    assert post.reports == 8
 
 
-WIDE = [("per_window = 16", "per_window = 100"), ("lifetime = 160", "lifetime = 1000")]
+WIDE = [("per_month = 16", "per_month = 100"), ("lifetime = 160", "lifetime = 1000")]
 
 
 def responses_after(device, server, sealed, folder, texts):
@@ -540,7 +565,7 @@ def responses_after(device, server, sealed, folder, texts):
         server.body = sealed(restriction(4 + day, metrics={"theme": EVERY["theme"]} | metrics))
         client, _ = device(
             ours,
-            Caps(budget=Budget(per_window=100, lifetime=1000)),
+            Caps(budget=Budget(per_month=100, lifetime=1000)),
             registry_key=sealed.public,
             state=folder,
             clock=lambda: 1_800_000_000.0 + 86_400 * day,  # noqa: B023 - the client is closed before the next day

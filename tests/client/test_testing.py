@@ -296,7 +296,7 @@ def client_to(registry):
 def test_reports_arrive(stub, client_to, registry):
     """What a client sends arrives, is checked and counted."""
     often = {id_: replace(metric, per_period=50) for id_, metric in registry.metrics.items()}
-    free = Caps(budget=Budget(per_window=None, lifetime=None))
+    free = Caps(budget=Budget(per_month=None, lifetime=None))
     client = client_to(stub, registry=replace(registry, metrics=often), settings=SenderSettings(flush_at=50), caps=free)
     for number in range(50):
         assert client.record("ui.theme", "dark")

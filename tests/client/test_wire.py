@@ -92,13 +92,14 @@ def test_every_mechanism_tells_its_constants(name, permanent):
 
 def test_budgets_are_in_millionths():
     """What a device may spend is told as the whole numbers that it adds up."""
-    text = HEAD + "[budget]\nwindow = 60\nper_window = 1.5\nlifetime = 20\n" + METRIC.format(name="used", type="boolean", more="")
+    text = HEAD + "[budget]\nper_month = 1.5\nlifetime = 20\n" + METRIC.format(name="used", type="boolean", more="")
     entry = sheet(parse(text))
-    assert entry["budget"] == {"window_days": 60, "window": 1_500_000, "lifetime": 20_000_000}
-    assert entry["metrics"]["used"]["allowance"] | {"window": 0, "lifetime": 0} == {
+    assert entry["budget"] == {"per_month": 1_500_000, "lifetime": 20_000_000}
+    assert entry["metrics"]["used"]["off"].startswith("it fits into the 1.5 nats a month")
+    assert entry["metrics"]["used"]["allowance"] | {"month": 0, "lifetime": 0} == {
         "cost": 1_000_000,
         "per_period": 1,
-        "window": 0,
+        "month": 0,
         "lifetime": 0,
         "answers": None,
         "answers_ever": None,

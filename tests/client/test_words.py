@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deniable.words import plural
+from deniable.messages.plural import plural
 
 ROOT = Path(__file__).parents[2]
 

@@ -139,7 +139,7 @@ def test_hundreds_of_questions_have_pages(settings, tmp_path):
         for at in range(200)
     )
     path = tmp_path / "public.toml"
-    path.write_text(f'format = 1\napp = "shop"\n{"".join(more)}', "utf-8")
+    path.write_text(f'format = 1\nbudget.per_month = 10000\nbudget.lifetime = 100000\napp = "shop"\n{"".join(more)}', "utf-8")
     server = Served(replace(settings, registry=str(path), about="public"))
     results, address = [], "/about"
     while address:
@@ -158,7 +158,9 @@ def test_long_answers_are_not_all_listed(settings, tmp_path):
     values = [f"{number} {'x' * 500}" for number in range(20)]
     path = tmp_path / "public.toml"
     metric = f'type = "categorical"\nvalues = {values}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
-    path.write_text(f'format = 1\napp = "shop"\n[metrics.m]\n{metric}', "utf-8")
+    path.write_text(
+        f'format = 1\nbudget.per_month = 10000\nbudget.lifetime = 100000\napp = "shop"\n[metrics.m]\n{metric}', "utf-8"
+    )
     server = Served(replace(settings, registry=str(path), about="public"))
     html = text(server)
     listed = html.count("<li><bdi>")

@@ -347,7 +347,7 @@ def test_hundreds_of_metrics_have_pages(settings, tmp_path):
     """No page is above 200 KB; together they show all metrics."""
     path = tmp_path / "shop.toml"
     more = (f'[metrics."m{at:03}"]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n' for at in range(120))
-    path.write_text(f'format = 1\napp = "shop"\n{"".join(more)}', "utf-8")
+    path.write_text(f'format = 1\nbudget.per_month = 10000\nbudget.lifetime = 100000\napp = "shop"\n{"".join(more)}', "utf-8")
     shop = Served(replace(settings, registry=str(path)))
     owner = signed_in(shop, KeyStore(shop.store).create("admin", "owner")[0])
     results, address = [], "/live"

@@ -29,7 +29,7 @@ REGISTRY = registry_toml(
     segments={"platform": ["linux", "macos"]},
     publication={"min_reports": 100},
 )
-FREE = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_month=None, lifetime=None))
 DAY = 86400.0
 SURE = "?level=0.99999"
 
@@ -47,7 +47,9 @@ def answered(monkeypatch):
         stored = loaded.metrics[metric].permanent
         devices = list(zip(*days, strict=True))
         # Where responses are kept, each device has a client of its own. Else one stands for all.
-        of_all = replace(loaded, metrics={metric: replace(loaded.metrics[metric], per_period=1 if stored else len(devices))})
+        of_all = replace(
+            loaded, budget=None, metrics={metric: replace(loaded.metrics[metric], per_period=1 if stored else len(devices))}
+        )
         groups = [[device] for device in devices] if stored else [devices]
         today = time.time()
         for group in groups:

@@ -435,7 +435,7 @@ def test_totals_are_those_of_the_accounting(report, shipped):
     (use,) = plan(shipped.registry, metrics=["cart.size"], days=365).uses
     assert by_metric["cart.size"][2] == words.nats(use.occasions * use.spend.epsilon)
     answer = sections(report)["What a device may spend in all"]
-    assert f"at most {words.nats(budget.per_window)} in any 30 days and {words.nats(budget.lifetime)} ever" in answer
+    assert f"at most {words.nats(budget.per_month)} in a calendar month and {words.nats(budget.lifetime)} ever" in answer
     assert f"come to {rows[2][3]} in a year" in answer
 
 
@@ -557,11 +557,14 @@ def test_proofs_are_those_of_the_mechanisms(report, shipped):
 
 def test_doubts_are_those_of_lint(written, registry_file):
     """What lint warns of, a budget that does not suffice and a trial stand out."""
-    path = written(registry_file.read_text("utf-8").replace("epsilon = 1.0", "epsilon = 6.0"))
+    text = registry_file.read_text("utf-8").replace("per_month = 10000", "per_month = 20")
+    path = written(text.replace("epsilon = 1.0", "epsilon = 6.0"))
     answer = sections(document(path))
     text = " ".join(answer.values())
-    for warning in lint(path).warnings:
-        assert words.plain(warning.rule) in text
+    findings = lint(path)
+    assert findings.faults
+    for finding in (*findings.faults, *findings.warnings):
+        assert words.plain(finding.rule) in text
     assert "This is a trial" in answer["What is published, and to whom"]
     assert "asks for more than a device may spend" in answer["What needs your decision"]
     assert "This registry is a trial" in text

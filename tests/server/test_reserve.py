@@ -38,6 +38,8 @@ SEGMENTS = {"country": 30, "build": 10, "screen": 7}
 REGISTRY = (
     """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 [segments]
 """

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from deniable.errors import ConfigurationError, RegistryError
+from deniable.lint import lint
 from deniable_server import create_app
 from deniable_server.settings import Keys, Settings
 
@@ -66,3 +67,43 @@ def test_a_server_needs_a_registry_and_a_store(registry_file):
         create_app(Settings(redis_url="redis://127.0.0.1:1", registry="/no/such.toml"))
     with pytest.raises(ConfigurationError, match="shop has two"):
         create_app(Settings(redis_url="redis://127.0.0.1:1", registry=f"{registry_file}:{registry_file}"))
+
+
+UNFIT = """
+format = 1
+app = "shop"
+[metrics.many]
+type = "boolean"
+epsilon = 5
+period = "month"
+description = "d"
+owner = "o"
+[metrics.few]
+type = "boolean"
+epsilon = 4
+description = "d"
+owner = "o"
+"""
+
+
+def test_a_server_refuses_what_an_app_would_turn_off(tmp_path):
+    """Each metric that would be off is named, in the words of lint and of the SDK, with its line."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(UNFIT, "utf-8")
+    with pytest.raises(RegistryError) as refused:
+        Settings(registry=str(path)).registries()
+    assert refused.value.faults == lint(path).faults
+    assert [fault.line for fault in refused.value.faults] == [6, 10]
+    path.write_text(UNFIT.replace("[metrics.many]", "[caps]\nepsilon = 5\n[budget]\nper_month = 129\n[metrics.many]"), "utf-8")
+    assert set(Settings(registry=str(path)).registries()["shop"].metrics) == {"many", "few"}
+
+
+def test_of_a_folder_the_newest_registry_counts(tmp_path):
+    """What earlier apps ask cannot be changed any more, and their reports are taken."""
+    fitting = UNFIT.replace("epsilon = 5", "epsilon = 1\nversion = 2").replace("epsilon = 4", "epsilon = 0.5\nversion = 2")
+    (tmp_path / "0001.toml").write_text(UNFIT, "utf-8")
+    (tmp_path / "0002.toml").write_text(fitting, "utf-8")
+    assert len(Settings(registry=str(tmp_path)).registries()["shop"].definitions) == 4
+    (tmp_path / "0003.toml").write_text(fitting.replace("epsilon = 0.5\nversion = 2", "epsilon = 4\nversion = 3"), "utf-8")
+    with pytest.raises(RegistryError, match=r"0003\.toml:11: few: .* got 124"):
+        Settings(registry=str(tmp_path)).registries()

@@ -17,9 +17,8 @@ from werkzeug.serving import make_server
 
 from deniable.client import Client
 from deniable.errors import ConfigurationError, ServedRegistryError
-from deniable.limits.caps import Caps
 from deniable.registry import load, parse
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope, generate, seal
 from deniable.transport.settings import SenderSettings
@@ -35,7 +34,10 @@ PRIVATE, PUBLIC = generate()
 def revised(registry_file, tmp_path):
     """Give the served registry a revision; return its file."""
     path = tmp_path / "revised.toml"
-    path.write_text(Path(registry_file).read_text("utf-8").replace("format = 1", "format = 1\nrevision = 7", 1), "utf-8")
+    path.write_text(
+        Path(registry_file).read_text("utf-8").replace("format = 1", "format = 1\nrevision = 7", 1),
+        "utf-8",
+    )
     return path
 
 
@@ -225,7 +227,7 @@ def test_a_real_device_gets_it_over_http(signed, revised, public):
             registry=parse(before),
             consent=True,
             segments={"platform": "linux"},
-            caps=Caps(budget=Budget(per_window=None, lifetime=None)),
+            caps=Caps(budget=Budget(per_month=None, lifetime=None)),
             registry_key=public,
             settings=SenderSettings(flush_at=1),
         )

@@ -33,7 +33,7 @@ COUNTED, OPEN, PUBLISHED = (
 )  # kept for 1 and 2 days after an hour of grace
 SEGMENTS = {"platform": ["linux", "macos"], "version": ["2.4.0", "2.4.1"]}
 TEXT = (
-    'format = 1\napp = "shop"\n[segments]\n'
+    'format = 1\nbudget.per_month = 10000\nbudget.lifetime = 100000\napp = "shop"\n[segments]\n'
     + "".join(f"{name} = {json.dumps(values)}\n" for name, values in SEGMENTS.items())
     + '[publication]\ngrace = "1h"\n[retention]\ntallies = 1\nreleases = 2\nalarms = 1\n'
     + "".join(

@@ -31,6 +31,10 @@ MECHANISMS = {
 def registry(declaration: str, type_: str = "string", *, epsilon: float = 12, source: str = 'candidates = "words.txt"') -> str:
     return f"""
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
+caps.epsilon = 16
+caps.permanent = 16
 app = "shop"
 publication = {{ min_reports = 1, trial = true }}
 [metrics.page]

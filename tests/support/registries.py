@@ -6,6 +6,7 @@ import json
 from datetime import date
 from typing import Any
 
+ROOM = {"budget": {"per_month": 10_000.0, "lifetime": 100_000.0}, "caps": {"epsilon": 16.0, "permanent": 16.0}}
 ABOUT = {"description": "A question of the tests", "owner": "o@shop.example"}
 
 
@@ -18,8 +19,9 @@ def metric_toml(id_: str, /, **keys: Any) -> str:
 
 
 def registry_toml(*metrics: str, app: str = "shop", **tables: dict[str, Any]) -> str:
-    """Return a registry of metrics, with other tables before them, such as ``segments``."""
-    return "\n".join([f'format = 1\napp = "{app}"\n', *(_table(name, keys) for name, keys in tables.items()), *metrics])
+    """Return a registry of metrics, with other tables before them, such as ``segments``; the budget has room for anything."""
+    written = [_table(name, keys) for name, keys in (ROOM | tables).items() if keys]
+    return "\n".join([f'format = 1\napp = "{app}"\n', *written, *metrics])
 
 
 def _table(name: str, keys: dict[str, Any]) -> str:

@@ -55,7 +55,7 @@ def quiet_environment(monkeypatch, state_directory):
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
     """Let every test be told what another one was told."""
-    monkeypatch.setattr("deniable.process.notice._warned", set())
+    monkeypatch.setattr("deniable.messages.notice._warned", set())
 
 
 @pytest.fixture(scope="session")

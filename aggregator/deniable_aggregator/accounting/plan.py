@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.errors import ParameterError
-from deniable.limits.allowance import MICRO, Allowance, unfit
-from deniable.limits.caps import Caps
+from deniable.limits.allowance import MICRO, Allowance, micro
+from deniable.limits.caps import budget_of
 from deniable.registry import period
 from deniable_aggregator import checks
 from deniable_aggregator.accounting.spend import Spend
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
-    from deniable.registry.tables import Budget
+    from deniable.registry.tables import Budget, Caps
 
 _HOURS = 24
+_SUNDAY = 6  # days after a Monday
 _YEARS = 5  # first years that are tried: one is a leap year
 _BEGIN = date(2023, 1, 1)
 
@@ -58,9 +59,9 @@ class Use:
         return Spend.of(self.mechanism, self.occasions, self.sample)
 
     @property
-    def reserved_window(self) -> float:
-        """What is reserved for it in any window of the budget, in nats."""
-        return self.allowance.window / MICRO
+    def reserved_month(self) -> float:
+        """What is reserved for it in a calendar month, in nats."""
+        return self.allowance.month / MICRO
 
     @property
     def reserved_lifetime(self) -> float:
@@ -78,8 +79,9 @@ class Plan:
     """What a device is asked over some time, and what it may spend."""
 
     uses: tuple[Use, ...]  # of each metric
-    days: int | None  # length of the time; None if only the number of reports is given
-    budget: Budget  # the stricter of the registry's and the app's
+    days: int | None  # length of the time; None for a calendar month, or if only the number of reports is given
+    reports: int | None  # number of reports of each metric; None if the time is given
+    budget: Budget  # of a device
 
     @property
     def spends(self) -> tuple[Spend, ...]:
@@ -87,9 +89,9 @@ class Plan:
         return tuple(use.spend for use in self.uses)
 
     @property
-    def reserved_window(self) -> float:
-        """What is reserved for all metrics in any window, in nats."""
-        return sum(use.reserved_window for use in self.uses)
+    def reserved_month(self) -> float:
+        """What is reserved for all metrics in a calendar month, in nats."""
+        return sum(use.reserved_month for use in self.uses)
 
     @property
     def reserved_lifetime(self) -> float:
@@ -99,16 +101,23 @@ class Plan:
     @property
     def allowed(self) -> float:
         """What a device may spend over the time at most, in nats; infinite without a bound."""
-        if self.days is None:
+        if self.reports is not None:
             return self.reserved_lifetime
-        windows = ceil(self.days / self.budget.window)
-        bounded = self.budget.per_window is not None
-        return sum(min(use.reserved_lifetime, use.reserved_window * windows if bounded else inf) for use in self.uses)
+        bounded = self.budget.per_month is not None
+        return sum(min(use.reserved_lifetime, use.reserved_month * self._months(use) if bounded else inf) for use in self.uses)
+
+    def _months(self, use: Use) -> int:
+        """Return in how many calendar months the reports of a metric count at most."""
+        if self.days is None:
+            return 1
+        # A week counts in the month of its Sunday, which may be so many days after the last day.
+        return periods("month", self.days + (_SUNDAY if use.metric.period == "week" else 0))
 
     @property
     def fits(self) -> bool:
-        """Whether the budget has room for all metrics. If not, lint and apps refuse the registry."""
-        return unfit((use.allowance for use in self.uses), self.budget) is None
+        """Whether the budget has room for all metrics. Those for which it has none are off, and lint refuses the registry."""
+        total = sum(use.allowance.month for use in self.uses)
+        return self.budget.per_month is None or total <= micro(self.budget.per_month)
 
 
 def periods(
@@ -135,10 +144,10 @@ def plan(
     registry: Registry,  # as loaded
     *,
     metrics: Sequence[str] = (),  # their ids; none for all
-    days: int | None = None,  # days on which a device is asked once a period; by default the days of the budget's window
-    reports: int | None = None,  # times that it is asked for each metric, instead of `days`; all of them may be in one window
+    days: int | None = None,  # days on which a device is asked once a period; by default the periods of a calendar month
+    reports: int | None = None,  # times that it is asked for each metric, instead of `days`; all of them may be in one month
     answers: int | None = None,  # different answers to a metric with kept responses, at most; by default the most possible
-    caps: Caps | None = None,  # the app's caps; by default those of an app that sets none
+    caps: Caps | None = None,  # those that the app's code gives; by default none
 ) -> Plan:
     """Plan what a device spends on the metrics of a registry."""
     unknown = [id_ for id_ in metrics if id_ not in registry.metrics]
@@ -146,18 +155,19 @@ def plan(
         raise ParameterError(f"a metric of {registry.file} is one of {', '.join(registry.metrics)}", unknown[0])
     if days is not None and reports is not None:
         raise ParameterError("either days or reports is given", "both")
-    budget = (Caps() if caps is None else caps).tightened(registry.budget)
-    if reports is None:
-        days = ceil(budget.window) if days is None else checks.count("days", days)
-    else:
+    budget = budget_of(registry, caps)
+    if days is not None:
+        checks.count("days", days)
+    if reports is not None:
         checks.count("reports", reports)
     most = inf if answers is None else checks.count("answers", answers)
     uses = []
     for metric in (registry.metrics[id_] for id_ in dict.fromkeys(metrics) or registry.metrics):
         declared = Declared.of(metric)
         allowance = Allowance.of(declared, budget)
-        occasions = metric.per_period * periods(metric.period, days) if days is not None else reports or 0
+        times = period.MOST_IN_MONTH[metric.period] if days is None else periods(metric.period, days)
+        occasions = metric.per_period * times if reports is None else reports
         responses = declared.permanent.kept_responses if declared.permanent else 0
         draws = int(min(occasions, most, responses, allowance.answers_ever))
         uses.append(Use(metric=metric, mechanism=declared.mechanism, allowance=allowance, occasions=occasions, answers=draws))
-    return Plan(tuple(uses), days, budget)
+    return Plan(tuple(uses), days, reports, budget)

@@ -65,19 +65,18 @@ class Statement:
 
     def _uses(self, plan: Plan) -> Iterator[str]:
         yield (
-            f"{plan.days:,} days, each metric reported as often as it may be"
-            if plan.days
-            else "Each metric asked the times stated"
+            "Each metric asked the times stated"
+            if plan.reports is not None
+            else f"{f'{plan.days:,} days' if plan.days else 'A calendar month'}, each metric reported as often as it may be"
         )
         yield ""
-        window = f"reserved in {plan.budget.window:g} days"
-        rows = [("metric", "mechanism", "asked", "what is told", "plain sum", window, "reserved ever")]
+        rows = [("metric", "mechanism", "asked", "what is told", "plain sum", "reserved in a month", "reserved ever")]
         for use in plan.uses:
             spend = use.spend
             what = (
                 f"{spend.count:,} {'kept responses' if use.permanent and use.occasions > 1 else 'reports'} at {spend.epsilon:.6g}"
             )
-            reserved = (_number(use.reserved_window), _number(use.reserved_lifetime) if isfinite(use.reserved_lifetime) else "-")
+            reserved = (_number(use.reserved_month), _number(use.reserved_lifetime) if isfinite(use.reserved_lifetime) else "-")
             columns = (f"{use.occasions:,}", what, _number(spend.count * spend.epsilon))
             rows.append((use.metric.id, use.mechanism.name, *columns, *reserved))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -131,14 +130,14 @@ class Statement:
     def _budget(self, plan: Plan) -> Iterator[str]:
         budget = plan.budget
         for what, reserved, bound in (
-            (f"in any {budget.window:g} days", plan.reserved_window, budget.per_window),
+            ("in a calendar month", plan.reserved_month, budget.per_month),
             ("ever", plan.reserved_lifetime, budget.lifetime),
         ):
             if bound is not None:
                 yield f"Budget: {_number(bound)} {what}, and {_number(reserved)} are reserved for these metrics."
         if not plan.fits:
-            yield "It does not fit: lint and apps refuse such a registry."
-        yield "A window that moves on makes room again. It takes nothing back: the total is over the whole time."
+            yield "It does not fit: lint refuses such a registry, and in apps the last metrics are off."
+        yield "A new month makes room again. It takes nothing back: the total is over the whole time."
 
     def _not_claimed(self) -> Iterator[str]:
         would = list(self._would())
@@ -204,10 +203,9 @@ class Statement:
     def _written_budget(plan: Plan) -> dict[str, Any]:
         budget = plan.budget
         return {
-            "window": budget.window,
-            "per_window": budget.per_window,
+            "per_month": budget.per_month,
             "lifetime": budget.lifetime,
-            "reserved_in_window": plan.reserved_window,
+            "reserved_in_month": plan.reserved_month,
             "reserved_ever": plan.reserved_lifetime if isfinite(plan.reserved_lifetime) else None,
             "allowed_in_all": plan.allowed if isfinite(plan.allowed) else None,
         }
@@ -253,7 +251,7 @@ def _use(use: Use) -> dict[str, Any]:
         "spends": spend.count,
         "share": spend.share,
         "basic": spend.count * spend.epsilon,
-        "reserved_in_window": use.reserved_window,
+        "reserved_in_month": use.reserved_month,
         "reserved_ever": use.reserved_lifetime if isfinite(use.reserved_lifetime) else None,
     }
 

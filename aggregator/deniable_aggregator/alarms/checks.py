@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.alarms import tail_bounds
 from deniable_aggregator.decode.families import family_of
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _DELTA = 1e-6
 _POINTS = 24  # of a plot
+_MONTH = 31  # days of a plot that is for no stated time
 
 
 def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
@@ -31,7 +32,7 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     # Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
     parser.add_argument("--registry", metavar="FILE", help="default: metrics.toml, unless there is --epsilon")
     parser.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of the registry (default: all)")
-    parser.add_argument("--days", type=int, metavar="D", help="days with one report a period (default: the budget's window)")
+    parser.add_argument("--days", type=int, metavar="D", help="days with one report a period (default: a calendar month)")
     parser.add_argument("--answers", type=int, metavar="N", help="different answers to a question with kept responses, at most")
     parser.add_argument(
         "--epsilon", nargs="+", default=[], metavar="E", help="of a report, in nats: numbers instead of a registry"
@@ -163,7 +164,7 @@ def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
         return
     repeated = [use for use in summary.plan.uses if use.occasions > 1 and not use.permanent and not use.metric.discover]
     if not summary.fits:
-        dearest = max(summary.plan.uses, key=lambda use: use.reserved_window)
+        dearest = max(summary.plan.uses, key=lambda use: use.reserved_month)
         yield f"The budget is too small. Most is reserved for {dearest.metric.id}."
     if repeated:
         names = ", ".join(use.metric.id for use in repeated)
@@ -186,8 +187,8 @@ def _series(arguments: Namespace) -> tuple[str, list[tuple[int, Statement]]]:
         series = ((place, [replace(each, count=min(place, each.count)) for each in fresh]) for place in _places(most))
         return "reports of one device", [(place, statement(spends, deltas)) for place, spends in series]
     planned = _plan(arguments)
-    by_days = planned.days is not None
-    most = planned.days or arguments.reports[0]
+    by_days = planned.reports is None
+    most = planned.reports or planned.days or _MONTH
     plans = [(place, _planned(arguments, *((place, None) if by_days else (None, place)))) for place in _places(most)]
     word = "days" if by_days else "reports of each metric"
     return word, [(place, statement(each.spends, deltas, plan=each)) for place, each in plans]

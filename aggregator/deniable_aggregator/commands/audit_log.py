@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.audit.entry import EVENTS, intact_entry
 from deniable_aggregator.commands import options
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:

@@ -183,10 +183,9 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
         print(line)
     if budget:
         fits = "fits" if budget.fits else "does not fit"
-        most = budget.budget.per_window
+        most = budget.budget.per_month
         of = "" if most is None else f" of {most:g}"
-        window = f"{budget.budget.window:g} days"
-        print(f"Budget: {budget.reserved_window:.4g}{of} nats are reserved in any {window}; the registry {fits}.")
+        print(f"Budget: {budget.reserved_month:.4g}{of} nats are reserved in a calendar month; the registry {fits}.")
 
 
 def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -256,9 +255,8 @@ def _chosen(metric: Metric) -> str:
 
 def _budget(budget: Plan) -> dict[str, Any]:
     return {
-        "window_days": budget.budget.window,
-        "per_window": budget.budget.per_window,
-        "reserved": budget.reserved_window,
+        "per_month": budget.budget.per_month,
+        "reserved": budget.reserved_month,
         "fits": budget.fits,
-        "metrics": {use.metric.id: use.reserved_window for use in budget.uses},
+        "metrics": {use.metric.id: use.reserved_month for use in budget.uses},
     }

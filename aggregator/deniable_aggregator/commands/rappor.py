@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable.words import plural
+from deniable.messages.plural import plural
 
 if TYPE_CHECKING:
     import argparse

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ConfigurationError
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from threading import Event, Timer
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import logs, variables
 

@@ -98,7 +98,7 @@ def _answers(
     moved, rise = np.zeros(people), 0.0
     if stated is None:
         rise = (
-            0.0 if metric.permanent and metric.answers_per_window == 1 else RISE
+            0.0 if metric.permanent and metric.answers_per_month == 1 else RISE
         )  # such a device would tell no change for a month
         for name in metric.segments:
             moved += _effects(registry, name)[segments[name]]

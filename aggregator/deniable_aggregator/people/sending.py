@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from deniable.declared import Declared
-from deniable.errors import ConfigurationError
-from deniable.limits.allowance import check, reserved
+from deniable.errors import ConfigurationError, RegistryError
+from deniable.limits.admission import admit
 from deniable.registry import period
-from deniable.registry.tables import Budget
 from deniable.source import ONE, OS
 from deniable.wire.report import Stratum
 from deniable_aggregator.audit.log import AuditLog
@@ -114,9 +113,9 @@ def check_trial(store: Store, registry: Registry, days: Days) -> None:
             f"simulated reports go into a trial only, for nobody can tell them from real ones: {registry.file} says no "
             "trial = true under [publication]. Copy it, add that, and serve the copy with another --data"
         )
-    budget = registry.budget or Budget()
-    allowances = reserved(registry, budget)
-    check((allowances[id_] for id_, metric in registry.metrics.items() if not metric.expired(days.last.date())), budget)
+    faults = admit(registry, None, days.last.date()).faults
+    if faults:
+        raise RegistryError(faults)
     served = (store.get(schema.AUDIT_SERVED) or b"").decode().split(" ")[0]
     if served != registry.digest:
         what = "with another registry of it, or with this one before it was changed" if served else "with no registry of it"

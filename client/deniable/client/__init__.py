@@ -16,8 +16,7 @@ from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget
 from deniable.errors import ParameterError, without_locals
 from deniable.handle import MetricHandle
-from deniable.limits.caps import Caps
-from deniable.process import notice
+from deniable.messages import notice
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from deniable.device.journal import SentReport
     from deniable.device.prepared import Prepared
     from deniable.explanation import Explanation
+    from deniable.registry.tables import Caps
     from deniable.source import Source
     from deniable.stopwatch import Timing
     from deniable.transport import Post, SenderSettings
@@ -63,7 +63,7 @@ class Client:
     settings
         Batching and retries; by default from variables such as ``DENIABLE_FLUSH_AT``.
     caps
-        What the app allows a registry to ask, and what a device may spend.
+        What the app allows a registry to ask, and what a device may spend; by default the ``[caps]`` of the registry.
     state
         The directory; the state is in its folder named after the app. By default ``DENIABLE_STATE_DIR``, or the system's place
         for such files. None keeps everything in memory, for tests and simulations.
@@ -110,12 +110,12 @@ class Client:
             notice.show()
         self._consent = Consent(consent, strict=strict)
         self._counts = Counts()
-        self._metrics = Metrics({} if segments is None else segments, Caps() if caps is None else caps, clock)
+        self._metrics = Metrics({} if segments is None else segments, caps, clock, strict=strict)
         self._session: Session | None = None
         self.disabled: str | None = switched_off()
         try:
             loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
-            self._metrics.open(loaded, self._counts, strict=strict)
+            self._metrics.open(loaded, self._counts)
             directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
             dsn = dsn or os.environ.get("DENIABLE_DSN")
             if self.disabled:  # the user has opted out
@@ -340,8 +340,9 @@ class Client:
             - ``clipped``: numbers beyond the range of their metric, reported as its nearer end.
             - ``dropped``: answers and reports that were dropped, by reason.
             - ``faults``: errors that cost no report, by kind.
-            - ``reserved``: nats that each metric may spend in a window and over a lifetime. None means no bound.
-            - ``spent``: nats that the device has spent and has left. None means no bound, or that the state cannot be read.
+            - ``reserved``: nats that each metric may spend in a month and ever. None means no bound.
+            - ``spent``: nats spent and left, in this month and ever. None means no bound, or that the state cannot be read.
+            - ``off``: why metrics are off, by id, with the line to change.
             - ``disabled``, ``trouble``: why the client is off, and what is wrong with the state, or None.
         """
         session = self._session
@@ -352,7 +353,8 @@ class Client:
             "repeated": session.permanent_responses.repeated if session else 0,
             **delivery(self._counts, session.sender if session else None),
             "reserved": self._metrics.reserved(),
-            "spent": spent(session.ledger if session else None),
+            "spent": spent(session.ledger if session else None, self._metrics.month),
+            "off": self._metrics.off,
             "disabled": self.disabled,
             "trouble": session.state.trouble if session else None,
         }
@@ -371,12 +373,7 @@ class Client:
         Returns
         -------
         Explanation or None
-            None if the metric or the answer is not declared.
-
-        Raises
-        ------
-        ParameterError
-            In these cases, if `strict`.
+            None if the metric is off, or it or the answer is not declared. If `strict`, these cases raise `ParameterError`.
         """
         try:
             return self._metrics.explain(metric, value)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
-from deniable.process.notice import warn_once
-from deniable.process.reasons import ANSWERS
+from deniable.messages.notice import warn_once
+from deniable.messages.reasons import ANSWERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deniable.limits.allowance import Allowance
     from deniable.transport import Sender
 
-_ELSEWHERE = (("disabled", ""), ("segment", ""), ("unknown_metric", ""))  # by the client, which knows more
+_ELSEWHERE = (("disabled", ""), ("off", ""), ("unknown_metric", ""))  # by the client, which knows more
 _FACTS: dict[str, Callable[[Prepared], str]] = {
     "expired": lambda prepared: f"on {prepared.metric.expires}",
     "unit": lambda prepared: f"it is {prepared.metric.unit}" if prepared.metric.unit else "it has none",
@@ -84,7 +84,7 @@ class Counts:
 def _allowed(allowance: Allowance) -> str:
     """Say what a metric may spend."""
     ever = "" if allowance.lifetime is None else f", and {allowance.lifetime / MICRO:.4g} ever"
-    return f"it may spend {allowance.window / MICRO:.4g} nats in any window{ever}"
+    return f"it may spend {allowance.month / MICRO:.4g} nats a month{ever}"
 
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
     }
 
 
-def spent(ledger: Ledger | None) -> dict[str, float | None]:
+def spent(ledger: Ledger | None, month: str) -> dict[str, float | None]:
     """Return what the device has spent and has left, in nats. None means no bound, or that the state cannot be read."""
     try:
-        totals = ledger.spent() if ledger else None
+        totals = ledger.spent(month) if ledger else None
     except StateError:
         totals = None
-    amounts = {name: getattr(totals, name, None) for name in ("window", "window_left", "lifetime", "lifetime_left")}
+    amounts = {name: getattr(totals, name, None) for name in ("month", "month_left", "lifetime", "lifetime_left")}
     return {name: None if amount is None or isinf(amount) else amount for name, amount in amounts.items()}

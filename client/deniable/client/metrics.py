@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.device.prepared import prepare
-from deniable.errors import ParameterError
+from deniable.errors import ParameterError, RegistryError
 from deniable.explanation import Explanation
+from deniable.limits.admission import admit
 from deniable.limits.allowance import MICRO
-from deniable.process.notice import warn_once
-from deniable.process.reasons import ANSWERS
+from deniable.limits.caps import budget_of
+from deniable.messages.notice import warn_once
+from deniable.messages.reasons import ANSWERS
+from deniable.registry import period
 from deniable.registry.metric import PER_SECOND
 
 if TYPE_CHECKING:
@@ -18,9 +21,8 @@ if TYPE_CHECKING:
 
     from deniable.client.counts import Counts
     from deniable.device.prepared import Prepared
-    from deniable.limits.caps import Caps
     from deniable.registry import Metric, Registry
-    from deniable.registry.tables import Budget
+    from deniable.registry.tables import Budget, Caps
 
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
@@ -31,44 +33,58 @@ class Metrics:
     """The declared metrics, ready to be recorded. There are none before `open`."""
 
     registry: Registry
-    budget: Budget  # of the app's registry, within the caps
+    budget: Budget  # of the device
 
     def __init__(
         self,
         segments: Mapping[str, str],  # the device's value of each segment
-        caps: Caps,
+        caps: Caps | None,  # those that the app's code gives
         clock: Callable[[], float],  # seconds since the epoch
+        *,
+        strict: bool,  # whether a metric that is off is an error
     ) -> None:
-        self.prepared: dict[str, Prepared] = {}
-        self.off: dict[str, ParameterError] = {}  # metrics that cannot be recorded, because the device has no value of a segment
+        self.prepared: dict[str, Prepared] = {}  # those that are on
+        self.off: dict[str, str] = {}  # why each other metric is off, with the line to change
         self._segments = segments
         self._caps = caps
         self._clock = clock
+        self._strict = strict
 
-    def open(self, registry: Registry, counts: Counts, *, strict: bool) -> None:
-        """Use the app's registry, and warn about segments that are missing, or that it does not declare."""
-        self.budget = self._caps.tightened(registry.budget)
+    def open(self, registry: Registry, counts: Counts) -> None:
+        """Use the app's registry, and warn about metrics that are off, and about segments that it does not declare."""
+        self.budget = budget_of(registry, self._caps)
         self.use(registry)
-        for id_, missing in self.off.items():
-            if strict:
-                raise missing
-            counts.tell("segment", id_, str(missing))  # now: it may take long until the first answer
+        for id_, why in self.off.items():
+            counts.tell("off", id_, why)  # now: it may take long until the first answer
         for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in registry.segments:
                 warn_once(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
 
     def use(self, registry: Registry) -> None:
         """Use a registry from now on. The sending thread calls this with a served one."""
-        today = datetime.fromtimestamp(self._clock(), UTC).date()
+        admission = admit(registry, self._caps, datetime.fromtimestamp(self._clock(), UTC).date())
+        if self._strict and admission.faults:
+            raise RegistryError(admission.faults)
+        prepared, missing = prepare(registry, admission, self._segments)
+        if self._strict and missing:
+            raise next(iter(missing.values()))
+        off = {id_: str(error) for id_, error in missing.items()}
+        for fault in admission.faults:
+            off.setdefault(fault.metric, fault.words)
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
-        self.prepared, self.off = prepare(registry, self._segments, self._caps, self.budget, today)
+        self.prepared, self.off = prepared, off
         self.registry = registry
 
     def explain(self, metric: str, value: object) -> Explanation:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
         if metric not in self.prepared and metric not in self.off:
-            raise ParameterError("a metric is declared in the registry", metric)
+            raise self.unknown(metric, None)
         return Explanation.of(self.registry, metric, self.budget, value)
+
+    @property
+    def month(self) -> str:
+        """The calendar month that it is now."""
+        return period.of(datetime.fromtimestamp(self._clock(), UTC), "month")
 
     def reserved(self) -> dict[str, dict[str, float | None]]:
         """Return the part of the budget reserved for each metric, in nats."""
@@ -76,13 +92,15 @@ class Metrics:
         for id_, prepared in self.prepared.items():
             lifetime = prepared.allowance.lifetime
             parts[id_] = {
-                "window": prepared.allowance.window / MICRO,
+                "month": prepared.allowance.month / MICRO,
                 "lifetime": None if lifetime is None else lifetime / MICRO,
             }
         return parts
 
     def unknown(self, metric: object, value: object) -> ParameterError:
-        """Return the error of an undeclared metric, which only a strict client raises."""
+        """Return the error of a metric that is off or undeclared, which only a strict client raises."""
+        if type(metric) is str and metric in self.off:
+            return ParameterError(f"{metric} is off: {self.off[metric]}", metric)
         if self._is_swapped(value):
             return ParameterError("the metric is the first argument of record, the answer the second", value)
         # What is no declared name may be an answer of any length.
@@ -101,8 +119,8 @@ class Metrics:
     ) -> bool:
         """Count an answer to a metric that is not prepared, and say why; return False."""
         if metric in self.off:
-            counts.tell("segment", str(metric), str(self.off[str(metric)]))
-            return counts.drop("segment")
+            counts.tell("off", str(metric), self.off[str(metric)])
+            return counts.drop("off", error=error)
         if error is None:
             self._warn_of_unknown(metric, value, counts.dropped["unknown_metric"], named=named)
         return counts.drop("unknown_metric", error=error)

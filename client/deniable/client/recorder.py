@@ -8,7 +8,7 @@ from threading import local as thread_data
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ParameterError
-from deniable.process.notice import warn_once
+from deniable.messages.notice import warn_once
 from deniable.registry.metric import PER_SECOND
 from deniable.source import OS
 from deniable.stopwatch import Timing

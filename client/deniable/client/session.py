@@ -46,7 +46,7 @@ class Session:
         strict: bool,
     ) -> None:
         self.state = State(directory)
-        self.ledger = Ledger(self.state, budget, clock)
+        self.ledger = Ledger(self.state, budget)
         self.permanent_responses = PermanentResponses(self.state, self.ledger, source or OS)
         self.journal = Journal(self.state)
         self.sender = Sender(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.explanation import Explanation
-from deniable.limits.caps import Caps
+from deniable.limits.admission import admit
 from deniable.registry import load
 
 if TYPE_CHECKING:
@@ -30,8 +31,12 @@ def explain(parser: argparse.ArgumentParser) -> Run:
             raise ConfigurationError(f"{arguments.registry} declares no {arguments.metric}{which}")
         metric = declared.metrics[arguments.metric]
         answer = None if arguments.answer is None else metric.kind.parse(arguments.answer)
+        admission = admit(declared, None, datetime.now(UTC).date())
+        for fault in admission.faults:
+            if fault.metric == arguments.metric:
+                raise ConfigurationError(f"{fault}. Nothing is recorded of it")
         try:
-            explanation = Explanation.of(declared, arguments.metric, Caps().tightened(declared.budget), answer)
+            explanation = Explanation.of(declared, arguments.metric, admission.budget, answer)
         except ParameterError as error:
             if answer is None or metric.open:
                 raise

@@ -23,12 +23,11 @@ _TEXT = """\
 format = 1
 app = "{app}"
 
-# What one device may spend on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
-# The metrics below need 6 nats in any 30 days. This leaves some room, and is far below the bounds without this table: 32 and 320.
+# What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
+# The metrics below need 2 nats a month. This leaves some room, and is far below the bounds without this table: 32 and 320.
 [budget]
-window = 30                  # days
-per_window = 8.0
-lifetime = 80.0
+per_month = 8.0              # in each calendar month
+lifetime = 80.0              # ever
 
 # Public facts about a device that numbers may be broken down by. An app must then give its own to `deniable.init(segments=...)`.
 # [segments]

@@ -12,15 +12,16 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from deniable.commands.sheet import sheet
+from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.forecast import space
 from deniable.lint import diff, lint
+from deniable.messages.plural import plural
 from deniable.registry import load, published, read
 from deniable.registry.places import placed
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
-from deniable.words import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -115,6 +116,10 @@ def _lint_file(file: str) -> int:
 def _print_findings(file: str, findings: Lint) -> int:
     for note in findings.notes:
         _print_note(note)
+    if findings.spending:
+        print("\nWhat a device may give away, in nats:")
+        print_table(findings.spending)
+        print()
     if findings.exposed:
         print(findings.exposed)
     for fault in findings.faults:

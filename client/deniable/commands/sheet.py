@@ -5,13 +5,14 @@ Numbers that may exceed 2^53, which some languages cannot read from JSON, are te
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from fractions import Fraction
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
-from deniable.limits.allowance import MICRO, Allowance
-from deniable.limits.caps import Caps
+from deniable.limits.admission import admit
+from deniable.limits.allowance import Allowance, micro
 from deniable.registry.answers.axis import BINS
 
 if TYPE_CHECKING:
@@ -25,23 +26,28 @@ def sheet(
     registry: Registry,  # as loaded
 ) -> dict[str, Any]:
     """Write down what a client needs to know of a registry; raise `ParameterError` if a metric has no mechanism."""
-    budget = Caps().tightened(registry.budget)
+    admission = admit(registry, None, datetime.now(UTC).date())
+    budget = admission.budget
+    off: dict[str, str] = {}
+    for fault in admission.faults:
+        off.setdefault(fault.metric, fault.words)
     return {
         "format": FORMAT,
         "app": registry.app,
         "revision": registry.revision,
         "segments": {name: list(values) for name, values in registry.segments.items()},
-        "budget": {"window_days": budget.window, "window": _micro(budget.per_window), "lifetime": _micro(budget.lifetime)},
-        "metrics": {id_: _metric(metric, budget) for id_, metric in registry.metrics.items()},
+        "budget": {"per_month": _micro(budget.per_month), "lifetime": _micro(budget.lifetime)},
+        "metrics": {id_: _metric(metric, budget, off.get(id_)) for id_, metric in registry.metrics.items()},
     }
 
 
-def _metric(metric: Metric, budget: Budget) -> dict[str, Any]:
+def _metric(metric: Metric, budget: Budget, off: str | None) -> dict[str, Any]:
     declared = Declared.of(metric)
     mechanism = declared.mechanism
     layout = mechanism.layout
     allowance = Allowance.of(declared, budget)
     return {
+        "off": off,
         "version": metric.version,
         "type": metric.type,
         "values": [list(value) if isinstance(value, tuple) else value for value in metric.values] or None,
@@ -83,7 +89,7 @@ def _allowance(declared: Declared, allowance: Allowance) -> dict[str, Any]:
     return {
         "cost": allowance.cost,
         "per_period": allowance.per_period,
-        "window": allowance.window,
+        "month": allowance.month,
         "lifetime": allowance.lifetime,
         "answers": allowance.answers if permanent else None,
         "answers_ever": None if not permanent or isinf(allowance.answers_ever) else int(allowance.answers_ever),
@@ -91,7 +97,7 @@ def _allowance(declared: Declared, allowance: Allowance) -> dict[str, Any]:
 
 
 def _micro(nats: float | None) -> int | None:
-    return None if nats is None else int(nats * MICRO)
+    return None if nats is None else micro(nats)
 
 
 def _written(value: Any) -> Any:

@@ -4,6 +4,9 @@ Each metric has a reserved part of the budget (`deniable.limits.allowance`), and
 one metric may spend does not depend on the answers to another. An update of the app may change the parts. The sums over all
 metrics are checked, too, so what was spent before still counts.
 
+A report counts in the calendar month in which its period ends. What was spent in a month is never deleted. So for each month the
+bound holds by period, whatever the clock said and whenever a report was made or sent.
+
 The ledger is written to disk before a report exists. A write for each report would be slow. So a process pays for several reports
 of the period at once: a *lease*. It gives back what it does not use. If it dies, the whole lease counts as spent.
 
@@ -19,11 +22,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.errors import StateError
-from deniable.limits.allowance import MICRO
+from deniable.limits.allowance import MICRO, micro
 from deniable.source import mark_process, process_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from sqlite3 import Connection
 
     from deniable.device.prepared import Occasion
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 TROUBLE_PAUSE = 10.0
 """Seconds between tries of a state that cannot be used. Each try may make the app wait."""
 
-_DAY = 86_400
 _PARTS = 64  # a lease has at most 1/64 of the remaining reports: other processes need some, and a crash loses the lease
 _REPORTS = 1024  # most reports of a lease
 _PAUSE = 60.0  # seconds between reads of what was spent
@@ -44,9 +45,9 @@ _PAUSE = 60.0  # seconds between reads of what was spent
 class Spent:
     """What a device has spent and may still spend, in nats."""
 
-    # window, window_left: for the window that ends now; `window_left` is infinite without a bound
-    window: float
-    window_left: float
+    # month, month_left: for one calendar month; `month_left` is infinite without a bound
+    month: float
+    month_left: float
     # lifetime, lifetime_left: for the lifetime; `lifetime_left` is infinite without a bound
     lifetime: float
     lifetime_left: float
@@ -83,10 +84,8 @@ class Ledger:
         self,
         state: State,  # the state file
         budget: Budget,  # what may be spent on all metrics together
-        clock: Callable[[], float] = time.time,  # seconds since the epoch
     ) -> None:
         self._state = state
-        self._clock = clock
         self.budget = budget
         self._forget_leases()
 
@@ -141,19 +140,16 @@ class Ledger:
         free = allowance.per_period - (reports if period == last else 0)
         if period < last or free <= 0:
             return "this_period"
-        window = _micro(self.budget.per_window) - self._spent_since(db)
         own = inf if allowance.lifetime is None else allowance.lifetime - spent
-        free = int(min(free, min(window, own, self._lifetime_left(db)) // allowance.cost))
+        left = min(self._month_left(db, occasion.month), own, self._lifetime_left(db))
+        free = int(min(free, left // allowance.cost))
         return free if free > 0 else "budget"
 
     def _debit(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, paid: int) -> None:
         """Write the number of reports of the period, and how many of them are paid for. Negative numbers give back."""
         amount = paid * allowance.cost
         self.write_account(db, allowance, occasion, reports, amount)
-        db.execute(
-            "INSERT INTO spends VALUES (?, ?, ?) ON CONFLICT (tag, until) DO UPDATE SET cost = cost + excluded.cost",
-            (allowance.tag, occasion.until, amount),
-        )
+        _add(db, allowance, occasion, amount)
 
     def return_leases(self) -> None:
         """Give back what is left of all leases."""
@@ -171,14 +167,8 @@ class Ledger:
 
     # The following methods are called in a transaction.
 
-    @property
-    def window_start(self) -> int:
-        """The start of the window that ends now, in seconds since 1970. Periods that ended before it no longer count."""
-        return int(self._clock() - self.budget.window * _DAY)
-
-    def _spent_since(self, db: Connection, *, without: str = "") -> int:
-        query = "SELECT coalesce(sum(cost), 0) FROM spends WHERE until > ? AND tag <> ?"
-        return int(db.execute(query, (self.window_start, without)).fetchone()[0])
+    def _month_left(self, db: Connection, month: str) -> float:
+        return _micro(self.budget.per_month) - _spent_in(db, month)
 
     def _lifetime_left(self, db: Connection) -> float:
         left: float = _micro(self.budget.lifetime) - _fact(db, "lifetime")
@@ -203,10 +193,6 @@ class Ledger:
         row = (allowance.tag, last, before, spent + amount)
         db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
         db.execute("UPDATE facts SET value = value + ? WHERE name = 'lifetime'", (amount,))
-        # Old spends are deleted by the number of periods. The clock may be wrong, and a deleted spend could be spent again.
-        old = "SELECT until FROM spends WHERE tag = ? ORDER BY until DESC LIMIT 1 OFFSET ?"
-        tag = allowance.tag
-        db.execute(f"DELETE FROM spends WHERE tag = ? AND until <= ({old})", (tag, tag, allowance.remembered))  # noqa: S608
 
     def reserve(
         self,
@@ -217,23 +203,26 @@ class Ledger:
     ) -> bool:
         """Spend for a report of a permanent response; return whether the budget allows it."""
         due = max(0, allowance.due - account(db, allowance.tag)[2])
-        window = _micro(self.budget.per_window) - self._spent_since(db, without=allowance.tag)
-        if window < allowance.window or self._lifetime_left(db) < due:
+        due_in_month = max(0, allowance.month - _spent_in(db, occasion.month, allowance.tag))
+        if self._month_left(db, occasion.month) < due_in_month or self._lifetime_left(db) < due:
             return False
-        # The first report spends the whole reserve of the metric: for the lifetime once, and for each window in which it is
+        # The first report spends the whole reserve of the metric: for the lifetime once, and for each month in which it is
         # reported. So the rest of the budget does not show how many different answers there were.
         self.write_account(db, allowance, occasion, 1, due)
-        db.execute("DELETE FROM spends WHERE tag = ?", (allowance.tag,))
-        db.execute("INSERT INTO spends VALUES (?, ?, ?)", (allowance.tag, occasion.until, allowance.window))
+        _add(db, allowance, occasion, due_in_month)
         return True
 
-    def spent(self) -> Spent:
+    def spent(
+        self,
+        month: str,  # a calendar month, such as 2026-11
+    ) -> Spent:
         """Read what was spent: leases in full, metrics with permanent responses with their whole reserve."""
-        window, lifetime, left = 0, 0, _micro(self.budget.lifetime)
+        spent, left, lifetime, lifetime_left = 0, _micro(self.budget.per_month), 0, _micro(self.budget.lifetime)
         if self._state.begun:  # reading does not create the file
             with self._state.transaction() as db:
-                window, lifetime, left = self._spent_since(db), _fact(db, "lifetime"), self._lifetime_left(db)
-        return Spent(window / MICRO, (_micro(self.budget.per_window) - window) / MICRO, lifetime / MICRO, left / MICRO)
+                spent, left = _spent_in(db, month), self._month_left(db, month)
+                lifetime, lifetime_left = _fact(db, "lifetime"), self._lifetime_left(db)
+        return Spent(spent / MICRO, left / MICRO, lifetime / MICRO, lifetime_left / MICRO)
 
 
 def account(db: Connection, tag: str) -> tuple[str, int, int]:
@@ -243,10 +232,22 @@ def account(db: Connection, tag: str) -> tuple[str, int, int]:
     return row or ("", 0, 0)
 
 
+def _add(db: Connection, allowance: Allowance, occasion: Occasion, amount: int) -> None:
+    """Add to what a metric has spent in the month of an occasion. A negative amount gives back."""
+    query = "INSERT INTO spends VALUES (?, ?, ?) ON CONFLICT (month, tag) DO UPDATE SET cost = cost + excluded.cost"
+    db.execute(query, (occasion.month, allowance.tag, amount))
+
+
+def _spent_in(db: Connection, month: str, tag: str | None = None) -> int:
+    """Return what was spent in a month: on one metric, or on all of them."""
+    query = "SELECT coalesce(sum(cost), 0) FROM spends WHERE month = ?1 AND tag = coalesce(?2, tag)"
+    return int(db.execute(query, (month, tag)).fetchone()[0])
+
+
 def _fact(db: Connection, name: str) -> Any:
     return db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0]
 
 
 def _micro(bound: float | None) -> float:
-    """Return a bound in millionths of a nat, rounded down."""
-    return inf if bound is None else int(bound * MICRO)
+    """Return a bound in millionths of a nat; infinite without one."""
+    return inf if bound is None else micro(bound)

@@ -4,8 +4,8 @@ A response is stored under a keyed digest of the answer. The key is in the same 
 and learn which were given. If a response is lost, the next one counts as another response.
 
 Whether there is a report says nothing about the answer. There is a limit on the different responses that a metric reports in a
-window, and on those that it ever draws. Beyond it the last one is reported again, because silence would show that the answer has
-changed. An undeclared answer is replaced by a declared one, which is drawn once for each device and metric.
+calendar month, and on those that it ever draws. Beyond it the last one is reported again, because silence would show that the
+answer has changed. An undeclared answer is replaced by a declared one, which is drawn once for each device and metric.
 
 For the mean of a number, the answer is first rounded to an end of its range. The point where this happens is drawn once for each
 device and metric, too, and never sent. So over all devices the mean is kept, and a small change of the answer hardly ever shows.
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _KEY_BYTES = 16
 _PAUSE = 60.0  # seconds between tries after a refusal by the budget
+_MONTHS = 4  # how many months of reports are remembered: the report of a block may be made long after the block began
 
 
 class _MetricRecord(NamedTuple):
@@ -170,12 +171,16 @@ class PermanentResponses:
             value = prepared.metric.round_at(value, record.point)
         key = self._key(db, allowance.tag, mechanism.response_key(row, value))
         content = self._content(db, key)
-        full = key not in (active := self._active(db, allowance.tag)) and len(active) >= allowance.answers
+        uses = self._uses(db, allowance.tag, occasion.month)
+        if uses is None:
+            return "this_period"
+        full = key not in uses and len(uses) >= allowance.answers
         # There is no room for another response. The last one is reported again: silence would show that the answer has changed.
         if full or (content is None and record.responses >= allowance.answers_ever):
-            last = None if record.last is None else self._content(db, record.last)
-            if record.last is not None and last is not None:
-                key, content = record.last, last
+            again = uses[-1] if uses else record.last
+            last = None if again is None else self._content(db, again)
+            if again is not None and last is not None:
+                key, content = again, last
                 self.repeated += 1
         responses = record.responses
         if content is None:
@@ -183,7 +188,8 @@ class PermanentResponses:
                 return "budget"
             content = mechanism.layout.pack(row, mechanism.respond_permanently(row, value, self._source))
             responses += 1
-        db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", (key, allowance.tag, content, occasion.until))
+        db.execute("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", (key, allowance.tag, content))
+        db.execute("INSERT OR REPLACE INTO uses VALUES (?, ?, ?)", (allowance.tag, occasion.month, key))
         db.execute("UPDATE kept SET last = ?, drawn = ? WHERE tag = ?", (key, responses, allowance.tag))
         return content
 
@@ -197,10 +203,18 @@ class PermanentResponses:
             db.execute("INSERT INTO kept VALUES (?, ?, ?, ?, ?)", (tag, *row))
         return _MetricRecord(int(row[0]), *row[1:])
 
-    def _active(self, db: Connection, tag: str) -> set[bytes]:
-        """Return the keys of the responses that were reported in the window that ends now."""
-        rows = db.execute("SELECT key FROM responses WHERE tag = ? AND until > ?", (tag, self._ledger.window_start))
-        return {key for (key,) in rows}
+    @staticmethod
+    def _uses(db: Connection, tag: str, month: str) -> list[bytes] | None:
+        """Return the keys of the responses that were reported in a month, the last one last; None if this was forgotten."""
+        # Older months are forgotten by their number: the clock may be wrong.
+        query = "SELECT DISTINCT month FROM uses WHERE tag = ? ORDER BY month DESC LIMIT ?"
+        months = [each for (each,) in db.execute(query, (tag, _MONTHS))]
+        if len(months) == _MONTHS:
+            if month < months[-1]:
+                return None
+            db.execute("DELETE FROM uses WHERE tag = ? AND month < ?", (tag, months[-1]))
+        rows = db.execute("SELECT key FROM uses WHERE tag = ? AND month = ? ORDER BY rowid", (tag, month))
+        return [key for (key,) in rows]
 
     @staticmethod
     def _content(db: Connection, key: bytes) -> bytes | None:

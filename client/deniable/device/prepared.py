@@ -5,10 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable.declared import Declared
 from deniable.errors import ParameterError
-from deniable.limits.allowance import check, reserved
-from deniable.limits.exposure import Exposure
 from deniable.registry import period
 from deniable.registry.answers.number import plain
 from deniable.registry.metric import PER_SECOND
@@ -18,12 +15,12 @@ from deniable.wire.report import Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import date, datetime
+    from datetime import datetime
 
+    from deniable.declared import Declared
+    from deniable.limits.admission import Admission
     from deniable.limits.allowance import Allowance
-    from deniable.limits.caps import Caps
     from deniable.registry import Registry
-    from deniable.registry.tables import Budget
     from deniable.source import Source
 
 
@@ -31,7 +28,7 @@ class Occasion(NamedTuple):
     """The period in which a metric is answered. No finer time is ever stored."""
 
     stratum: Stratum  # the stratum of a report made in this period
-    until: int  # when the period ends, in seconds since 1970
+    month: str  # the calendar month in which it counts
 
 
 class Prepared:
@@ -114,33 +111,22 @@ class Prepared:
         if latest is None or latest[0] != hour:
             metric = self.metric
             name = period.of(now, metric.period)
-            until = int(period.bounds(name, metric.period)[1].timestamp())
             stratum = Stratum(metric.id, metric.version, self.allowance.tag, name, self.segment)
-            latest = self._latest = (hour, Occasion(stratum, until))
+            latest = self._latest = (hour, Occasion(stratum, period.month_of(name, metric.period)))
         return latest[1]
 
 
 def prepare(
     registry: Registry,
+    admission: Admission,  # which of its metrics are on
     segments: Mapping[str, str],  # the device's value of each segment
-    caps: Caps,  # the app's caps
-    budget: Budget,  # the device's budget
-    today: date,  # The date. Metrics whose collection has ended need no part of the budget.
 ) -> tuple[dict[str, Prepared], dict[str, ParameterError]]:
-    """Prepare every metric of a registry; refuse it if a metric has no mechanism, or all exceed the caps or the budget.
-
-    The second result has the metrics that cannot be recorded here, because a segment has no declared value.
-    """
-    prepared, off = {}, {}
-    allowances = reserved(registry, budget)
-    for id_, allowance in allowances.items():
-        metric = registry.metrics[id_]
-        declared = Declared.of(metric)
-        caps.check(declared)
+    """Prepare every metric that is on. The second result has those for which the device has no declared value of a segment."""
+    prepared, missing = {}, {}
+    for id_, admitted in admission.metrics.items():
         try:
-            prepared[id_] = Prepared(declared, allowance, registry.segment(metric, segments))
+            segment = registry.segment(admitted.declared.metric, segments)
+            prepared[id_] = Prepared(admitted.declared, admitted.allowance, segment)
         except ParameterError as error:
-            off[id_] = error
-    caps.check_exposure(Exposure.of(registry))
-    check((each for id_, each in allowances.items() if not registry.metrics[id_].expired(today)), budget)
-    return prepared, off
+            missing[id_] = error
+    return prepared, missing

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _FILE = "state.db"
-_FORMAT = 2
+_FORMAT = 3
 _PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too
 _SECRET_BITS = 256
 _OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # raised when damaged content is read
@@ -49,14 +49,15 @@ _SCHEMA = f"""
         tag TEXT PRIMARY KEY, period TEXT NOT NULL, reports INTEGER NOT NULL, spent INTEGER NOT NULL
     ) WITHOUT ROWID;
     CREATE TABLE spends (
-        tag TEXT NOT NULL, until INTEGER NOT NULL, cost INTEGER NOT NULL, PRIMARY KEY (tag, until)
+        month TEXT NOT NULL, tag TEXT NOT NULL, cost INTEGER NOT NULL, PRIMARY KEY (month, tag)
     ) WITHOUT ROWID;
     CREATE TABLE kept (
         tag TEXT PRIMARY KEY, stand_in TEXT NOT NULL, point INTEGER NOT NULL, last BLOB, drawn INTEGER NOT NULL
     ) WITHOUT ROWID;
     CREATE TABLE responses (
-        key BLOB PRIMARY KEY, tag TEXT NOT NULL, content BLOB NOT NULL, until INTEGER NOT NULL
+        key BLOB PRIMARY KEY, tag TEXT NOT NULL, content BLOB NOT NULL
     ) WITHOUT ROWID;
+    CREATE TABLE uses (tag TEXT NOT NULL, month TEXT NOT NULL, key BLOB NOT NULL, PRIMARY KEY (tag, month, key));
     CREATE TABLE journal (
         id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL, segment TEXT NOT NULL,
         payload BLOB NOT NULL
@@ -65,7 +66,6 @@ _SCHEMA = f"""
         id BLOB PRIMARY KEY, due INTEGER NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL,
         period TEXT NOT NULL, segment TEXT NOT NULL, payload BLOB NOT NULL
     ) WITHOUT ROWID;
-    CREATE INDEX spent_since ON spends (until);
     PRAGMA user_version = {_FORMAT};
 """
 

@@ -1,132 +1,122 @@
-"""Caps: bounds in an app's code on what any registry may ask of a device."""
+"""Which caps and which budget bound a device, and what of a metric exceeds the caps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from math import inf, isfinite, log
+from math import ceil, inf, log, nextafter
 from typing import TYPE_CHECKING
 
-from deniable.errors import ConfigurationError, ParameterError
-from deniable.mechanisms.permanent import MAX_ROWS
-from deniable.registry.tables import Budget
+from deniable.declared import Declared
+from deniable.errors import ParameterError
+from deniable.exact.epsilon import exact
+from deniable.registry.tables import Budget, Caps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Iterator, Sequence
 
-    from deniable.declared import Declared
-    from deniable.limits.exposure import Exposure
     from deniable.mechanisms import Mechanism
-    from deniable.registry import Metric
+    from deniable.registry import Metric, Registry
 
-__all__ = ["Caps"]
+Broken = tuple[str, object]
+"""What must hold, with the line to change, and what was found instead."""
 
-_LARGEST = 1e6  # nats; more than anybody needs, and `Decimal` can still compute e to this power
-_MAX_SEGMENTS = 4096
+_HUNDREDTHS = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """Bounds that no registry, from a file or from a server, can exceed.
+def caps_of(
+    registry: Registry,
+    in_code: Caps | None = None,  # the caps that the app's code gives; None if it gives none
+) -> Caps:
+    """Return the caps that hold: those of the app's code, else those of the registry, else the defaults."""
+    return in_code or registry.caps or Caps()
 
-    Parameters
-    ----------
-    epsilon
-        Largest privacy loss of one report of any metric, in nats.
-    permanent
-        Largest privacy loss of all reports of one permanent response, in nats.
-    metrics
-        Stricter bounds than `epsilon` for single metrics, by id.
-    mechanisms
-        Names of allowed mechanisms; None for all.
-    domain_size
-        Largest number of listed answers; None for no bound. It does not bound texts and keys; use `mechanisms` for them.
-    rows
-        Largest number of groups into which the rows of all metrics with permanent responses together divide devices. A device
-        keeps its rows, and each report shows one. With many groups, few devices share one.
-    segments
-        Largest number of combinations of the segments that reports carry. Segments are not randomised.
-    budget
-        What the device may spend over all metrics.
 
-    Raises
-    ------
-    ParameterError
-        If a bound is invalid.
-    """
+def budget_of(
+    registry: Registry,
+    in_code: Caps | None = None,  # as for `caps_of`
+) -> Budget:
+    """Return what a device may spend: the registry's budget, and no more than the app's code allows."""
+    own, most = registry.budget, caps_of(registry, in_code).budget
+    if own is None or most is None:
+        return own or most or Budget()
+    return own.tightened(most)
 
-    epsilon: float = 4
-    permanent: float = 4
-    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
-    mechanisms: Collection[str] | None = None
-    domain_size: int | None = None
-    rows: int = MAX_ROWS
-    segments: int = _MAX_SEGMENTS
-    budget: Budget = field(default_factory=Budget)
 
-    def __post_init__(self) -> None:
-        for name, nats in (("epsilon", self.epsilon), ("permanent", self.permanent), *self.metrics.items()):
-            wrong = isinstance(nats, bool) or not isinstance(nats, int | float)
-            if wrong or not isfinite(nats) or not 0 < nats <= _LARGEST:
-                raise ParameterError(f"the cap of {name} is a number of nats above 0 and at most {_LARGEST:.0f}", nats)
-        if isinstance(self.mechanisms, str):
-            raise ParameterError("mechanisms is a set of names", self.mechanisms)
-        object.__setattr__(self, "metrics", dict(self.metrics))  # a copy that nobody else can change
-        if self.mechanisms is not None:
-            object.__setattr__(self, "mechanisms", frozenset(self.mechanisms))
-        sizes = (("domain_size", self.domain_size, 2), ("rows", self.rows, 1), ("segments", self.segments, 1))
-        for name, size, least in sizes:
-            if size is None and name == "domain_size":
-                continue
-            if isinstance(size, bool) or not isinstance(size, int) or size < least:
-                raise ParameterError(f"{name} is a whole number of at least {least}", size)
+def exceeding(
+    metrics: Sequence[Declared],
+    caps: Caps,
+    place: str,  # where these caps stand, in words
+) -> Iterator[tuple[str, Broken]]:
+    """Find what of each metric exceeds caps. Losses are computed from the mechanism's integers, not from the declaration."""
+    # A line to change in the caps is the same for all metrics: when it is written, none exceeds them.
+    losses = {each.metric.id: list(_losses(each, caps)) for each in metrics}
+    most = {loss.key: 0.0 for each in losses.values() for loss in each}
+    for loss in (loss for each in losses.values() for loss in each if loss.exceeds):
+        most[loss.key] = max(most[loss.key], loss.enough)
+    largest = max((len(each.metric.values) for each in metrics), default=0)
+    for declared in metrics:
+        metric, name = declared.metric, declared.mechanism.name
+        if caps.mechanisms is not None and name not in caps.mechanisms:
+            allowed = ", ".join(sorted(caps.mechanisms)) or "none"
+            yield metric.id, (f"the mechanism is one that the app allows ({allowed}): add it to mechanisms in {place}", name)
+        if caps.domain_size is not None and len(metric.values) > caps.domain_size:
+            rule = f"the app allows {caps.domain_size} answers: list no more, or write domain_size = {largest} in {place}"
+            yield metric.id, (rule, len(metric.values))
+        for loss in losses[metric.id]:
+            if loss.ratio is None:
+                yield metric.id, (f"the app allows {loss.bound:g} nats for {loss.of}: choose another mechanism", "no bound")
+            elif loss.exceeds:
+                lower = f"{loss.declared} = {loss.bound:g} here, or " if _can_be(metric, loss.declared, loss.bound) else ""
+                lines = f"{lower}{loss.key} = {most[loss.key]:g} in {place}"
+                yield metric.id, (f"the app allows {loss.bound:g} nats for {loss.of}: write {lines}", float(f"{loss.nats:.6g}"))
 
-    def tightened(self, budget: Budget | None) -> Budget:
-        """Return what a device may spend: the stricter of the app's budget and a registry's, if it has one."""
-        return self.budget if budget is None else self.budget.tightened(budget)
 
-    def check(self, declared: Declared) -> None:
-        """Refuse a metric that exceeds a bound. Its losses are computed from the mechanism's integers, not from the declaration.
+def _can_be(metric: Metric, key: str, nats: float) -> bool:
+    """Return whether a metric may declare another epsilon. What the parameters of a mechanism spend, only they change."""
+    try:
+        changed = replace(metric, **{key: f"{nats:g}"})  # type: ignore[arg-type]
+        Declared.of(changed)
+    except ParameterError:
+        return False
+    return changed.epsilon_permanent is None or exact(changed.epsilon) <= exact(changed.epsilon_permanent)
 
-        Raises
-        ------
-        ConfigurationError
-            If it is refused. The message has the metric, the bound and what exceeds it.
-        """
-        metric, mechanism = declared.metric, declared.mechanism
-        if self.mechanisms is not None and mechanism.name not in self.mechanisms:
-            allowed = ", ".join(sorted(self.mechanisms)) or "none"
-            raise ConfigurationError(f"{metric.id}: this app allows the mechanisms {allowed}; got {mechanism.name}")
-        if self.domain_size is not None and len(metric.values) > self.domain_size:
-            raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {len(metric.values)}")
-        self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
-        if metric.permanent:
-            permanent = declared.permanent.permanent_ratio if declared.permanent else None
-            self._check_loss(metric, "a kept answer", permanent, self.permanent)
 
-    def check_exposure(self, exposure: Exposure) -> None:
-        """Refuse a registry with a larger exposure than this app allows.
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """A loss of a metric, and the cap of it."""
 
-        Raises
-        ------
-        ConfigurationError
-            If it is refused. The message has the bound and what exceeds it.
-        """
-        if exposure.rows > self.rows:
-            got = f"{exposure.rows} in all metrics together ({exposure.row_bits:.1f} bits)"
-            raise ConfigurationError(f"this app allows {self.rows} groups of devices by their rows; got {got}")
-        if exposure.segments > self.segments:
-            got = f"{exposure.segments} ({exposure.segment_bits:.1f} bits)"
-            raise ConfigurationError(f"this app allows {self.segments} combinations of segments; got {got}")
+    of: str  # a report or a kept answer
+    declared: str  # the key of the metric that declares it
+    key: str  # the key of its cap
+    bound: float  # the cap
+    ratio: Fraction | None  # the likelihood ratio; None for one without a bound
 
-    @staticmethod
-    def _check_loss(metric: Metric, what: str, ratio: Fraction | None, most: float) -> None:
-        """Refuse a likelihood ratio above e^most, compared exactly. None is a ratio without a bound."""
-        power = Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(str(most)))
-        if ratio is None or ratio > Fraction(power):
-            loss = "more than any number" if ratio is None else f"{log(ratio.numerator) - log(ratio.denominator):.6g}"
-            raise ConfigurationError(f"{metric.id}: this app allows {most:g} nats for {what}; the registry asks {loss}")
+    @property
+    def exceeds(self) -> bool:
+        """Whether it is above the cap, compared exactly."""
+        power = Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(str(self.bound)))
+        return self.ratio is not None and self.ratio > Fraction(power)
+
+    @property
+    def nats(self) -> float:
+        return inf if self.ratio is None else log(self.ratio.numerator) - log(self.ratio.denominator)
+
+    @property
+    def enough(self) -> float:
+        """A cap that allows it, in hundredths."""
+        return ceil(nextafter(self.nats, inf) * _HUNDREDTHS) / _HUNDREDTHS
+
+
+def _losses(declared: Declared, caps: Caps) -> Iterator[_Loss]:
+    metric = declared.metric
+    own = caps.metrics.get(metric.id, inf)
+    key, bound = (f'metrics["{metric.id}"]', own) if own < caps.epsilon else ("epsilon", caps.epsilon)
+    yield _Loss("a report", "epsilon", key, bound, _worst(declared.mechanism))
+    if metric.permanent:
+        ratio = declared.permanent.permanent_ratio if declared.permanent else None
+        yield _Loss("a kept answer", "epsilon_permanent", "permanent", caps.permanent, ratio)
 
 
 def _worst(mechanism: Mechanism) -> Fraction | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isqrt, log2, prod
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms
+from deniable.declared import Declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,8 +57,19 @@ class Exposure:
     @classmethod
     def of(cls, registry: Registry) -> Exposure:
         """Compute the exposure of a registry; raise `ParameterError` if a metric has no mechanism."""
-        rows = {mechanisms.of(metric).layout.rows for metric in registry.metrics.values() if metric.permanent}
-        names = {name for metric in registry.metrics.values() for name in metric.segments}
+        return cls.together(registry, map(Declared.of, registry.metrics.values()))
+
+    @classmethod
+    def together(
+        cls,
+        registry: Registry,
+        metrics: Iterable[Declared],  # some metrics of it
+    ) -> Exposure:
+        """Compute the exposure of some metrics of a registry."""
+        rows, names = set(), set[str]()
+        for declared in metrics:
+            rows |= {declared.layout.rows} if declared.metric.permanent else set()
+            names |= {*declared.metric.segments}
         return cls(groups(rows), prod(len(registry.segments[name]) for name in names))
 
     @property

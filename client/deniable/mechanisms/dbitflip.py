@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.mechanisms.bounds import Bounds
-from deniable.mechanisms.permanent import MAX_ROWS, Permanent, flips
+from deniable.mechanisms.permanent import Permanent, flips
 from deniable.mechanisms.unary import members
-from deniable.wire.layout import Layout
+from deniable.wire.layout import MAX_ROWS, Layout
 
 if TYPE_CHECKING:
     from deniable.source import Source

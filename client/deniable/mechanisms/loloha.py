@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.mechanisms.l_grr import Shifted
 from deniable.mechanisms.local_hash import LocalHash, best_family
-from deniable.mechanisms.permanent import MAX_ROWS
+from deniable.wire.layout import MAX_ROWS
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -15,12 +15,6 @@ from deniable.mechanisms.base import FrequencyOracle
 if TYPE_CHECKING:
     from deniable.source import Source
 
-MAX_ROWS = 4096
-"""Most rows of a permanent mechanism whose rows grow with its domain.
-
-A device keeps its row for good, and each of its reports shows it. So a device hides only among the devices that share its row.
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Permanent(FrequencyOracle):

@@ -28,10 +28,13 @@
     tallies = 30                  # exact sums
     releases = 1095               # releases
 
-    [budget]                      # of a device, over all metrics; optional
-    window = 30                   # days
-    per_window = 16.0
-    lifetime = 160.0
+    [budget]                      # of a device, over all metrics, in nats; optional
+    per_month = 8.0               # in a calendar month
+    lifetime = 80.0               # ever
+
+    [caps]                        # a metric that asks for more is off; optional
+    epsilon = 4.0                 # nats of one report
+    permanent = 4.0               # nats of all reports of one kept answer
 
     [metrics."ui.theme"]
     type = "categorical"
@@ -82,7 +85,7 @@ from deniable.registry.answers import types
 from deniable.registry.metric import Metric
 from deniable.registry.places import placed
 from deniable.registry.rules import COIN_EPSILON, faults_of
-from deniable.registry.tables import Analysts, Budget, Experiment, Publication, Retention
+from deniable.registry.tables import Analysts, Budget, Caps, Experiment, Publication, Retention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +109,9 @@ class Registry:
     segments
         The declared values of each segment, by its name.
     budget
-        What a device may spend over all metrics. None if only the app's caps bound it.
+        What a device may spend over all metrics. None for the default, or that of the caps in the app's code.
+    caps
+        Bounds on what any metric may ask. None for the defaults. Those in an app's code hold instead.
     revision
         Raised with every publication of a served registry; 0 for others.
     file
@@ -131,6 +136,7 @@ class Registry:
     metrics: Mapping[str, Metric]
     segments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     budget: Budget | None = None
+    caps: Caps | None = None
     revision: int = 0
     file: str = field(default="metrics.toml", compare=False)
     generalize: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -274,6 +280,7 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
         metrics,
         segments,
         budget=Budget(**document["budget"]) if "budget" in document else None,
+        caps=Caps(**document["caps"]) if "caps" in document else None,
         revision=document.get("revision", 0),
         file=file,
         generalize={

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from deniable.registry import period, text
 from deniable.registry.answers import types
 from deniable.registry.answers.axis import MOST_STEP_VALUES
-from deniable.registry.rules import ANSWERS_PER_WINDOW
+from deniable.registry.rules import ANSWERS_PER_MONTH
 from deniable.registry.tables import GRACE, MIN_REPORTS, duration
 from deniable.wire.layout import MAX_REPORT_BYTES
 
@@ -107,9 +107,9 @@ class Metric:
         For a set: whether pairs of options are reported, so that it can be estimated which are chosen together.
     per_period
         Most reports of a device in a period.
-    answers_per_window
-        With permanent responses: most different ones that a device reports in a window of its budget. After that it reports the
-        last one again.
+    answers_per_month
+        With permanent responses: most different ones that a device reports in a calendar month. After that it reports the last
+        one again.
     together
         How many devices answer alike, on average as a device sees it: those of a household, a fleet, a school. Devices do not
         use this.
@@ -148,7 +148,7 @@ class Metric:
     estimate: Literal["", "mean", "distribution"] = ""
     joint: bool = False
     per_period: int = 1
-    answers_per_window: int = ANSWERS_PER_WINDOW
+    answers_per_month: int = ANSWERS_PER_MONTH
     together: float = 1
     least_shift: str | None = None
     step: str | None = None

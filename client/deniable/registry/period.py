@@ -14,6 +14,8 @@ from deniable.errors import ParameterError
 LENGTHS = ("hour", "day", "week", "month")
 CYCLES = {"hour": 1, "day": 7, "week": 1, "month": 1}
 """Of each length, how many periods are a cycle: people answer otherwise on Sundays. Only periods a cycle apart are alike."""
+MOST_IN_MONTH = {"hour": 24 * 31, "day": 31, "week": 5, "month": 1}
+"""Of each length, how many periods count in one calendar month at most."""
 
 
 def of(
@@ -57,6 +59,14 @@ def end(name: str) -> datetime | None:
         except ParameterError:
             continue
     return None
+
+
+def month_of(
+    name: str,  # a name, as `of` writes it
+    length: str,  # one of `LENGTHS`
+) -> str:
+    """Return the calendar month (UTC) in which a period counts: that of its last day."""
+    return of(bounds(name, length)[1] - timedelta(seconds=1), "month")
 
 
 @lru_cache(maxsize=64)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MEANING = (
     *("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes"),
     *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none", "other"),
-    *("per_period", "answers_per_window"),
+    *("per_period", "answers_per_month"),
     *("range", "unit", "scale", "estimate", "joint"),
 )
 """The fields of a metric that never change once it is published. To change them, raise its version."""

@@ -13,7 +13,7 @@ from deniable.exact.epsilon import exact
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD
-from deniable.registry.tables import GRACE, Analysts, Budget, Experiment, Publication, Retention, covered, duration
+from deniable.registry.tables import GRACE, Analysts, Budget, Caps, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, the loss of two fair coins; only the coin mechanism may leave out its epsilon
 MAX_REVISION = 1 << 53
-ANSWERS_PER_WINDOW = 2
-"""Most permanent responses that a device reports in a window of its budget, unless the metric declares another number."""
+ANSWERS_PER_MONTH = 2
+"""Most permanent responses that a device reports in a calendar month, unless the metric declares another number."""
 
-_TABLES: dict[str, tuple[type[Budget | Publication | Retention | Analysts], str]] = {
-    "budget": (Budget, "{ window = 30, per_window = 16.0, lifetime = 160.0 }"),
+_TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts], str]] = {
+    "budget": (Budget, "{ per_month = 8.0, lifetime = 80.0 }"),
+    "caps": (Caps, "{ epsilon = 4.0, permanent = 4.0 }"),
     "publication": (Publication, "{ min_reports = 100, early = false }"),
     "retention": (Retention, "{ tallies = 30, releases = 1095 }"),
     "analysts": (Analysts, "{ epsilon = 1.0, per_key = 0.5 }"),
 }
+
+_IN_CODE_ONLY = ("metrics", "budget")  # of caps: a file has an epsilon in each metric, and its own [budget]
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
 _MAX_ID = 80
@@ -110,10 +113,12 @@ def _table_faults(name: str, table: object) -> Iterator[_Rest]:
     if not isinstance(table, dict):
         yield "-", f"{name} is a table such as {example}", table
         return
+    known = [each.name for each in fields(made_of) if name != "caps" or each.name not in _IN_CODE_ONLY]
+    if not set(table) <= set(known):
+        yield "-", f"the keys of {name} are {', '.join(known)}", ", ".join(table)
+        return
     try:
         made_of(**table)
-    except TypeError:
-        yield "-", f"the keys of {name} are {', '.join(each.name for each in fields(made_of))}", ", ".join(table)
     except ParameterError as error:
         yield "-", f"{name}: {error.rule}", error.value
 
@@ -241,15 +246,15 @@ def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
         text = table.get(key, default)
         if not isinstance(text, str) or not text.strip():
             yield f"{key} is a text", text
-    for key in ("version", "min_reports", "max_report_bytes", "per_period", "answers_per_window"):
+    for key in ("version", "min_reports", "max_report_bytes", "per_period", "answers_per_month"):
         number = table.get(key, 1)
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             yield f"{key} is a whole number of at least 1", number
     permanent = "epsilon_permanent" in table
     if permanent and table.get("per_period", 1) != 1:
         yield "per_period is 1 with epsilon_permanent: a second report would repeat the same answer", table["per_period"]
-    if not permanent and "answers_per_window" in table:
-        yield "answers_per_window belongs to a metric with epsilon_permanent", table["answers_per_window"]
+    if not permanent and "answers_per_month" in table:
+        yield "answers_per_month belongs to a metric with epsilon_permanent", table["answers_per_month"]
     yield from _delay_faults(table, grace)
     if table.get("period", "day") not in period.LENGTHS:
         yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]

@@ -1,4 +1,4 @@
-"""The tables of a registry that hold for all metrics: experiments, publication, retention, analysts, budget."""
+"""The tables of a registry that hold for all metrics: experiments, publication, retention, analysts, budget, caps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.wire.layout import MAX_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Experiment", "Publication", "Retention", "covered", "duration"]
+__all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Caps", "Experiment", "Publication", "Retention", "covered", "duration"]
 
 GRACE = "48h"
 """How long a period takes reports after its end, by default.
@@ -27,7 +28,10 @@ MIN_REPORTS = 100
 _LONGEST = timedelta(days=30)
 _MOST_DAYS = 36_500
 _MOST_NATS_OF_ANALYSTS = 20.0
-_LARGEST = 1e6  # nats or days: more than anybody needs, and small enough that its millionths are exact integers
+_MAX_SEGMENTS = 4096
+
+LARGEST = 1e6
+"""Most nats of a bound: more than anybody needs, and `Decimal` can still compute e to this power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,50 +137,104 @@ class Analysts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a device may spend over all metrics, as a plain sum. Nothing is recorded that would exceed it.
+    """What a device may give away over all metrics, as a plain sum. Nothing is recorded that would exceed it.
 
-    The window slides: in any stretch of time of its length, reports spend at most `per_window`.
+    A report counts in the calendar month (UTC) in which its period ends. For each month, the reports that count in it spend at
+    most `per_month` together, whenever they are made and sent.
 
     Parameters
     ----------
-    window
-        Length of a window in days, above 0.
-    per_window
-        Nats that may be spent in any window; None for no bound.
+    per_month
+        Nats that may be spent in a calendar month; None for no bound.
     lifetime
-        Nats that may be spent ever, not below `per_window`; None for no bound. Each metric has the same share of both.
+        Nats that may be spent ever, not below `per_month`; None for no bound. Each metric has the same share of both.
 
     Raises
     ------
     ParameterError
-        If a number is out of range, or if there is a lifetime without `per_window`.
+        If a number is out of range, or if there is a lifetime without `per_month`.
     """
 
-    window: float = 30
-    per_window: float | None = 32
+    per_month: float | None = 32
     lifetime: float | None = 320
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             number = getattr(self, name)
-            if number is None and name != "window":
+            if number is None:
                 continue
             wrong = isinstance(number, bool) or not isinstance(number, int | float)
-            if wrong or not isfinite(number) or not 0 < number <= _LARGEST:
-                unit = "days" if name == "window" else "nats"
-                raise ParameterError(f"{name} is a number of {unit} above 0 and at most {_LARGEST:.0f}", number)
-        if self.lifetime is not None and (self.per_window is None or self.lifetime < self.per_window):
-            raise ParameterError(f"lifetime goes with per_window, and is not below it: {self.per_window}", self.lifetime)
+            if wrong or not isfinite(number) or not 0 < number <= LARGEST:
+                raise ParameterError(f"{name} is a number of nats above 0 and at most {LARGEST:.0f}", number)
+        if self.lifetime is not None and (self.per_month is None or self.lifetime < self.per_month):
+            raise ParameterError(f"lifetime goes with per_month, and is not below it: {self.per_month}", self.lifetime)
 
     def tightened(self, other: Budget) -> Budget:
-        """Return the stricter of two budgets in every respect. A longer window with the same sum is stricter."""
-        return Budget(
-            window=max(self.window, other.window),
-            per_window=_least(self.per_window, other.per_window),
-            lifetime=_least(self.lifetime, other.lifetime),
-        )
+        """Return the stricter of two budgets in every respect."""
+        return Budget(per_month=_least(self.per_month, other.per_month), lifetime=_least(self.lifetime, other.lifetime))
 
 
 def _least(one: float | None, other: float | None) -> float | None:
     bounds = [bound for bound in (one, other) if bound is not None]
     return min(bounds) if bounds else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """Bounds that no metric can exceed: one that does is off. A registry has them as ``[caps]``, without `metrics` and `budget`.
+
+    Caps in an app's code hold instead of the table. No registry that a server hands out has any.
+
+    Parameters
+    ----------
+    epsilon
+        Largest privacy loss of one report of any metric, in nats.
+    permanent
+        Largest privacy loss of all reports of one permanent response, in nats.
+    metrics
+        Stricter bounds than `epsilon` for single metrics, by id.
+    mechanisms
+        Names of allowed mechanisms; None for all.
+    domain_size
+        Largest number of listed answers; None for no bound. It does not bound texts and keys; use `mechanisms` for them.
+    rows
+        Largest number of groups into which the rows of all metrics with permanent responses together divide devices. A device
+        keeps its rows, and each report shows one. With many groups, few devices share one.
+    segments
+        Largest number of combinations of the segments that reports carry. Segments are not randomised.
+    budget
+        What the device may spend over all metrics, whatever a registry says: the stricter of both holds. None for that of the
+        registry alone.
+
+    Raises
+    ------
+    ParameterError
+        If a bound is invalid.
+    """
+
+    epsilon: float = 4
+    permanent: float = 4
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
+    mechanisms: Collection[str] | None = None
+    domain_size: int | None = None
+    rows: int = MAX_ROWS
+    segments: int = _MAX_SEGMENTS
+    budget: Budget | None = None
+
+    def __post_init__(self) -> None:
+        for name, nats in (("epsilon", self.epsilon), ("permanent", self.permanent), *self.metrics.items()):
+            wrong = isinstance(nats, bool) or not isinstance(nats, int | float)
+            if wrong or not isfinite(nats) or not 0 < nats <= LARGEST:
+                raise ParameterError(f"the cap of {name} is a number of nats above 0 and at most {LARGEST:.0f}", nats)
+        names = self.mechanisms
+        if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
+            raise ParameterError("mechanisms lists names", names)
+        object.__setattr__(self, "metrics", dict(self.metrics))  # a copy that nobody else can change
+        if self.mechanisms is not None:
+            object.__setattr__(self, "mechanisms", frozenset(self.mechanisms))
+        sizes = (("domain_size", self.domain_size, 2), ("rows", self.rows, 1), ("segments", self.segments, 1))
+        for name, size, least in sizes:
+            if size is None and name == "domain_size":
+                continue
+            if isinstance(size, bool) or not isinstance(size, int) or size < least:
+                raise ParameterError(f"{name} is a whole number of at least {least}", size)

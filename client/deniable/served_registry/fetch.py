@@ -16,8 +16,8 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from deniable.errors import DeniableError, ServedRegistryError
-from deniable.process.notice import warn_once
-from deniable.process.reasons import FAILURES, SERVED
+from deniable.messages.notice import warn_once
+from deniable.messages.reasons import FAILURES, SERVED
 from deniable.served_registry.cache import Cache
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, check_installed, check_public_key, refusal

@@ -14,7 +14,7 @@ from deniable.client.environment import switched_off
 from deniable.client.metrics import no_time
 from deniable.errors import ParameterError
 from deniable.handle import MetricHandle
-from deniable.process import notice
+from deniable.messages import notice
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch, Timing
@@ -238,7 +238,7 @@ def _agreed(client: Client) -> bool:
 def _check(client: Client, metric: str, value: object) -> None:
     prepared = client._metrics.prepared.get(metric)  # noqa: SLF001
     if prepared is None:
-        raise client._metrics.off.get(metric) or ParameterError("a metric is declared in the registry", metric)  # noqa: SLF001
+        raise client._metrics.unknown(metric, None)  # noqa: SLF001
     prepared.metric.position(value)
 
 

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from deniable.process.notice import warn_once
-from deniable.process.reasons import FAILURES, of_answer, of_refusal
+from deniable.messages.notice import warn_once
+from deniable.messages.reasons import FAILURES, of_answer, of_refusal
 from deniable.source import jitter
 from deniable.transport.failures import failure
 from deniable.transport.http import UnreachedError
@@ -19,7 +19,7 @@ from deniable.wire.report import grouped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deniable.process.reasons import Reason
+    from deniable.messages.reasons import Reason
     from deniable.transport.dsn import Dsn
     from deniable.transport.network import Answer, Courier, Orders
     from deniable.wire.batch import Batch

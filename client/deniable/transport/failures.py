@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deniable.process.notice import warn_once
-from deniable.process.reasons import LOSSES
+from deniable.messages.notice import warn_once
+from deniable.messages.reasons import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

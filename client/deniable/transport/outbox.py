@@ -6,7 +6,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from deniable.arrival import Arrival
-from deniable.process.reasons import LOSSES
+from deniable.messages.reasons import LOSSES
 
 if TYPE_CHECKING:
     from deniable.transport.network import Orders

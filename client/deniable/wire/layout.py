@@ -23,6 +23,12 @@ MAX_CELLS = 1 << 22
 """Most cells of a tally (32 MiB of int64)."""
 
 
+MAX_ROWS = 4096
+"""Most rows of a mechanism with permanent responses whose rows grow with its domain.
+
+A device keeps its row for good, and each of its reports shows it. So a device hides only among the devices that share its row.
+"""
+
 MAX_REPORT_BYTES = 256
 """Largest payload that ``auto`` chooses by default: a bit for each of 2,048 values."""
 

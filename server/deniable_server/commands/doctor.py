@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from deniable.commands import terminal
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:

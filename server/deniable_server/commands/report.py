@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import deniable
 from deniable.errors import ConfigurationError
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:

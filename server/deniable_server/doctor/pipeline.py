@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store

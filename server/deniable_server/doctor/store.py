@@ -7,7 +7,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from deniable.words import plural_noun
+from deniable.messages.plural import plural_noun
 from deniable_aggregator.store import Store, schema
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
 from deniable_aggregator.store.server import about, durability, room

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deniable_server.local.population import Answer
 
 _DAY = 86_400
-_UNLIMITED = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
+_UNLIMITED = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_month=None, lifetime=None))
 
 
 def answer(
@@ -31,7 +31,7 @@ def answer(
     settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
     # One process records for many devices, which the SDK treats as one: so it may answer as often, without a budget or a state.
     loaded = registry.load(registry_path)
-    of_all = replace(loaded, metrics={name: replace(loaded.metrics[name], per_period=len(rows)) for name in names})
+    of_all = replace(loaded, budget=None, metrics={name: replace(loaded.metrics[name], per_period=len(rows)) for name in names})
     with Client(dsn=dsn, registry=of_all, consent=True, settings=settings, caps=_UNLIMITED, state=None, strict=True) as client:
         for row in rows:
             for name, value in zip(names, row, strict=True):
@@ -53,7 +53,7 @@ def answer_daily(
     # Each device has a client of its own, because it keeps a permanent response. Its clock goes from day to day, to today.
     _forget_this_user()
     loaded, today = registry.load(registry_path), time.time()
-    loaded = replace(loaded, metrics={name: loaded.metrics[name]})
+    loaded = replace(loaded, budget=None, metrics={name: loaded.metrics[name]})
     for row in rows:
         days = [today - _DAY * ago for ago in reversed(range(len(row)))]
         clock = _Clock()

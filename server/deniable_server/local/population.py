@@ -103,7 +103,10 @@ class Population:
 
     def registry(self, folder: Path, app: str, epsilon: str) -> Path:
         """Write a metrics.toml with these questions, and the files of candidates beside it; return its path."""
-        parts = [f'format = 1\napp = "{app}"\n\n[publication]\ntrial = true\n']
+        bounds = (
+            f"[budget]\nper_month = {_MONTH}\nlifetime = {_MONTH}\n\n[caps]\nepsilon = {MAX_EPSILON}\npermanent = {MAX_EPSILON}\n"
+        )
+        parts = [f'format = 1\napp = "{app}"\n\n[publication]\ntrial = true\n\n{bounds}']
         for column in (*self.columns, *([self.daily.column] if self.daily else ())):
             values = "" if column.type == "boolean" else f"values = [{', '.join(map(_toml, column.values))}]\n"
             if column.type == "string":
@@ -129,6 +132,7 @@ def _toml(value: object) -> str:
     return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in str(value)) + '"'
 
 
+_MONTH = 100_000.0  # nats: most of these devices answer once, and their metrics are daily
 _LATE_MINUTES = 15
 _MOST_DAILY = 1000  # each is a client of its own
 _WEEK = [("7", str(day)) for day in range(8, 15)]  # from a Monday to a Sunday of July

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, make_response, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 
-from deniable.words import plural, plural_noun
+from deniable.messages.plural import plural, plural_noun
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flask import request
 from msgspec.structs import asdict, replace
 
-from deniable.words import plural
+from deniable.messages.plural import plural
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_server.http import paging
 from deniable_server.pages import chart, figures, frame, number_page

@@ -44,7 +44,7 @@ DEVICE = (
     StorageRule(
         "permanent responses", "a noisy answer for each answer to a metric with kept responses, under a digest", "for good"
     ),
-    StorageRule("ledger", "what was spent, by window and in all", "for good; single spends for 400 days at least"),
+    StorageRule("ledger", "what was spent, by metric and month and in all", "for good"),
     StorageRule("row", "the cohort, hash function or set of buckets that the device uses for a metric", "for good"),
     StorageRule("rounding point", "where the device rounds a number whose mean is estimated from kept responses", "for good"),
     StorageRule(

@@ -95,7 +95,8 @@ def gather(
     """Read a registry file, and compute all figures."""
     loaded = newest(path)
     places: dict[str, list[str]] = {}
-    for warning in lint(loaded.file).warnings:
+    findings = lint(loaded.file)
+    for warning in (*findings.faults, *findings.warnings):
         place = "" if warning.metric == "-" else warning.metric
         value = "" if warning.value is None else str(warning.value)
         places.setdefault(warning.rule, []).append(f"{place} ({value})" if place and value else place or value)

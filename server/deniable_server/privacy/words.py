@@ -6,7 +6,7 @@ import unicodedata
 from decimal import ROUND_CEILING, Context, Decimal
 from math import ceil, exp, isinf
 
-from deniable.words import plural
+from deniable.messages.plural import plural
 
 __all__ = ["chance", "count", "nats", "odds", "percent", "plain", "plural", "precise"]
 

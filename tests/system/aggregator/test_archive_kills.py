@@ -44,6 +44,8 @@ LAYOUTS = {
 }
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [metrics.three]

@@ -36,6 +36,8 @@ FLAGS = [
 
 HEAD = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [segments]

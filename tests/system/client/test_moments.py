@@ -37,7 +37,7 @@ owner = "o"
 def test_a_forked_child_sends_nothing_of_its_parent(on_disk, tmp_path, in_child):
     """Neither what waits in memory nor a block; with a directory both may send what is on disk, once."""
     options = {
-        "caps": Caps(budget=Budget(per_window=None, lifetime=None)),
+        "caps": Caps(budget=Budget(per_month=None, lifetime=None)),
         "settings": SenderSettings(flush_interval=0.02),
         "state": tmp_path / "device" if on_disk else None,
     }

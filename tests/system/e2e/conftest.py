@@ -91,7 +91,7 @@ import deniable
 
 logging.getLogger("deniable").addHandler(logging.NullHandler())
 
-FREE = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))
+FREE = deniable.Caps(budget=deniable.Budget(per_month=None, lifetime=None))
 
 def start(*, interval=60.0, at=100, queue=100_000, timeout=10.0, tries=4, **options):
     arguments = {"consent": True, "registry": os.environ["HOST_REGISTRY"]} | options

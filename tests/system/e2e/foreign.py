@@ -564,15 +564,10 @@ def body_of(sheet, reports):
 # The device
 
 
-def end(moment, length):
-    """Return when the period of a moment ends."""
-    utc = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    if length == "hour":
-        return utc + timedelta(hours=1)
-    day = utc.replace(hour=0)
-    if length == "month":
-        return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
-    return day + timedelta(days=1 if length == "day" else 7 - day.weekday())
+def counts_in(metric, moment):
+    """Return the month in which the period of a moment counts: that of its last day."""
+    day = moment.astimezone(UTC)
+    return f"{day + timedelta(days=6 - day.weekday() if metric['period'] == 'week' else 0):%Y-%m}"
 
 
 def stored_under(secret, metric, key):
@@ -590,9 +585,8 @@ class Ledger:
         self.budget = budget
         self.last, self.reports, self.ever, self.spends = {}, {}, {}, {}
 
-    def window(self, now, without=None):
-        begin = now - timedelta(days=self.budget["window_days"])
-        return sum(cost for (tag, until), cost in self.spends.items() if until > begin and tag != without)
+    def spent_in(self, month):
+        return sum(cost for (_, each), cost in self.spends.items() if each == month)
 
     def begun(self, metric, now):
         """Tell whether the period, or a later one, has its reports."""
@@ -611,29 +605,29 @@ class Ledger:
         tag, allowance = metric["fingerprint"], metric["allowance"]
         cost, own = allowance["cost"], self.ever.get(tag, 0)
         if not (
-            within(self.window(now) + cost, self.budget["window"])
+            within(self.spent_in(counts_in(metric, now)) + cost, self.budget["per_month"])
             and within(own + cost, allowance["lifetime"])
             and within(sum(self.ever.values()) + cost, self.budget["lifetime"])
         ):
             return False
         self.note(metric, now, cost)
-        at = tag, end(now, metric["period"])
+        at = tag, counts_in(metric, now)
         self.spends[at] = self.spends.get(at, 0) + cost
         return True
 
     def reserve(self, metric, now):
         """Pay for the report of a kept response, likewise."""
         tag, allowance = metric["fingerprint"], metric["allowance"]
-        total = allowance["window"] if allowance["lifetime"] is None else allowance["lifetime"]
-        due = max(0, total - self.ever.get(tag, 0))
+        total = allowance["month"] if allowance["lifetime"] is None else allowance["lifetime"]
+        due, at = max(0, total - self.ever.get(tag, 0)), (tag, counts_in(metric, now))
+        more = max(0, allowance["month"] - self.spends.get(at, 0))
         if not (
-            within(self.window(now, without=tag) + allowance["window"], self.budget["window"])
+            within(self.spent_in(at[1]) + more, self.budget["per_month"])
             and within(sum(self.ever.values()) + due, self.budget["lifetime"])
         ):
             return False
         self.note(metric, now, due)
-        self.spends = {at: cost for at, cost in self.spends.items() if at[0] != tag}
-        self.spends[tag, end(now, metric["period"])] = allowance["window"]
+        self.spends[at] = self.spends.get(at, 0) + more
         return True
 
 
@@ -644,12 +638,14 @@ class Device:
         assert sheet["format"] == 1
         self.sheet, self.own, self.chance = sheet, own, chance or System()
         self.ledger, self.secret, self.place = Ledger(sheet["budget"]), os.urandom(32), (0, 1)
-        self.responses, self.stand_ins, self.points, self.last = {}, {}, {}, {}
+        self.responses, self.stand_ins, self.points, self.last, self.uses = {}, {}, {}, {}, {}
         self.waiting = []
 
     def record(self, id_, answer, now=None):
         """Report an answer; return what became of it."""
         metric, now = self.sheet["metrics"][id_], now or datetime.now(UTC)
+        if metric.get("off"):
+            return "off"
         sampled = self.chance.event(Fraction(metric["sample"]))
         if self.ledger.begun(metric, now):
             return "this_period"
@@ -686,15 +682,16 @@ class Device:
             v = rounded(v, self.points[id_])
         own, allowance = self.responses.setdefault(id_, {}), metric["allowance"]
         key = stored_under(self.secret, metric, response_key(metric, row, v))
-        begin = now - timedelta(days=self.sheet["budget"]["window_days"])
-        lately = [each for each, (_, until) in own.items() if until > begin]
+        uses = self.uses.setdefault((id_, counts_in(metric, now)), [])
         ever = allowance["answers_ever"]
         spent = key not in own and ever is not None and len(own) >= ever
-        if own and (spent or (key not in lately and len(lately) >= allowance["answers"])):
-            key = self.last[id_]
-        response = own[key][0] if key in own else respond(metric, row, v, self.chance)
-        own[key], self.last[id_] = (response, end(now, metric["period"])), key
-        return row, again(metric, response, self.chance)
+        if own and (spent or (key not in uses and len(uses) >= allowance["answers"])):
+            key = uses[-1] if uses else self.last[id_]
+        if key not in own:
+            own[key] = respond(metric, row, v, self.chance)
+        self.last[id_] = key
+        uses[:] = [*(each for each in uses if each != key), key]
+        return row, again(metric, own[key], self.chance)
 
 
 def upload(url, key, body, batch=None, *, compressed=True):

@@ -47,6 +47,8 @@ from deniable_server.settings import Settings
 LEAST = 100
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "{app}"
 
 [segments]

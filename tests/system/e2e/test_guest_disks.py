@@ -142,7 +142,7 @@ print(json.dumps([recorded, dropped, attempt(*BOTH)[0]]))
 def test_a_slow_disk_holds_up_the_sending_thread_only(host):
     """While the journal is being written, for as long as that takes, a lease goes on paying."""
     written, begun = Event(), Event()
-    free = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))
+    free = deniable.Caps(budget=deniable.Budget(per_month=None, lifetime=None))
     client = deniable.Client(dsn=host.dsn, registry=host.registry, consent=True, state=host.state.parent, caps=free)
     assert client.record("used", value=True)
 

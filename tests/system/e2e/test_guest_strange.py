@@ -16,13 +16,12 @@ import deniable
 from deniable.arrival import Arrival
 from deniable.client import Client
 from deniable.errors import DeniableError
-from deniable.limits.caps import Caps
 from deniable.registry import load
-from deniable.registry.tables import Budget
+from deniable.registry.tables import Budget, Caps
 from deniable.transport import SenderSettings
 
 DSN = "http://key@127.0.0.1:9/shop"
-FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_month=None, lifetime=None))
 
 
 class HostError(Exception):

@@ -26,6 +26,8 @@ TIMES = {
 
 REGISTRY = """\
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [metrics."export.used"]

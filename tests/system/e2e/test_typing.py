@@ -51,7 +51,7 @@ def agreed() -> bool:
 
 
 def start(registry: Registry) -> Client:
-    caps = Caps(epsilon=2, permanent=4, mechanisms={"oue"}, budget=Budget(window=30, per_window=8, lifetime=None))
+    caps = Caps(epsilon=2, permanent=4, mechanisms={"oue"}, budget=Budget(per_month=8, lifetime=None))
     settings = SenderSettings(flush_at=50, flush_interval=30.0)
     client = deniable.init(
         "https://key@host.example/app",

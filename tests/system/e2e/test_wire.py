@@ -345,24 +345,21 @@ def worked_device():
         allowance = {name: json.loads(row[name]) for name in row if name not in ("metric", "period")}
         assert METRICS[row["metric"]]["period"] == row["period"]
         metrics[row["metric"]] = METRICS[row["metric"]] | {"allowance": allowance, "sample": "1", "none": None, "other": None}
-    match = re.search(r"has a budget of ([\d,]+) in any (\d+) days and ([\d,]+) ever", PAGE)
-    window, days, lifetime = (int(each.replace(",", "")) for each in match.groups())
-    budget = {"window_days": days, "window": window, "lifetime": lifetime}
+    match = re.search(r"has a budget of ([\d,]+) in a month and ([\d,]+) ever", PAGE)
+    month, lifetime = (int(each.replace(",", "")) for each in match.groups())
+    budget = {"per_month": month, "lifetime": lifetime}
     return foreign.Device({"format": 1, "budget": budget, "metrics": metrics}, {})
 
 
 def our_device(budget):
-    nats = budget["window"] / MICRO, budget["lifetime"] / MICRO
-    ours = Budget(window=budget["window_days"], per_window=nats[0], lifetime=nats[1])
-    clock = [0.0]
+    ours = Budget(per_month=budget["per_month"] / MICRO, lifetime=budget["lifetime"] / MICRO)
     state = State(None)
-    ledger = Ledger(state, ours, lambda: clock[0])
+    ledger = Ledger(state, ours)
     responses = permanent_responses.PermanentResponses(state, ledger)
 
     def record(id_, place, moment):
         metric = REGISTRY.metrics[id_]
         prepared = Prepared(Declared.of(metric), Allowance.of(Declared.of(metric), ours), "")
-        clock[0] = moment.timestamp()
         occasion = prepared.occasion(moment)
         if prepared.permanent is None:
             return ledger.spend(prepared.allowance, occasion) or "reported"
@@ -382,10 +379,11 @@ def test_the_budget():
         assert foreign.position(metric, answer) == int(row["position"])
         outcome = row["what becomes of it"]
         assert (device.record(id_, answer, moment), record(id_, int(row["position"]), moment)) == (outcome, outcome)
-        spent = ledger.spent()
-        theirs = device.ledger.window(moment), sum(device.ledger.ever.values())
-        assert theirs == (int(row["window"]), int(row["ever"]))
-        assert theirs == (round(spent.window * MICRO), round(spent.lifetime * MICRO))
+        assert foreign.counts_in(metric, moment) == row["counts in"]
+        spent = ledger.spent(row["counts in"])
+        theirs = device.ledger.spent_in(row["counts in"]), sum(device.ledger.ever.values())
+        assert theirs == (int(row["month"]), int(row["ever"]))
+        assert theirs == (round(spent.month * MICRO), round(spent.lifetime * MICRO))
         if row["response key"] != "-":
             with state.transaction() as db:
                 (secret,) = db.execute("SELECT value FROM facts WHERE name = 'secret'").fetchone()
@@ -399,8 +397,8 @@ def test_allowances_and_places_of_responses():
     """What the page says of the two metrics is what follows from that budget; and under which keys responses are stored."""
     for row in rows("allowances"):
         metric = REGISTRY.metrics[row["metric"]]
-        allowance = Allowance.of(Declared.of(metric), Budget(window=2, per_window=8, lifetime=10))
-        for name in ("cost", "per_period", "window", "lifetime"):
+        allowance = Allowance.of(Declared.of(metric), Budget(per_month=6.5, lifetime=8))
+        for name in ("cost", "per_period", "month", "lifetime"):
             assert json.loads(row[name]) == getattr(allowance, name)
         if metric.permanent:
             assert (json.loads(row["answers"]), json.loads(row["answers_ever"])) == (allowance.answers, allowance.answers_ever)
@@ -672,11 +670,7 @@ def sent(stack):
     """Have people answer, each with a device of its own, and send what they have in batches; return the number of reports."""
     command = [sys.executable, "-m", "deniable", "registry", "show", "--json", stack.settings.registry]
     printed = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
-    printed["budget"] = {
-        "window_days": 30,
-        "window": None,
-        "lifetime": None,
-    }  # each of these people is asked one metric of each kind
+    printed["budget"] = {"per_month": None, "lifetime": None}  # each of these people is asked one metric of each kind
     reports = []
     for person in range(PEOPLE):
         device = foreign.Device(printed, {"platform": "linux" if person % 3 else "macos", "version": "2.4"})

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 KEY = "pk_chaos_12345678"
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 """ + "".join(
     f"""

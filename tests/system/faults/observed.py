@@ -35,6 +35,8 @@ WEB = 2
 _SECONDS = 30.0
 _REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [metrics."ui.theme"]

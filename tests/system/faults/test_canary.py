@@ -60,6 +60,8 @@ SECRETS = [SOURCE, *CANARIES.values(), "canary-crumb", INGEST, READ, OTHER, METR
 
 REGISTRY = """
 format = 1
+budget.per_month = 10000
+budget.lifetime = 100000
 app = "shop"
 
 [publication]
@@ -386,7 +388,7 @@ def nonsense(served):
 def device(served):
     """Let the SDK report, in this very process, with a canary for an answer."""
     dsn = f"http://{INGEST}@{served.stack.bind}/shop"
-    free = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))
+    free = deniable.Caps(budget=deniable.Budget(per_month=None, lifetime=None))
     with deniable.Client(dsn=dsn, registry=served.registry, consent=True, caps=free, state=None, strict=True) as client:
         assert client.record("page", "canary-answer")
         assert client.flush(30)

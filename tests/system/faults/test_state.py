@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LIFETIME = 5000
 LAST = 150  # system call of a kind that is tried
-BUDGET = Budget(per_window=LIFETIME, lifetime=LIFETIME)
+BUDGET = Budget(per_month=LIFETIME, lifetime=LIFETIME)
 PLAIN = Allowance("plain", "plain", MICRO // 100, 10**9, 0, LIFETIME * MICRO // 2, LIFETIME * MICRO // 2)
 # Without noise of its own, a report is the permanent response: what is kept can be seen.
 METRIC = Metric(
@@ -40,14 +40,14 @@ METRIC = Metric(
     "2",
     epsilon_permanent="2",
     mechanism="rappor",
-    answers_per_window=16,
+    answers_per_month=16,
 )
 KEPT = Prepared(Declared.of(METRIC), Allowance.of(Declared.of(METRIC), BUDGET), "")
-NEVER = 1 << 40
+MONTH = "2026-11"
 
 
 def at(period: str) -> Occasion:
-    return Occasion(Stratum("kept", 1, KEPT.allowance.tag, period, ""), NEVER)
+    return Occasion(Stratum("kept", 1, KEPT.allowance.tag, period, ""), MONTH)
 
 
 DEVICE = f"""
@@ -73,10 +73,10 @@ prepared = Prepared(Declared.of(metric), Allowance.of(Declared.of(metric), budge
 responses = permanent_responses.PermanentResponses(mine, spends)
 out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 def plain():
-    if spends.spend({PLAIN!r}, Occasion(Stratum("plain", 1, "plain", "for ever", ""), {NEVER})) is None:
+    if spends.spend({PLAIN!r}, Occasion(Stratum("plain", 1, "plain", "for ever", ""), {MONTH!r})) is None:
         os.write(out, b"plain\\n")
 def kept(value, period):
-    made = responses.respond(prepared, Occasion(Stratum("kept", 1, "", period, ""), {NEVER}), value)
+    made = responses.respond(prepared, Occasion(Stratum("kept", 1, "", period, ""), {MONTH!r}), value)
     if isinstance(made, bytes):
         os.write(out, f"kept {{value}} {{period}} {{made.hex()}}\\n".encode())
 """

@@ -46,9 +46,7 @@ ANSWERS: Mapping[str, Reason] = {
         "the registry does not declare the metric",
         "correct the name, or declare it in metrics.toml",
     ),
-    "segment": Reason(
-        "a segment of the metric has no declared value, so the metric is not recorded", "metrics without this segment go on"
-    ),
+    "off": Reason("the metric is off", "other metrics go on"),
     "expired": Reason(
         "its collection has ended",
         "set a later `expires` in metrics.toml, or in the registry that the server serves, or record it no more",
@@ -67,8 +65,8 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "budget": Reason(
         "its part of the budget is spent, or what an earlier registry of the app has spent leaves no room yet",
-        "a window refills by itself, and a lifetime does not; to last longer, ask for less in metrics.toml: a smaller epsilon, a "
-        "longer period, or epsilon_permanent",
+        "the next month has room again, and a lifetime does not; to last longer, ask for less in metrics.toml: a smaller "
+        "epsilon, a longer period, or epsilon_permanent",
     ),
     "state": Reason(
         "what the device has spent cannot be read or written, so it may spend nothing",

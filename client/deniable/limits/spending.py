@@ -1,0 +1,57 @@
+"""What a device may give away on each metric of a registry, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deniable.declared import Declared
+from deniable.limits.allowance import MICRO, Allowance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from deniable.limits.admission import Admission
+    from deniable.registry import Metric, Registry
+    from deniable.registry.tables import Budget
+
+
+def rows(registry: Registry, admission: Admission, today: date) -> Iterator[tuple[str, ...]]:
+    """Write the rows of the table, in nats: the headings, each metric whose collection has not ended, and all together."""
+    budget = admission.budget
+    yield "metric", "asked", "a month", "share", "ever", ""
+    month, ever = 0, 0.0
+    for id_, metric in registry.metrics.items():
+        if metric.expired(today):
+            continue
+        allowance = Allowance.of(Declared.of(metric), budget)
+        month += allowance.month
+        ever += allowance.lifetime or 0
+        mark = "" if id_ in admission.metrics else "off"
+        figures = (_nats(allowance.month), _share(allowance.month, budget), _ever(allowance.lifetime))
+        yield id_, _question(metric, allowance), *figures, mark
+    yield "all", "", _of(month, budget.per_month), _share(month, budget), _of(ever, budget.lifetime), ""
+
+
+def _question(metric: Metric, allowance: Allowance) -> str:
+    """Write what one report or kept answer gives away, and how often."""
+    if allowance.answers:
+        return f"{_nats(allowance.cost)} a kept answer, {allowance.answers} a month"
+    times = f"{metric.per_period} x " if metric.per_period > 1 else ""
+    return f"{times}{_nats(allowance.cost)} a {metric.period}"
+
+
+def _share(month: int, budget: Budget) -> str:
+    return "-" if budget.per_month is None else f"{month / MICRO / budget.per_month:.0%}"
+
+
+def _of(micro: float, bound: float | None) -> str:
+    return _nats(micro) if bound is None else f"{_nats(micro)} of {bound:g}"
+
+
+def _ever(micro: int | None) -> str:
+    return "-" if micro is None else _nats(micro)
+
+
+def _nats(micro: float) -> str:
+    return f"{micro / MICRO:.4g}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import cli, mechanisms, registry
 from deniable.registry import Metric
@@ -34,48 +35,14 @@ n,1,1
 n,10,2
 n,1e9,1
 """
-REGISTRY = """
-format = 1
-app = "shop"
-[metrics.a]
-type = "categorical"
-values = ["x", "y", "z"]
-epsilon = 1.0
-description = "d"
-owner = "o"
-[metrics.b]
-type = "boolean"
-epsilon = 1.0
-sample = 0.5
-description = "d"
-owner = "o"
-[metrics.c]
-type = "product"
-factors = { f = ["t", "u"], g = ["v", "w"] }
-epsilon = 1.0
-description = "d"
-owner = "o"
-[metrics.d]
-type = "key"
-discover = true
-epsilon = 1.0
-description = "d"
-owner = "o"
-[metrics.s]
-type = "set"
-values = ["u", "v", "w"]
-epsilon = 1.0
-description = "d"
-owner = "o"
-[metrics.n]
-type = "number"
-range = [0, 10]
-unit = "ms"
-estimate = "mean"
-epsilon = 1.0
-description = "d"
-owner = "o"
-"""
+REGISTRY = registry_toml(
+    metric_toml("a", values=["x", "y", "z"]),
+    metric_toml("b", sample=0.5),
+    metric_toml("c", type="product", factors={"f": ["t", "u"], "g": ["v", "w"]}),
+    metric_toml("d", type="key", discover=True),
+    metric_toml("s", type="set", values=["u", "v", "w"]),
+    metric_toml("n", range=[0, 10], unit="ms", estimate="mean"),
+)
 
 
 def rehearsal(name, size, epsilon):
@@ -101,7 +68,10 @@ def test_what_is_measured_is_what_is_planned(name):
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", [name for name in mechanisms.names() if name not in TWO])
-@pytest.mark.parametrize(("size", "epsilon", "users"), [(3, 0.5, 1000), (64, 1.0, 100_000), (24, 2.0, 1_000_000_000)])
+@pytest.mark.parametrize(
+    ("size", "epsilon", "users"),
+    [(3, 0.5, 1000), pytest.param(64, 1.0, 100_000, marks=pytest.mark.nightly), (24, 2.0, 1_000_000_000)],
+)
 def test_what_is_measured_is_what_is_planned_at_length(name, size, epsilon, users):
     """The same with few and many values and people."""
     agrees(name, size, epsilon, users, 5000 if size < 10 else 1000)
@@ -125,7 +95,11 @@ OF = dict(zip(NUMBERS_AND_SETS, ["mean"] * 3 + ["shares", "mean", "options", "op
     ("kind", "runs", "within", "off"),
     [
         *((kind, 700, 0.15, 0.04) if of == "mean" else (kind, 2500, WITHIN, 0.02) for kind, of in OF.items()),
-        *(pytest.param(kind, 6000, WITHIN, 0.02, marks=pytest.mark.campaign) for kind, of in OF.items() if of == "mean"),
+        *(
+            pytest.param(kind, 6000, WITHIN, 0.02, marks=[pytest.mark.campaign, pytest.mark.nightly])
+            for kind, of in OF.items()
+            if of == "mean"
+        ),
     ],
 )
 def test_errors_of_numbers_and_sets_are_those_predicted(kind, runs, within, off):
@@ -289,7 +263,7 @@ def test_every_metric_of_the_example_is_simulated(run):
 @pytest.mark.parametrize("metric", ["a", "s", "n"])
 def test_groups_that_answer_alike(metric):
     """The plan, the rehearsal and the decoder agree where five devices each answer alike: in errors, and intervals hold."""
-    alike = registry.parse(REGISTRY.replace('owner = "o"', 'owner = "o"\ntogether = 5'))
+    alike = registry.parse(REGISTRY.replace("\nowner", "\ntogether = 5\nowner"))
     (pooled,) = [one for one in rehearsals(alike, {})[0] if one.metric.id == metric]
     errors = pooled.run(5000, 300, np.random.default_rng(6))
     assert errors.ratio == pytest.approx(1, abs=0.15)

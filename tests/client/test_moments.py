@@ -9,6 +9,7 @@ from fractions import Fraction
 from time import monotonic, sleep, time
 
 import pytest
+from registries import metric_toml, registry_toml
 from senders import eventually
 
 from deniable import Budget, Caps, Client, SenderSettings, stopwatch
@@ -17,53 +18,17 @@ from deniable.source import OS, Source
 from deniable.testing import StubServer, make_due
 from deniable.transport import HttpPost
 
-HIGH = 0.6  # seconds
-SHORT, LONG = 0.02, 0.5
+HIGH = 0.3  # seconds
+SHORT, LONG = 0.01, 0.25
 QUICK = SenderSettings(flush_interval=0.02, timeout=60)
 FREE = Caps(budget=Budget(per_window=None, lifetime=None))
-REGISTRY = """
-format = 1
-app = "shop"
-[metrics.took]
-type = "number"
-range = [0, 0.6]
-unit = "s"
-estimate = "mean"
-epsilon = 1
-description = "d"
-owner = "o"
-[metrics.kept]
-type = "number"
-range = [0, 0.6]
-unit = "s"
-estimate = "mean"
-epsilon = 1
-epsilon_permanent = 2
-description = "d"
-owner = "o"
-[metrics.quiet]
-type = "boolean"
-epsilon = 1
-per_period = 20
-delay = "12h"
-description = "d"
-owner = "o"
-[metrics.plain]
-type = "boolean"
-epsilon = 1
-per_period = 20
-description = "d"
-owner = "o"
-[metrics.many]
-type = "number"
-range = [0, 60000]
-unit = "ms"
-estimate = "mean"
-epsilon = 1
-per_period = 1000
-description = "d"
-owner = "o"
-"""
+REGISTRY = registry_toml(
+    metric_toml("took", range=[0, HIGH], unit="s", estimate="mean"),
+    metric_toml("kept", range=[0, HIGH], unit="s", estimate="mean", epsilon_permanent=2),
+    metric_toml("quiet", per_period=20, delay="12h"),
+    metric_toml("plain", per_period=20),
+    metric_toml("many", range=[0, 60000], unit="ms", estimate="mean", per_period=1000),
+)
 
 
 class Wire:
@@ -207,10 +172,10 @@ def test_the_first_block_of_a_period_is_reported(device, monkeypatch, metric):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join(60)
-        now[0] += 0.25
+        now[0] += 0.125
     assert client.stats()["dropped"] == {"this_period": 4}
     client.close(60)
-    assert taken == [0.25]
+    assert taken == [0.125]
 
 
 def test_the_period_is_that_of_the_beginning(device, server):
@@ -230,7 +195,7 @@ def test_the_period_is_that_of_the_beginning(device, server):
 @pytest.mark.parametrize("metric", ["took", "kept"])
 def test_nothing_is_written_when_a_block_ends(device, tmp_path, metric):
     """The time of no file tells it: what the report costs is paid when the block begins."""
-    long = REGISTRY.replace("range = [0, 0.6]", "range = [0, 600]")  # so that nothing becomes due meanwhile
+    long = REGISTRY.replace("range = [0, 0.3]", "range = [0, 600]")  # so that nothing becomes due meanwhile
     client = device(registry=long, settings=SenderSettings(flush_interval=600)).client()
 
     def written() -> list[int]:
@@ -247,7 +212,7 @@ def test_nothing_is_written_when_a_block_ends(device, tmp_path, metric):
 
 @pytest.mark.parametrize(
     "seconds",
-    [0, 0.25, 0.6, 5, 10**400, -1, -(10**400), float("nan"), float("inf"), None, "x", True, object()],
+    [0, 0.125, 0.3, 5, 10**400, -1, -(10**400), float("nan"), float("inf"), None, "x", True, object()],
     ids=range(13),
 )
 def test_any_time_is_one_report(device, server, seconds):

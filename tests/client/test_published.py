@@ -7,59 +7,32 @@ from datetime import date
 from hashlib import sha256
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import registry
 from deniable.errors import ConfigurationError, RegistryError
 from deniable.registry import published
 
-FIRST = """
-format = 1
-app = "shop"
-
-[segments]
-version = ["1.0", "1.1"]
-arch = ["arm", "x86"]
-
-[publication]
-min_reports = 50
-
-[metrics."theme"]
-version = 1
-type = "categorical"
-values = ["light", "dark"]
-epsilon = 1.0
-period = "month"
-segments = ["version", "arch"]
-description = "Which theme"
-owner = "o@shop.example"
-
-[metrics."export"]
-type = "boolean"
-epsilon = 1.0
-period = "month"
-description = "Whether it was used"
-owner = "o@shop.example"
-"""
-SECOND = """
-format = 1
-app = "shop"
-
-[segments]
-version = ["1.1", "2.0"]
-
-[generalize]
-version = "."
-
-[metrics."theme"]
-version = 2
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 1.0
-period = "month"
-segments = ["version"]
-description = "Which theme people use"
-owner = "o@shop.example"
-"""
+FIRST = registry_toml(
+    metric_toml(
+        "theme", version=1, values=["light", "dark"], period="month", segments=["version", "arch"], description="Which theme"
+    ),
+    metric_toml("export", period="month"),
+    segments={"version": ["1.0", "1.1"], "arch": ["arm", "x86"]},
+    publication={"min_reports": 50},
+)
+SECOND = registry_toml(
+    metric_toml(
+        "theme",
+        version=2,
+        values=["light", "dark", "system"],
+        period="month",
+        segments=["version"],
+        description="Which theme people use",
+    ),
+    segments={"version": ["1.1", "2.0"]},
+    generalize={"version": "."},
+)
 
 
 @pytest.fixture
@@ -230,6 +203,20 @@ def test_nothing_published_is_changed(command, proposed, tmp_path, text, words):
     assert sorted(source.name for source in at.iterdir()) == ["0001.toml", "0002.toml"]
 
 
+def test_what_is_breaking_is_told_first(command, proposed, tmp_path):
+    """Whoever may not publish reads why in the first line: before what may change, and before what lint has to say."""
+    at = tmp_path / "registries"
+    assert command("publish", proposed(FIRST), at)[0] == 0
+    text = FIRST.replace("epsilon = 1.0", "epsilon = 2.0").replace('version = ["1.0", "1.1"]', 'version = ["1.1"]')
+    status, out = command("publish", proposed(text), at)
+    assert status == 1
+    assert out.startswith("BREAKING ")
+    lines = out.splitlines()
+    breaking = [line.startswith("BREAKING ") for line in lines]
+    assert breaking == sorted(breaking, reverse=True)
+    assert lines[-1] == "nothing was published: mend what is BREAKING"
+
+
 def test_lint_reads_a_folder_as_the_server_does(command, folder):
     """A fault between files is an error, and so is one in a file."""
     status, out = command("lint", folder(FIRST, FIRST.replace("epsilon = 1.0", "epsilon = 2.0")))
@@ -238,18 +225,7 @@ def test_lint_reads_a_folder_as_the_server_does(command, folder):
     assert command("lint", folder(FIRST, SECOND))[0] == 0
 
 
-STRINGS = """
-format = 1
-app = "shop"
-
-[metrics."page"]
-type = "string"
-candidates = "pages.txt"
-epsilon = 1.0
-period = "month"
-description = "Which page"
-owner = "o@shop.example"
-"""
+STRINGS = registry_toml(metric_toml("page", type="string", candidates="pages.txt", period="month", description="Which page"))
 
 
 def test_candidates_go_along(command, proposed, tmp_path):

@@ -12,6 +12,7 @@ from math import comb
 from uuid import UUID
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.client import Client
 from deniable.limits.caps import Caps
@@ -20,29 +21,19 @@ from deniable.registry.tables import Budget
 from deniable.transport import SenderSettings
 
 DAY = 86_400.0
-REGISTRY = """
-format = 1
-app = "shop"
-
-[metrics."kept"]
-type = "categorical"
-values = ["light", "dark", "system", "not set"]
-none = "not set"
-mechanism = "rappor"
-parameters = { cohorts = 8, bits = 16, hashes = 2 }
-epsilon = 1
-epsilon_permanent = 2
-description = "d"
-owner = "o"
-
-[metrics."often"]
-type = "categorical"
-values = ["a", "b", "c", "a rather long answer that would show in the size of what is sent"]
-epsilon = 1
-per_period = 100
-description = "d"
-owner = "o"
-"""
+REGISTRY = registry_toml(
+    metric_toml(
+        "kept",
+        values=["light", "dark", "system", "not set"],
+        none="not set",
+        mechanism="rappor",
+        parameters={"cohorts": 8, "bits": 16, "hashes": 2},
+        epsilon_permanent=2,
+    ),
+    metric_toml(
+        "often", values=["a", "b", "c", "a rather long answer that would show in the size of what is sent"], per_period=100
+    ),
+)
 SAMPLED = REGISTRY.replace("epsilon_permanent = 2\n", "epsilon_permanent = 2\nsample = 0.5\n")
 DAYS = 12
 KEPT_ALONE = REGISTRY.partition('[metrics."often"]')[0]
@@ -131,7 +122,7 @@ def run(tmp_path):
     ],
     ids=["without a bound", "spent", "of a short window", "two metrics, one of them silent in the end"],
 )
-@pytest.mark.parametrize("pairs", ["all to one", pytest.param("all to all", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("pairs", ["all to one", pytest.param("all to all", marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget, pairs):
     """Whatever is answered, the same times of asking give the same uploads of the same sizes, also when the budget is spent."""
     others = OFTEN if registry is not KEPT_ALONE else OFTEN[:1]  # which it does not declare, so nothing looks at the answer
@@ -161,7 +152,7 @@ def test_the_day_of_silence_tells_nothing_of_other_metrics(run):
     assert silent == [(4, DAYS)] * 4
 
 
-@pytest.mark.parametrize("devices", [120, pytest.param(500, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("devices", [120, pytest.param(500, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_whether_an_answer_is_sampled_does_not_depend_on_it(chi_square, devices):
     """How many days are reported is binomial, exactly the same for an answer that stays and one that always changes."""
     shares = {days: Fraction(comb(3, days), 8) for days in range(4)}

@@ -7,91 +7,33 @@ from dataclasses import replace
 from math import sqrt
 
 import pytest
+from registries import metric_toml, registry_toml
 
-from .conftest import Served
+from .conftest import READ, Served
 from .test_series import ask as answered
 from .test_series import day, page, send
 
-COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
-HEAD = """
-format = 1
-app = "shop"
-
-[publication]
-min_reports = 50
-early = false
-grace = "30d"
-"""
-REGISTRY = f"""{HEAD}
-[metrics.wait]
-type = "number"
-range = [1, 10000]
-scale = "log"
-unit = "ms"
-estimate = "distribution"
-{COMMON}
-[metrics.kept]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon_permanent = 6
-{COMMON}
-[metrics.flights]
-type = "number"
-range = [0, 10]
-unit = "flights"
-estimate = "mean"
-epsilon_permanent = 8
-{COMMON}
-[metrics.memory]
-type = "number"
-range = [0, 16]
-unit = "GB"
-estimate = "distribution"
-epsilon_permanent = 8
-{COMMON}
-[metrics.plugins]
-type = "set"
-values = ["git", "spelling", "preview"]
-{COMMON}
-[metrics.together]
-type = "set"
-values = ["git", "spelling", "preview"]
-joint = true
-{COMMON}
-[metrics.mood]
-type = "ordinal"
-values = ["bad", "fair", "good"]
-estimate = "mean"
-{COMMON}
-"""
-OLD = f"""{HEAD}
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark"]
-least_shift = 0
-{COMMON}
-[metrics.size]
-type = "number"
-range = [0, 100]
-unit = "kB"
-estimate = "mean"
-{COMMON}
-"""
-NEW = f"""{HEAD}
-[metrics.theme]
-version = 2
-type = "categorical"
-values = ["system", "dark", "light"]
-least_shift = 0
-{COMMON}
-[metrics.size]
-version = 2
-type = "number"
-range = [0, 200]
-unit = "kB"
-estimate = "mean"
-{COMMON}
-"""
+PUBLICATION = {"min_reports": 50, "early": False, "grace": "30d"}
+REGISTRY = registry_toml(
+    metric_toml("wait", range=[1, 10000], scale="log", unit="ms", estimate="distribution", epsilon=4),
+    metric_toml("kept", values=["light", "dark", "system"], epsilon_permanent=6, epsilon=4),
+    metric_toml("flights", range=[0, 10], unit="flights", estimate="mean", epsilon_permanent=8, epsilon=4),
+    metric_toml("memory", range=[0, 16], unit="GB", estimate="distribution", epsilon_permanent=8, epsilon=4),
+    metric_toml("plugins", type="set", values=["git", "spelling", "preview"], epsilon=4),
+    metric_toml("together", type="set", values=["git", "spelling", "preview"], joint=True, epsilon=4),
+    metric_toml("mood", type="ordinal", values=["bad", "fair", "good"], estimate="mean", epsilon=4),
+    publication=PUBLICATION,
+)
+OLD = registry_toml(
+    metric_toml("theme", values=["light", "dark"], least_shift=0, epsilon=4),
+    metric_toml("size", range=[0, 100], unit="kB", estimate="mean", epsilon=4),
+    publication=PUBLICATION,
+)
+NEW = registry_toml(
+    metric_toml("theme", version=2, values=["system", "dark", "light"], least_shift=0, epsilon=4),
+    metric_toml("size", version=2, range=[0, 200], unit="kB", estimate="mean", epsilon=4),
+    publication=PUBLICATION,
+)
 
 
 @pytest.fixture
@@ -135,6 +77,7 @@ def test_a_logarithmic_number_changes_by_factors(shop):
     body = ask(shop, "wait/series")
     assert (body["unit"], body["scale"]) == ("ms", "log")
     mean, median = body["lines"]
+    assert (mean["kind"], mean["label"]) == ("geometric_mean", "geometric_mean")
     every_point_is_ordered(mean)
     assert covers(mean["points"][0]["interval"], 10)
     assert covers(mean["change"]["interval"], 4)
@@ -143,8 +86,15 @@ def test_a_logarithmic_number_changes_by_factors(shop):
     assert covers(mean["trend"]["interval"], 4)
     assert covers(median["points"][2]["interval"], 160)
     (compared,) = ask(shop, f"wait/compare?a={day(4)}&b={day(2)}")["differences"]
-    assert covers(compared["interval"], 16)
+    assert (compared["label"], covers(compared["interval"], 16)) == ("geometric_mean", True)
+    headers = {"Authorization": f"Bearer {READ}"}
+    for value, status in (("geometric_mean", 200), ("mean", 400)):
+        question = {"metrics": ["wait"], "filters": [["is", "value", [value]]]}
+        answer = shop.http.post("/api/v1/query", json=question, headers=headers)
+        assert answer.status_code == status
+        assert status != 200 or [row["value"] for row in answer.get_json()["rows"]] == [value]
     html = page(shop, "wait")
+    assert "The geometric mean rose from " in html
     assert "a factor of " in html[html.index('class="changed"') :][:300]
 
 

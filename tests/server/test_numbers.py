@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import Budget, Caps, Client
 from deniable.exact.epsilon import MAX_EPSILON
@@ -15,72 +16,19 @@ from deniable.transport import Sender
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.decode.strict import strict_quantile
 
-COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
-REGISTRY = f"""
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-min_reports = 100
-
-[metrics.air]
-type = "number"
-range = [0, 720]
-unit = "min"
-estimate = "mean"
-segments = ["platform"]
-{COMMON}
-[metrics.start]
-type = "number"
-range = [1, 60000]
-unit = "ms"
-scale = "log"
-estimate = "distribution"
-segments = ["platform"]
-{COMMON}
-[metrics.stars]
-type = "number"
-range = [1, 5]
-unit = "stars"
-estimate = "distribution"
-whole = true
-{COMMON}
-[metrics.flights]
-type = "number"
-range = [0, 10]
-unit = "flights"
-estimate = "mean"
-epsilon_permanent = 8
-{COMMON}
-[metrics.memory]
-type = "number"
-range = [0, 16]
-unit = "GB"
-estimate = "distribution"
-epsilon_permanent = 8
-{COMMON}
-[metrics.used]
-type = "set"
-values = ["export", "print", "share"]
-{COMMON}
-[metrics.together]
-type = "set"
-values = ["a", "b", "c"]
-joint = true
-{COMMON}
-[metrics.mood]
-type = "ordinal"
-values = ["bad", "fair", "good", "great"]
-{COMMON}
-[metrics.rating]
-type = "ordinal"
-values = ["1", "2", "3", "4", "5"]
-estimate = "mean"
-{COMMON}
-"""
+REGISTRY = registry_toml(
+    metric_toml("air", range=[0, 720], unit="min", estimate="mean", segments=["platform"], epsilon=4),
+    metric_toml("start", range=[1, 60000], unit="ms", scale="log", estimate="distribution", segments=["platform"], epsilon=4),
+    metric_toml("stars", range=[1, 5], unit="stars", estimate="distribution", whole=True, epsilon=4),
+    metric_toml("flights", range=[0, 10], unit="flights", estimate="mean", epsilon_permanent=8, epsilon=4),
+    metric_toml("memory", range=[0, 16], unit="GB", estimate="distribution", epsilon_permanent=8, epsilon=4),
+    metric_toml("used", type="set", values=["export", "print", "share"], epsilon=4),
+    metric_toml("together", type="set", values=["a", "b", "c"], joint=True, epsilon=4),
+    metric_toml("mood", type="ordinal", values=["bad", "fair", "good", "great"], epsilon=4),
+    metric_toml("rating", type="ordinal", values=["1", "2", "3", "4", "5"], estimate="mean", epsilon=4),
+    segments={"platform": ["linux", "macos"]},
+    publication={"min_reports": 100},
+)
 FREE = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
 DAY = 86400.0
 SURE = "?level=0.99999"
@@ -156,6 +104,7 @@ def test_a_mean(numbers, answered):
     number, true = body["number"], sum(answers) / 600
     assert (body["n"], number["unit"], number["range"], number["scale"]) == (600, "min", [0, 720], "linear")
     assert number["interval"][0] < true < number["interval"][1]
+    assert number["geometric_mean"] is None
     assert number["respondents"][0] < true < number["respondents"][1]
     assert number["sum"][0] == pytest.approx(600 * number["mean"])
     assert number["sum"][1][0] < 600 * true < number["sum"][1][1]
@@ -169,8 +118,14 @@ def test_a_distribution_on_a_logarithmic_scale(numbers, answered):
     answered(numbers, "start", [answers])
     numbers.drain(days=5)
     number = answer_of(numbers, "start")["number"]
-    assert number["stderr"] is number["sum"] is None
-    assert number["interval"][0] < 2**7.5 < number["interval"][1]
+    geometric, true = number["geometric_mean"], sum(answers) / len(answers)
+    assert geometric["interval"][0] < 2**7.5 < geometric["interval"][1]
+    assert geometric["respondents"][0] > geometric["interval"][0]
+    # The arithmetic mean of the same reports is far less exact.
+    assert number["interval"][0] < true < number["interval"][1]
+    assert number["interval"][1] - number["interval"][0] > 3 * (geometric["interval"][1] - geometric["interval"][0])
+    assert number["sum"][0] == pytest.approx(len(answers) * number["mean"])
+    assert number["sum"][1][0] < sum(answers) < number["sum"][1][1]
     median = next(each for each in number["quantiles"] if each["share"] == 0.5)
     assert median["resolved"]
     assert median["interval"][0] < 256  # half of the answers are at most 128, the others at least 256
@@ -260,7 +215,7 @@ def test_segments_and_withheld_cells(numbers, answered):
     answered(numbers, "start", [[1000.0] * 400], "macos")
     numbers.drain(days=5)
     for platform, true in (("linux", 10), ("macos", 1000)):
-        low, high = answer_of(numbers, "start", f"{SURE}&segment=platform={platform}")["number"]["interval"]
+        low, high = answer_of(numbers, "start", f"{SURE}&segment=platform={platform}")["number"]["geometric_mean"]["interval"]
         assert low < true < high
         assert high < true * 4
 
@@ -370,7 +325,7 @@ def test_versions_of_a_number_are_not_merged(serve, answered):
     served = serve(REGISTRY)
     answered(served, "air", [[100] * 300])
     served.drain(days=5)
-    newer = serve(REGISTRY.replace("[metrics.air]", "[metrics.air]\nversion = 2").replace("[0, 720]", "[0, 1440]"))
+    newer = serve(REGISTRY.replace('[metrics."air"]', '[metrics."air"]\nversion = 2').replace("[0, 720]", "[0, 1440]"))
     answered(newer, "air", [[700] * 300])
     newer.drain(days=5)
     body = answer_of(newer, "air")

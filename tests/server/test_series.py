@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.registry import period
 from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod
@@ -14,51 +15,14 @@ from deniable_server.pages import series_page
 
 from .test_openapi import check
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos", "beos"]
-
-[publication]
-min_reports = 50
-early = false
-grace = "30d"
-
-[metrics."used"]
-type = "boolean"
-epsilon = 4
-segments = ["platform"]
-description = "Whether it was used"
-owner = "core@shop.example"
-
-[metrics."theme"]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 3
-period = "week"
-description = "Which theme"
-owner = "core@shop.example"
-
-[metrics."wait"]
-type = "number"
-estimate = "distribution"
-range = [0, 1000]
-unit = "ms"
-epsilon = 4
-period = "week"
-description = "How long it took"
-owner = "core@shop.example"
-
-[metrics."url"]
-type = "string"
-discover = true
-epsilon = 4
-period = "week"
-description = "Which page"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("used", epsilon=4, segments=["platform"]),
+    metric_toml("theme", values=["light", "dark", "system"], epsilon=3, period="week", description="Which theme"),
+    metric_toml("wait", estimate="distribution", range=[0, 1000], unit="ms", epsilon=4, period="week"),
+    metric_toml("url", type="string", discover=True, epsilon=4, period="week", description="Which page"),
+    segments={"platform": ["linux", "macos", "beos"]},
+    publication={"min_reports": 50, "early": False, "grace": "30d"},
+)
 NOW = datetime.now(UTC)
 
 
@@ -258,7 +222,9 @@ def test_the_page_says_what_changed_and_draws_it(shop):
     shop.drain(days=40)
     html = page(shop, "theme")
     sentence = re.search(r'<p class="changed">([^<]*)</p>', html)[1]
-    assert re.match(r"(dark rose|light fell) from \d+\.?\d*% to \d+\.?\d*% \(.* points\) from week \d+ of \d+ to week", sentence)
+    assert re.match(
+        r"(“dark” rose|“light” fell) from \d+\.?\d*% to \d+\.?\d*% \(.* points\) from week \d+ of \d+ to week", sentence
+    )
     assert sentence.endswith("1 more changed.")
     section = html[html.index('<section class="timeline"') :]
     assert section.count('class="course"') == 3
@@ -382,7 +348,7 @@ def test_two_segments_in_words(filled):
     assert status == 200
     yes = next(each for each in ask(filled, f"used/compare{query}")["differences"] if each["value"] is True)
     text = re.fullmatch(
-        r"yes is more frequent in platform = macos than in platform = linux: ([\d.]+)% against ([\d.]+)%, "
+        r"“yes” is more frequent in platform = macos than in platform = linux: ([\d.]+)% against ([\d.]+)%, "
         r"by ([\d.]+) to ([\d.]+) points\.",
         headline(html),
     )
@@ -391,7 +357,7 @@ def test_two_segments_in_words(filled):
     assert [float(each) for each in text.groups()] == pytest.approx(answer, abs=0.06)
     assert "more in the second" in html
     _, turned = compared(filled, "used", "?b=platform%3Dlinux&a=platform%3Dmacos")
-    assert "yes is less frequent in platform = linux than in platform = macos" in headline(turned)
+    assert "“yes” is less frequent in platform = linux than in platform = macos" in headline(turned)
 
 
 def test_two_periods_in_words(filled):
@@ -399,7 +365,7 @@ def test_two_periods_in_words(filled):
     _, html = compared(filled, "used")
     assert f"<option selected>{day(9)}<" in html
     assert f"<option selected>{day(2)}<" in html
-    assert re.match(r"yes rose from [\d.]+% in \d+ \w+ \d{4} to [\d.]+% in \d+ \w+ \d{4}, by [\d.]+ to", headline(html))
+    assert re.match(r"“yes” rose from [\d.]+% in \d+ \w+ \d{4} to [\d.]+% in \d+ \w+ \d{4}, by [\d.]+ to", headline(html))
     _, html = compared(filled, "used", f"?a={day(10)}&b={day(9)}&level=0.99")
     assert "No difference beyond chance between " in headline(html)
     assert "99% interval" in html
@@ -409,7 +375,7 @@ def test_two_periods_in_words(filled):
         r"The mean rose from \d+\u202fms in week \d+ of \d+ to \d+\u202fms in .*, by \d+ to \d+\u202fms\.", headline(html)
     )
     _, html = compared(filled, "theme")
-    assert re.match(r"(dark rose|light fell) from .* points\. 1 more differs\.", headline(html)), headline(html)
+    assert re.match(r"(“dark” rose|“light” fell) from .* points\. 1 more differs\.", headline(html)), headline(html)
 
 
 @pytest.mark.parametrize(

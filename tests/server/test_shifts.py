@@ -6,23 +6,12 @@ import re
 from itertools import pairwise
 
 import pytest
+from registries import metric_toml
 
 from .test_series import REGISTRY, ask, day, page, send
 
-WATCHED = (
-    REGISTRY.replace("epsilon = 4\nsegments", "epsilon = 4\nleast_shift = 0.05\nsegments")
-    + """
-[metrics."size"]
-type = "number"
-estimate = "mean"
-range = [1, 1000]
-scale = "log"
-unit = "kB"
-epsilon = 4
-least_shift = 0
-description = "How large it was"
-owner = "core@shop.example"
-"""
+WATCHED = REGISTRY.replace("epsilon = 4\nsegments", "epsilon = 4\nleast_shift = 0.05\nsegments") + metric_toml(
+    "size", estimate="mean", range=[1, 1000], scale="log", unit="kB", epsilon=4, least_shift=0
 )
 
 
@@ -89,7 +78,7 @@ def test_one_day_far_out_is_an_unusual_day(shop):
     assert line["between"]["pairs"] == 20
     assert line["between"]["sd"] < 0.1
     assert re.search(
-        r"an unusual day: yes rose by [\d.]+ to [\d.]+ points on \d+ \w+ 2\d{3}, and perhaps not for long", page(shop, "used")
+        r"an unusual day: “yes” rose by [\d.]+ to [\d.]+ points on \d+ \w+ 2\d{3}, and perhaps not for long", page(shop, "used")
     )
 
 
@@ -110,6 +99,6 @@ def test_the_page_marks_where_a_shift_begins(shop):
     html = page(shop, "used")
     assert re.search(r"Days differ (by about|no more than chance)", html)
     (mark,) = re.findall(r'<line class="shift"[^>]*><title>([^<]*)</title>', html)
-    assert re.fullmatch(r"yes rose by [\d.]+ to [\d.]+ points from \d+ \w+ 2\d{3} on, seen with \d+ \w+ 2\d{3}", mark)
+    assert re.fullmatch(r"“yes” rose by [\d.]+ to [\d.]+ points from \d+ \w+ 2\d{3} on, seen with \d+ \w+ 2\d{3}", mark)
     assert "An upright line is where a shift began, or an unusual period." in html
     assert f"<td>{mark}</td>" in html  # in the table, too, which is read aloud

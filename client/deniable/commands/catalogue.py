@@ -49,6 +49,11 @@ CATALOGUE: dict[str, CommandInfo] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
+    "backup": CommandInfo(
+        "copy a running store into a file",
+        "aggregator",
+        ("deniable backup --to copies", "deniable backup --redis-url redis://localhost --to copies --keep-days 7"),
+    ),
     "dead-letters": CommandInfo(
         "list batches that could not be counted, and count them after all",
         "aggregator",
@@ -75,9 +80,13 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": CommandInfo(
-        "remove all that the store has of a metric, for good",
+        "remove all that the store has of a metric or an app, for good",
         "aggregator",
-        (f"deniable erase {_STORE} --metric ui.theme", f"deniable erase {_STORE} --metric ui.theme --version 1 --yes"),
+        (
+            f"deniable erase {_STORE} --metric ui.theme",
+            f"deniable erase {_STORE} --metric ui.theme --version 1 --yes",
+            f"deniable erase {_STORE}",
+        ),
     ),
     "explain": CommandInfo(
         "tell in words what a metric sends, with what probabilities",
@@ -169,11 +178,13 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
     "simulate": CommandInfo(
-        "measure the errors of a registry's metrics, without devices",
+        "measure errors without devices, or send simulated reports",
         "aggregator",
         (
             "deniable simulate metrics.toml --users 1e9",
             "deniable simulate metrics.toml --users 1e6 --shares shares.csv --seed 1 --plot errors.svg",
+            "deniable simulate metrics.toml --send --devices 20000 --days 90",
+            "deniable simulate metrics.toml --send --csv people.csv --truth truth.csv --data data",
         ),
     ),
     "status": CommandInfo(
@@ -199,6 +210,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "publish",
         "worker",
         "dead-letters",
+        "backup",
         "erase",
         "recount",
         "audit-log",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
+from deniable.words import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store
@@ -55,6 +56,7 @@ def checks(
     if settings.serves != "ingest":  # a server for uploads only cannot read releases
         named["refused"] = lambda: refused(registry, store)
         named["releases"] = lambda: releases(registry, store)
+        named["simulated people"] = lambda: simulated_people(registry, store)
         named["experiments"] = lambda: experiments(registry, store)
         named["chores"] = lambda: chores(registry.app, faults.present(store))
         named["archive"] = lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE))
@@ -211,7 +213,7 @@ def experiments(registry: Registry, store: Store) -> Finding:
     # Of many metrics one may differ by chance.
     differing = [f"{name}: {sizes.says}" for name, sizes in tested if sizes.differ and sizes.p_value * len(tested) < DIFFER]
     if not differing:
-        seen = f"{len(tested)} metrics have arms as declared" if tested else "none is published"
+        seen = f"{plural(len(tested), 'metric')} with arms as declared" if tested else "none is published"
         return Finding("experiments", "ok", seen, app=store.app)
     meaning = "a comparison of arms of other sizes than declared may mislead"
     remedy = "look whether the app draws arms as `split` says, and whether one arm fails or sends less"
@@ -240,6 +242,17 @@ def releases(registry: Registry, store: Store) -> Finding:
     )
     remedy = "restore the definition, or raise the version: `deniable registry diff` names what changed"
     return Finding("releases", "warning", seen, meaning, remedy, registry.app)
+
+
+def simulated_people(registry: Registry, store: Store) -> Finding:
+    """Check that results of real people have no reports of simulated ones in them."""
+    name, days = "simulated people", store.simulated
+    if not days:
+        return Finding(name, "ok", "none were sent", app=store.app)
+    if registry.publication.trial:
+        return Finding(name, "ok", f"sent for {days}, into a trial", app=store.app)
+    remedy = "serve real people with a new store: `deniable serve` with another --data, or another DENIABLE_REDIS_URL"
+    return Finding(name, "fault", f"sent for {days}", "results mix them with real people", remedy, store.app)
 
 
 def chores(app: str, present: Mapping[str, str]) -> Finding:

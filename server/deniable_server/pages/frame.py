@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, make_response, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 
+from deniable.words import plural, plural_noun
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import CommandForbidden, StoreError
@@ -63,6 +64,7 @@ def page(template: str, status: int = 200, **context: Any) -> Response:
     shared = {
         "app": None,
         "trial": app is not None and app.trial,
+        "simulated": context["app"].store.simulated if context.get("app") else "",
         "apps": list(service().apps) if is_open else [],
         "remembered": visitor.remembered(),
         "token": None if is_open else visitor.token(),
@@ -108,6 +110,8 @@ def _day(day: date) -> str:
 
 
 blueprint.add_app_template_filter(figures.count, "thousands")
+blueprint.add_app_template_filter(plural, "plural")
+blueprint.add_app_template_filter(plural_noun, "plural_noun")
 blueprint.add_app_template_filter(figures.segment, "segment")
 
 

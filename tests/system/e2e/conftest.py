@@ -84,9 +84,12 @@ owner = "o@shop.example"
 """
 
 # What every host begins with. `start` is `deniable.init` for a device without a budget, in whose way nothing else is.
+# It is a person's device: it is not being developed although its DSN leads to this machine, so it sees no warnings.
 PRELUDE = """
-import os, sys, threading, time
+import logging, os, sys, threading, time
 import deniable
+
+logging.getLogger("deniable").addHandler(logging.NullHandler())
 
 FREE = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))
 
@@ -159,7 +162,7 @@ class Host:
             command, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
         )
 
-    def run(self, code: str, *options: str, timeout: float = 30) -> str:
+    def run(self, code: str, *options: str, timeout: float = 120) -> str:
         """Run a program, which has to end well and write nothing to stderr; return what it printed."""
         process = self.begin(code, *options)
         try:

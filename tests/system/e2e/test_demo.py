@@ -47,7 +47,7 @@ def own(tmp_path):
     return ["--input", str(path), "--column", "Theme"]
 
 
-@pytest.fixture(params=["its own", pytest.param("a cluster", marks=pytest.mark.campaign)])
+@pytest.fixture(params=["its own", pytest.param("a cluster", marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def store_option(request):
     """Return the option for a store: none, or a cluster with replicas."""
     if request.param == "its own":
@@ -106,6 +106,7 @@ def check_year(year, days, reports):
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly
 def test_a_year_of_days(store_option):
     """The second act finds days that truly differ, months and arms of an experiment, each beside the truth; the page has them."""
     done = demo_inside("--devices", 100, "--year", "--epsilon", 3, *store_option)
@@ -238,7 +239,7 @@ def test_the_page_stays_in_a_terminal(stays, own):
         for line in terminal:
             output += line
             if "until you press Ctrl-C" in output.replace("\n", " "):
-                assert requests.get(re.search(r"http://[\d.:]+/", output)[0], timeout=10).ok
+                assert requests.get(re.search(r"http://[\d.:]+/", output)[0], timeout=60).ok
                 assert stays
                 os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) in (0, 1)

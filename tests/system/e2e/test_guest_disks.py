@@ -35,10 +35,10 @@ def test_a_locked_state(host):
     (first, waited, dropped), (later, then_waited, then_dropped) = json.loads(printed)
     assert first == [False, False]
     assert dropped == {"state": 2}
-    assert waited < 3, "a quarter of a second each, and what a busy machine adds"
+    assert waited < 9, "a quarter of a second each, and not the five that SQLite waits"
     assert later == [False] * 100
     assert then_dropped["state"] == 102
-    assert then_waited < 0.5 + waited
+    assert then_waited < 12, "and not a quarter of a second each"
     assert host.run(TRY + "start()\nprint(attempt(*BOTH)[0])") == "[True, True]\n"
 
 
@@ -107,7 +107,7 @@ full(resource.RLIM_INFINITY)
 start(tries=1)
 recorded += attempt(("used", True))[0]
 full(100)
-recorded += [deniable.flush(5)] + attempt(("theme", "dark"), ("used", True))[0]
+recorded += [bool(deniable.flush(5))] + attempt(("theme", "dark"), ("used", True))[0]
 print(json.dumps([recorded, dropped, deniable.stats()["dropped"]]))
 deniable.close(1)
 """
@@ -149,15 +149,15 @@ def test_a_slow_disk_holds_up_the_sending_thread_only(host):
     def write() -> None:
         with client._session.state.transaction():
             begun.set()
-            written.wait(20)
+            written.wait(300)
 
     writing = Thread(target=write)
     writing.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     try:
         began = monotonic()
         assert all(client.record("used", value=True) for _ in range(100))
-        assert monotonic() - began < 5
+        assert monotonic() - began < 60
     finally:
         written.set()
         writing.join()

@@ -47,7 +47,7 @@ def stack(tmp_path_factory):
 
 
 def read(stack, path):
-    return requests.get(f"{stack.url}{path}", headers={"Authorization": "Bearer rk_example_key"}, timeout=10)
+    return requests.get(f"{stack.url}{path}", headers={"Authorization": "Bearer rk_example_key"}, timeout=60)
 
 
 def test_the_sdk_example_reaches_the_page(stack, tmp_path):
@@ -69,9 +69,18 @@ def test_the_sdk_example_reaches_the_page(stack, tmp_path):
     assert (theme["n"], theme["segments"]) == (1, [])
     frame = Query(stack.url, "rk_example_key").metric("ui.theme").by("time").frame()
     assert (frame["n"][0], frame["state"][0]) == (1, "published")
-    page = requests.get(f"{stack.url}/m/ui.theme", timeout=10)
+    page = requests.get(f"{stack.url}/m/ui.theme", timeout=60)
     assert page.status_code == 200
     assert "Which theme people use" in page.text
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/first-trend.md", "docs/how-to/operate/install.md"])
+def test_before_the_first_release_a_clone_stands_for_it(page):
+    """Where the package is to be installed from PyPI, the page says what to do until it is there, and no longer."""
+    unreleased = "## 0.1.0 (not released yet)" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    text = (ROOT / page).read_text("utf-8")
+    assert "pip install 'deniable[serve]'" in text
+    assert ("pip install '.[serve]'" in text) is unreleased
 
 
 def test_the_registry_is_sound(tmp_path):
@@ -109,7 +118,7 @@ def test_links_lead_somewhere():
     assert len(links) > 10
     docs = ROOT / "docs"
     pages = {page.relative_to(docs).with_suffix("").as_posix().removesuffix("index").rstrip("/") for page in docs.rglob("*.md")}
-    pages |= {"reference/commands", "reference/variables"}
+    pages |= {"reference/commands", "reference/variables", "reference/reasons"}
     for link in links:
         if link.startswith(site):
             assert link.removeprefix(site).rstrip("/") in pages, link
@@ -129,9 +138,9 @@ def test_the_readme_is_short():
 
 def test_pages_of_a_served_instance(stack):
     """Each address of a served instance answers, and gunicorn gives away neither its version nor a trace."""
-    assert requests.get(f"{stack.url}/healthz", timeout=10).json() == {"status": "ok"}
-    assert requests.get(f"{stack.url}/readyz", timeout=10).json()["status"] == "ok"
+    assert requests.get(f"{stack.url}/healthz", timeout=60).json() == {"status": "ok"}
+    assert requests.get(f"{stack.url}/readyz", timeout=60).json()["status"] == "ok"
     assert read(stack, "/api/v1/metrics").status_code == 200
-    assert requests.get(f"{stack.url}/", timeout=10).status_code == 200
-    empty = requests.post(f"{stack.url}/v1/reports", data=b"", headers={"Authorization": "Bearer PUBLIC_KEY"}, timeout=10)
+    assert requests.get(f"{stack.url}/", timeout=60).status_code == 200
+    empty = requests.post(f"{stack.url}/v1/reports", data=b"", headers={"Authorization": "Bearer PUBLIC_KEY"}, timeout=60)
     assert empty.json()["code"] == "idempotency_key"

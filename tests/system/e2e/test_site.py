@@ -152,11 +152,11 @@ def test_the_tutorial(tmp_path):
         subprocess.run([sys.executable, "people.py"], cwd=tmp_path, env=environment, timeout=300, check=True)
         headers = {"Authorization": "Bearer rk_tutorial_key"}
         deadline = time.monotonic() + 60
-        while (answer := requests.get(f"{stack.url}/api/v1/metrics/ui.theme", headers=headers, timeout=10).json())["n"] < 2000:
+        while (answer := requests.get(f"{stack.url}/api/v1/metrics/ui.theme", headers=headers, timeout=60).json())["n"] < 2000:
             stack.check()
             assert time.monotonic() < deadline, answer
             time.sleep(0.2)
-        assert requests.get(f"{stack.url}/m/ui.theme", timeout=10).status_code == 200
+        assert requests.get(f"{stack.url}/m/ui.theme", timeout=60).status_code == 200
     shares = {each["value"]: each["frequency"] for each in answer["estimates"]}
     reach = 5 * float(error[1]) / 2000**0.5 + 0.05  # five standard errors, and those of who was drawn
     for theme, share in (("light", 0.5), ("dark", 0.4), ("system", 0.1)):
@@ -180,6 +180,7 @@ def test_every_mechanism_has_a_page(monkeypatch):
     assert "| ln 3 | 3.0000 | 0.87 points | 1 |" in pages["reference/mechanisms/coin.md"]
     assert "## `registry`" in pages["reference/commands.md"]
     assert "| `DENIABLE_DSN` |" in pages["reference/variables.md"]
+    assert "| `this_period` | the device has already made" in pages["reference/reasons.md"]
 
 
 def test_the_map_of_accuracy(monkeypatch, tmp_path):

@@ -5,10 +5,10 @@ local most = tonumber(ARGV[1])
 for i = 3, #ARGV, 3 do
   local field = ARGV[i]
   if field ~= ARGV[i + 1] and redis.call('HEXISTS', KEYS[1], field) == 0 then
-    if redis.call('HINCRBY', KEYS[1], 'fields', 0) >= most then -- who counts need not read
+    if redis.call('HINCRBY', KEYS[1], '|fields', 0) >= most then -- who counts need not read
       field = ARGV[i + 1]
     else
-      redis.call('HINCRBY', KEYS[1], 'fields', 1)
+      redis.call('HINCRBY', KEYS[1], '|fields', 1)
     end
   end
   redis.call('HINCRBY', KEYS[1], field, ARGV[i + 2])

@@ -70,7 +70,7 @@ def numbers(store: Store, of: Sequence[Table]) -> dict[Refused, int]:
     for day in cast("list[dict[bytes, bytes]]", pipeline.execute()):
         for field, number in day.items():
             metric, *others = field.decode().split("|")
-            if others:  # else it is the number of fields
+            if len(others) == len(Refused._fields) - 1:  # else it is the number of fields
                 version, code, definition = others
                 refused = Refused(metric, int(version), code, definition)
                 totals[refused] = totals.get(refused, 0) + int(number)

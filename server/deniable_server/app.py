@@ -21,6 +21,7 @@ from deniable_aggregator.store.values.sessions import Sessions
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
+from deniable_server.agreement import Sources
 from deniable_server.api import audit_trail, health
 from deniable_server.api.uploads import ingest
 from deniable_server.api.uploads.door import Door
@@ -52,6 +53,7 @@ def create_app(
     client = opened(settings.redis_url, timeout=_STORE_SECONDS)
     durability = settings.promise
     registries = settings.registries()
+    sources = Sources(settings.registry, registries)
     envelopes = settings.envelopes(registries)
     for name, envelope in envelopes.items():
         if not envelope.is_fresh(datetime.now(UTC).date()):
@@ -72,9 +74,8 @@ def create_app(
         flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     fixed = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
-    known = Service(
-        settings, apps, client, Ring([app.store for app in apps.values()], fixed), Limits(client, settings), Sessions(client)
-    )
+    ring = Ring([app.store for app in apps.values()], fixed)
+    known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client), sources)
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
     answered = counted.register(flask, settings, apps)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.values.sessions import Sessions
     from deniable_server.access.key_ring import Ring
     from deniable_server.access.rate_limits import Limits
+    from deniable_server.agreement import Sources
     from deniable_server.settings import Settings
 
 
@@ -82,6 +83,7 @@ class Service:
     ring: Ring  # the keys
     limits: Limits  # the rate limits
     sessions: Sessions  # the sessions of the dashboard
+    sources: Sources  # where the registries came from
 
 
 def service() -> Service:

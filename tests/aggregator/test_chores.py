@@ -7,6 +7,7 @@ import time
 import pytest
 import redis
 
+from deniable.registry import published
 from deniable_aggregator.archive.folder import Folder
 from deniable_aggregator.commands import worker
 from deniable_aggregator.counting import prometheus
@@ -92,7 +93,9 @@ def test_a_store_that_is_away_is_tried_again_soon(store, clock, every, again):
 def test_every_chore_of_the_worker_is_counted_from_the_start(store, registry_file, tmp_path):
     """At /metrics, by its name."""
     archive = Folder(str(tmp_path))
-    assert {chore.name for chore in worker._chores([store], str(registry_file), None, archive)} == set(prometheus._CHORES)
-    assert "mixture" not in {chore.name for chore in worker._chores([store], str(registry_file), None, None)}
-    without = [chore.name for chore in worker._chores([store, Store(store._client, "blog")], None, None, archive)]
+    assert {chore.name for chore in worker._chores([store], published.load_all(str(registry_file)), None, archive)} == set(
+        prometheus._CHORES
+    )
+    assert "mixture" not in {chore.name for chore in worker._chores([store], published.load_all(str(registry_file)), None, None)}
+    without = [chore.name for chore in worker._chores([store, Store(store._client, "blog")], {}, None, archive)]
     assert without == ["compaction", "departures", "departures"]

@@ -133,6 +133,7 @@ EVERYWHERE = [
     "answers:ui.theme",
     "audit",
     "dead",
+    "definitions",
     "expired",
     "metrics",
     "published",
@@ -224,14 +225,14 @@ def test_how_many_keys_there_are_is_what_goes(shop):
     def number():
         fields = ("tallies", "releases", "answers")
         keys = shop.redis.keys("{shop}:*:ui.theme|*")
-        shared = 7  # fields of the hashes of all metrics: expired, alarms, five of published
+        shared = 8  # fields of the hashes of all metrics: expired, alarms, definitions, five of published
         return len(keys) + sum(shop.redis.hlen(f"{{shop}}:{word}:ui.theme") for word in fields) + shared
 
     count = number()
     assert count > 10
     assert Removal(shop.store, "ui.theme").find().keys == count
     shop.erase("--metric", "ui.theme", "--yes")
-    assert number() == 7
+    assert number() == 8
     (entry,) = [each for each in map(json.loads, shop.redis.lrange("{shop}:audit", 0, -1)) if each["event"] == "metric.erased"]
     assert entry["details"] == {"metric": "ui.theme", "keys": count + 3}
     assert entry["actor"] == "command"

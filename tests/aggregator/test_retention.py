@@ -305,7 +305,7 @@ def test_releases_go_when_their_days_are_over(shop):
     assert shop.retention.delete(CLOSED + 20 * DAY) == 2
     assert shop.keys("release", "releases", "answers") != []
     assert shop.retention.delete(CLOSED + 20 * DAY + 1) == 1
-    assert shop.keys() == ["audit", "expired", "metrics", "published", "spent"]
+    assert shop.keys() == ["audit", "definitions", "expired", "metrics", "published", "spent"]
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 21 * DAY) == []
 
 
@@ -424,7 +424,7 @@ def test_it_makes_room_in_a_full_store(shop):
         assert shop.retention.delete(CLOSED + 20 * DAY + 1) == 3
     finally:
         shop.redis.config_set("maxmemory", 0)
-    assert shop.keys() == ["alarms", "audit", "expired", "published"]
+    assert shop.keys() == ["alarms", "audit", "definitions", "expired", "published"]
     assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-12-12"]
     shop.retention.delete(CLOSED + 20 * DAY + 1)
     assert shop.store.metrics.all() == {"theme", "export"}

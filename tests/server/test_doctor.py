@@ -14,6 +14,7 @@ import pytest
 
 from deniable import cli, mechanisms, registry
 from deniable.declared import fingerprint
+from deniable.registry import published
 from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.chores import Chore
@@ -21,10 +22,12 @@ from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, Upload, schema
-from deniable_aggregator.store.uploads import health
+from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_aggregator.store.uploads.health import Health
+from deniable_aggregator.store.uploads.refused_reports import Refused
 from deniable_server.access.keys import KeyStore
+from deniable_server.agreement import Sources
 from deniable_server.doctor import host, pipeline, store
 
 ROOT = Path(__file__).parents[2]
@@ -198,6 +201,48 @@ def test_releases_of_another_definition(examined, good, registry_file):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"releases": "warning"})
     assert "ui.theme version 1 was also published as ffffffffffffffff" in findings["releases"]["seen"]
+
+
+def test_processes_with_another_registry(examined, good, registry_file):
+    """A process that has loaded something else than the file is named; all is well once it has gone."""
+    shop = Store(good.redis, "shop")
+    now = Sources(str(registry_file), published.load_all(str(registry_file))).loaded("shop")
+    registries.say(shop, registries.Loaded("server", now, "web-1:7"))
+    assert examined(good)[1]["registry"]["seen"] == "1 server: all have loaded the file as it is"
+    other = registries.Loaded("worker", "f" * 64, "web-2:8")
+    registries.say(shop, other)
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"registry": "warning"})
+    assert findings["registry"]["seen"].endswith(f" is {now[:12]}, but worker web-2:8 has loaded ffffffffffff")
+    registries.take_back(shop, other)
+    assert wrong(examined(good)[1]) == {}
+
+
+def test_refused_reports_of_another_registry(examined, good, registry_file):
+    """Why, for which version and definition they were made, and what that is; other reasons are no warning."""
+    shop, declared = Store(good.redis, "shop"), registry.load(registry_file).metrics["ui.theme"]
+    tag = fingerprint(declared, mechanisms.of(declared).canonical)
+
+    def refuse(*of):
+        refused_reports.add(shop, {Refused("ui.theme", *of): 3})
+        refused_reports.copy(shop, shop.table(schema.REFUSALS))
+
+    refuse(1, "period_closed")
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {})
+    assert findings["refused"]["seen"] == "in the last 7 days: 3 of ui.theme version 1 as period_closed"
+    refuse(1, "definition_mismatch", f"1 {tag}")
+    refuse(1, "definition_mismatch", f"1 {'a' * 16}")
+    refuse(1, "unknown_version", f"2 {'b' * 16}")
+    refuse(1, "unknown_version", "others")
+    shop.published.put({f"ui.theme|1|{'a' * 16}|{name}": value for name, value in (("n", 9), ("last", "2026-11-02"))})
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"refused": "warning"})
+    seen = findings["refused"]["seen"]
+    assert f"3 of ui.theme version 1, defined as {tag} (as the file is now: restart the server) as definition_mismatch" in seen
+    assert f"3 of ui.theme version 1, defined as {'a' * 16} (published until 2026-11-02) as definition_mismatch" in seen
+    assert f"3 of ui.theme version 2, defined as {'b' * 16} as unknown_version" in seen
+    assert "3 of ui.theme of other definitions as unknown_version" in seen
 
 
 def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeypatch):

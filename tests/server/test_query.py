@@ -151,7 +151,10 @@ def test_health_and_readiness(served):
     assert served.http.get("/healthz").get_json() == {"status": "ok"}
     ready = served.http.get("/readyz")
     assert ready.status_code == 200
-    assert ready.get_json()["parts"] == {
+    parts = ready.get_json()["parts"]
+    assert served.service.sources.loaded("shop").startswith(parts["registry:shop"].pop("on_disk"))
+    assert parts == {
+        "registry:shop": {"ok": True, "agrees": True, "processes": []},
         "store": {"ok": True},
         "backlog:shop": {"ok": True, "batches": 0, "limit": 50},
         "worker:shop": {"ok": True, "workers": 0, "lag_seconds": 0.0, "dead_letters": 0, "held_up": {}},

@@ -14,21 +14,23 @@ from msgspec.structs import asdict
 
 from deniable_aggregator.alarms import checks, watcher
 from deniable_aggregator.answer.model.fields import LEVEL, Count
-from deniable_aggregator.answer.model.live import Alarm, Live, LiveMeasurement, LiveMetric, StratumCount
+from deniable_aggregator.answer.model.live import Alarm, Live, LiveMeasurement, LiveMetric, RefusedDefinition, StratumCount
 from deniable_aggregator.answer.readings import reading_of
 from deniable_aggregator.answer.refusal import check_period
 from deniable_aggregator.counting import faults
+from deniable_aggregator.publish import release
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.strata import strata_by_period, unpublished
 from deniable_aggregator.store.sums.tallies import total
 from deniable_aggregator.store.uploads import refused_reports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from deniable.declared import Declared
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.uploads.refused_reports import Refused
 
 _Refused = dict[str, Count]  # reports by the code for which they were refused
 
@@ -36,12 +38,14 @@ _Refused = dict[str, Count]  # reports by the code for which they were refused
 def overview(app: AppMetrics) -> Live:
     """Return what is counted of every metric of an app, and what was refused in the last days."""
     reasons = _refused(app)
+    numbers = refused_reports.numbers(app.store, refused_reports.visible(app.store, trial=app.trial))
     return Live(
         app=app.name,
         trial=app.trial,
         live=True,
         backlog=app.store.backlog(),
         refused=reasons.get(("", 0), {}),
+        made_for=made_for(app, numbers),
         metrics=[_counted(app, declared, reasons) for declared in _listed(app)],
         alarms=_alarms(app, app.versions.values()),
         faults=faults.present(app.store),
@@ -93,7 +97,22 @@ def _source(app: AppMetrics) -> Store | Hourly:
 
 
 def _refused(app: AppMetrics) -> dict[tuple[str, int], dict[str, int]]:
-    return refused_reports.read(app.store, refused_reports.tables(app.store)) if app.trial else Hourly(app.store).refused()
+    return refused_reports.read(app.store, refused_reports.visible(app.store, trial=app.trial))
+
+
+def made_for(app: AppMetrics, refused: Mapping[Refused, int]) -> list[RefusedDefinition]:
+    """Describe reports that were made for a definition which the registry does not have, the most frequent first."""
+    known = release.summaries(app.store)
+    listed: list[RefusedDefinition] = []
+    for of, n in sorted(refused.items(), key=lambda pair: (-pair[1], pair[0])):
+        version, _, definition = of.made_for.partition(" ")
+        if definition:
+            published = known.get((of.metric, int(version), definition))
+            until = published.last if published and published.n else None
+            listed.append(RefusedDefinition(of.metric, int(version), definition, of.code, n, until))
+        elif of.made_for:
+            listed.append(RefusedDefinition(of.metric, None, None, of.code, n, None))
+    return listed
 
 
 def _listed(app: AppMetrics) -> list[Declared]:

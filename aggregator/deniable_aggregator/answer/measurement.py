@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer.model.fields import LEVEL
-from deniable_aggregator.answer.model.metric import Latest, Listed, Measurement, Version
+from deniable_aggregator.answer.model.metric import Earlier, Latest, Listed, Measurement, Version
 from deniable_aggregator.answer.pool import merged
 from deniable_aggregator.answer.readings import NumberReading, read
 from deniable_aggregator.answer.select import Selection, moment
@@ -90,15 +90,39 @@ def measure(
         segment=cell or None,
         warnings=_warnings(version.declared, numbers.estimates) if cell else [],
         merged=merged(list(zip(selections, readings, strict=True)), level),
+        earlier=[] if segment else earlier(published, period, level),
     )
+
+
+def earlier(published: Sequence[Published], period: str | None, level: float) -> list[Earlier]:
+    """Estimate what was published of all reports under earlier definitions of some versions, the latest first."""
+    selections = [selection for version in published for before in version.earlier if (selection := before.overall(period)).n]
+    return [
+        Earlier(
+            **asdict(reading.estimates(selection.app.describe(reading.declared), level)),
+            definition=reading.declared.fingerprint,
+            until=selection.last,
+            says=f"published under an earlier definition of version {reading.declared.metric.version} (until {selection.last})",
+            updated=selection.updated,
+            included=selection.spans,
+        )
+        for selection, reading in zip(selections, read(selections), strict=True)
+    ]
 
 
 def versions_of(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:
     """Return how much of each version of a metric was published, the highest first."""
-    rows = [(each.metric, known.get(each.definition, Summary())) for each in app.versions_of(id_)]
+    rows = [(each, known.get(each.definition, Summary())) for each in app.versions_of(id_)]
+    under = {definition: summary.n for definition, summary in known.items() if definition[0] == id_}
     return [
-        Version(metric.version, metric.expires, summary.n, moment(summary.updated) if summary.n else None)
-        for metric, summary in rows
+        Version(
+            each.metric.version,
+            each.metric.expires,
+            summary.n,
+            moment(summary.updated) if summary.n else None,
+            sum(n for of, n in under.items() if of[1] == each.metric.version and of != each.definition),
+        )
+        for each, summary in rows
     ]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable_aggregator.answer.model.fields import Span
 from deniable_aggregator.answer.refusal import check_period, read_cell, withheld
-from deniable_aggregator.publish import release
+from deniable_aggregator.publish import definitions, release
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Published:
     app: AppMetrics
     declared: Declared
     cells: Mapping[str, Mapping[str, tuple[Stratum, Release]]]  # by cell, then by last period
+    earlier: Sequence[Published] = ()  # under other definitions of the same version, which the registry had before
 
     @classmethod
     def of_each(cls, app: AppMetrics, versions: Sequence[Declared]) -> list[Published]:
@@ -97,11 +98,20 @@ class Published:
         by_definition: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {
             each.definition: {} for each in versions
         }
+        # Releases of an earlier definition of the same version are not mixed with those of the present one.
+        others: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {}
+        numbers = {each.metric.version for each in versions}
         for stratum, note in release.listed(app.store, versions[0].metric.id).items():
-            # Releases of an earlier definition of the same version are not mixed with those of the present one.
-            if (cells := by_definition.get(stratum[:3])) is not None:
+            cells = by_definition.get(stratum[:3])
+            if cells is None and stratum.version in numbers:
+                cells = others.setdefault(stratum[:3], {})
+            if cells is not None:
                 cells.setdefault(stratum.segment, {})[stratum.period] = (stratum, note)
-        return [cls(app, each, by_definition[each.definition]) for each in versions]
+        before = {
+            declared.definition: cls(app, declared, others[declared.definition])
+            for declared in (definitions.noted(app.store, app.registry, others) if others else ())
+        }
+        return [cls(app, each, by_definition[each.definition], _latest_first(before, each.metric.version)) for each in versions]
 
     @property
     def length(self) -> str:
@@ -133,6 +143,12 @@ class Published:
             raise withheld(self.declared, self.breakdown, cell, others)
         return Selection(self.app, self.declared, dict(selected))
 
+    def overall(self, period: str | None = None) -> Selection:
+        """Select the releases of all reports that cover a period, or all; none where the period is not one of its own."""
+        releases = self.cells.get("", {})
+        names = [last for last in sorted(releases) if period is None or releases[last][1].covers(last, period)]
+        return Selection(self.app, self.declared, dict(releases[last] for last in names))
+
     def covered(self, period: str | None = None) -> set[str]:
         """Name the cells with a release that covers a period; without a period, with any."""
         if period is None:
@@ -162,6 +178,11 @@ class Published:
         }
 
 
+def _latest_first(before: Mapping[Definition, Published], version: int) -> list[Published]:
+    """Return what was published under earlier definitions of a version, the latest first."""
+    return sorted((cells for of, cells in before.items() if of[1] == version), key=lambda cells: max(cells.names), reverse=True)
+
+
 def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
     """Say what became of a cell in a period, which each version names in its own way."""
     states: set[State] = {version.state(cell, name) for version, cell in versions}
@@ -172,7 +193,11 @@ def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
 def state_of(app: AppMetrics, versions: Iterable[Published]) -> str:
     """Return a text that changes with every release of some versions, and with the registry."""
     # The registry names files of candidates, and its digest does not tell what they contain.
-    fields = sorted((each.declared.definition, each.declared.candidates, _release_fields(each)) for each in versions)
+    fields = sorted(
+        (each.declared.definition, each.declared.candidates, _release_fields(each))
+        for version in versions
+        for each in (version, *version.earlier)
+    )
     return sha256(repr((app.name, app.registry.digest, fields)).encode()).hexdigest()[:16]
 
 

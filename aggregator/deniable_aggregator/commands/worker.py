@@ -17,7 +17,7 @@ from deniable_aggregator.process import logs, variables
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
     from deniable.commands.parser import Run
@@ -81,16 +81,23 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         )
         events = _events(stores, arguments.metrics_bind)
         archive = options.archive(arguments)
-        chores = list(_chores(stores, arguments.registry, events, archive))
+        from deniable.registry import published
+        from deniable_aggregator.store.uploads.registries import Signs
+
+        loaded = published.load_all(arguments.registry or "")
+        chores = list(_chores(stores, loaded, events, archive))
+        signs = Signs("worker", {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded})
         counter = Worker(stores, settings, chores=chores, archive=archive, events=events)
         stop = _stop_on_signals()
         compilation = None if arguments.burst else Compilation()  # a burst counts what waits, and compiles if it is worth it
         if os.isatty(2) and not arguments.burst and _is_in_front():
             names = ", ".join(store.app for store in stores)
             print(f"Counts reports of {names}, and waits for more until Ctrl-C.", file=sys.stderr)
+        signs.start()
         try:
             counter.run(stop, burst=arguments.burst)
         finally:
+            signs.stop()
             if compilation:
                 compilation.stop()
         summary = f"counted {plural(counter.counted, 'report')}, put aside {plural(counter.buried, 'batch')}"
@@ -111,15 +118,15 @@ def _is_in_front() -> bool:
         return False
 
 
-def _chores(stores: list[Store], paths: str | None, events: Events | None, archive: Folder | None) -> Iterator[Chore]:
+def _chores(
+    stores: list[Store], loaded: Mapping[str, Registry], events: Events | None, archive: Folder | None
+) -> Iterator[Chore]:
     """Yield the chores of the store, of each app, and of each app whose registry is known."""
-    from deniable.registry import published
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.counting.faults import Faults
     from deniable_aggregator.store.uploads import compaction, deliveries
 
     yield Chore("compaction", compaction.EVERY_SECONDS, compaction.Compaction(stores[0]).run, Faults(stores[0], events))
-    loaded = published.load_all(paths or "")
     for store in stores:
         faults = Faults(store, events)
         yield Chore("departures", deliveries.FORGET_SECONDS, partial(deliveries.forget_dead, store), faults)

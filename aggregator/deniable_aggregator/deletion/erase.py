@@ -120,6 +120,7 @@ class Removal:
         tables = [
             self._store.alarms,
             self._store.published,
+            self._store.definitions,
             *refused_reports.tables(self._store),
             self._store.table(schema.REFUSALS),
         ]

@@ -58,10 +58,6 @@ class Hourly:
         """Read and merge the copies of some strata of one layout."""
         return tallies.total(layout, self.sums(layout, strata))
 
-    def refused(self) -> dict[tuple[str, int], dict[str, int]]:
-        """Return the numbers of refused reports: see `refused_reports.read`."""
-        return refused_reports.read(self._store, [self._store.table(schema.REFUSALS)])
-
     @staticmethod
     def _of_partition(partition: Partition, layout: Layout, strata: Sequence[Stratum]) -> list[Stored]:
         noted = {name: hour for metric in {each.metric for each in strata} for name, hour in _noted(partition, metric).items()}

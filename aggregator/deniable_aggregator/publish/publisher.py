@@ -25,7 +25,7 @@ from deniable.declared import Declared
 from deniable.registry import period
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.publish import release
+from deniable_aggregator.publish import definitions, release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.period import Period, Step, Version
 from deniable_aggregator.publish.release import Release
@@ -77,6 +77,7 @@ class Publisher:
         self._actor, self._faults = actor, faults or Faults(store)
         self._looked: dict[Stratum, _Looks] = {}
         self._waiting: dict[Definition, list[Stratum]] = {}  # by definition
+        self._noted: set[Definition] = set()
         self._publish = store.script("chain", "place", "publish")
         self._audit = AuditLog(store)
         self._versions = [Version(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
@@ -179,6 +180,10 @@ class Publisher:
         """Publish all cells at one moment, with an entry in the audit log, unless another worker was faster."""
         if not current.settled():
             return False
+        declared = current.version.declared
+        if declared.definition not in self._noted:
+            definitions.note(self._store, declared)  # before the release, which cannot be read without
+            self._noted.add(declared.definition)
         stratum, known, first = current.stratum, current.known, step.cells[current.stratum].note
         first_keys = [self._store.snapshots.key(name(stratum)), self._audit.key, self._store.published.key]
         state = [name(stratum), known.note() if known else ""]

@@ -67,6 +67,8 @@ class Store:
         self.audit = Lines(client, schema.AUDIT.of(app))
         self.metrics = Names(client, schema.METRICS.of(app))
         self.faults = self.table(schema.FAULTS)
+        self.definitions = self.table(schema.DEFINITIONS)
+        self.registries = schema.REGISTRIES.of(app)
         self.staging = Staging(client, app)
         self._seal = self.script("seal")
 

@@ -99,7 +99,11 @@ ALARMS = Key(
     "alarms of made-up reports, by version of a metric: numbers to two digits",
     "{alarms} days after their period has closed",
 )
-REFUSED = Key("{app}:refused:*", "how many reports were refused on a day, by metric and reason", "7 days after the last of them")
+REFUSED = Key(
+    "{app}:refused:*",
+    "how many reports were refused on a day, by metric, reason, and the version and definition that they were made for",
+    "7 days after the last of them",
+)
 REFUSALS = Key("{app}:refusals", "the same of all 7 days, as it was after the last full hour", "until the next hour")
 WATCHED = Key("{app}:watched", "when made-up reports were last looked for", "until the next look")
 STAGED = Key(
@@ -114,6 +118,14 @@ EXPIRED = Key("{app}:expired", "by definition of a metric, the last period whose
 ERASED = Key("{app}:erased", "digests of the metrics that were erased, so that nothing of them is counted again", _FOR_GOOD)
 WORKERS = Key("{app}:workers", "names of processes that count, with their last sign of life", "for a minute after the last one")
 CAUGHT = Key("{app}:caught", "up to when everything is counted", "until the next time")
+REGISTRIES = Key(
+    "{app}:registries",
+    "names of processes, what they do, and the digest of the registry that each has loaded, with their last sign of life",
+    "for a minute after the last one",
+)
+DEFINITIONS = Key(
+    "{app}:definitions", "how the registry declared each metric that was published, by version", "until the metric is erased"
+)
 KEYS = Key("{app}:keys", "SHA-256 of each key, its role, name and the day it was made", "until the key is revoked")
 KEYS_USED = Key("{app}:keys:used", "the day on which each key was last used", "until the key is revoked")
 AUDIT = Key(

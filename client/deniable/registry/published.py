@@ -71,6 +71,34 @@ def load_all(paths: str) -> dict[str, Registry]:
     return loaded
 
 
+def identity(loaded: Registry) -> str:
+    """Return the digest of a registry with the files of candidates that it names, as they are now: for one that was just read."""
+    return _with_lists(loaded.digest, loaded)
+
+
+def identity_on_disk(
+    loaded: Registry,
+    path: str | Path,  # from which it was loaded
+) -> str:
+    """Return the `identity` of what a path has now. It is that of the loaded one while the files are the same, else another."""
+    # Nothing is parsed. Files of other text may name other lists, but then they differ in any case. Empty: they cannot be read.
+    try:
+        text = b"".join(file.read_bytes() for file in files(path))
+    except (OSError, RegistryError):
+        return ""
+    return _with_lists(sha256(text).hexdigest(), loaded)
+
+
+def _with_lists(digest: str, loaded: Registry) -> str:
+    for name in sorted({metric.candidates for metric in loaded.definitions if metric.candidates}):
+        try:
+            content = (Path(loaded.file).parent / name).read_bytes()
+        except OSError:  # who only counts needs no candidates
+            content = b""
+        digest = sha256(digest.encode() + content).hexdigest()
+    return digest
+
+
 def files(path: str | Path) -> list[Path]:
     """List the registry files of a folder in order, or the file itself; raise `RegistryError` for a folder of anything else."""
     folder = Path(path)

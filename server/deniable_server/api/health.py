@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 from flask import Blueprint, jsonify
@@ -11,6 +12,7 @@ from deniable_aggregator.store.server import about, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.uploads import health
+from deniable_server.agreement import SHOWN, Agreement
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -88,4 +90,21 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
         "dead_letters": state.dead,
         "held_up": state.held_up,
     }
+    parts[f"registry:{app.name}"] = {"ok": True} | _registry(app)
     return state.backlog < limit
+
+
+def _registry(app: App) -> dict[str, Any]:
+    """Return which registries processes have loaded, beside the file."""
+    try:
+        agreement = Agreement.of(app.store, service().sources)
+    except StoreError as error:  # its user may lack this right
+        return {"reason": about.reason(error)}
+    return {
+        "agrees": not agreement.differing,
+        "on_disk": agreement.on_disk[:SHOWN] or None,
+        "processes": [
+            {"role": role, "loaded": digest, "number": number}
+            for (role, digest), number in Counter((each.role, each.digest[:SHOWN]) for each in agreement.running).items()
+        ],
+    }

@@ -12,6 +12,7 @@ from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.servers import primaries
+from deniable_server.agreement import Sources
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.doctor.finding import Finding, Status, alike
 
@@ -31,6 +32,7 @@ def examine(
     client: Client,  # its store
 ) -> Iterator[Finding]:
     """Run all checks; raise StoreError if no server of the store answers, after the findings about this machine."""
+    sources = Sources(settings.registry, registries)
     envelopes = settings.envelopes(registries)
     yield host.variables()
     yield host.memory_files()
@@ -46,7 +48,7 @@ def examine(
             try:
                 yield from [
                     _checked(name, app, check)
-                    for name, check in pipeline.checks(settings, registry, client, envelopes.get(app)).items()
+                    for name, check in pipeline.checks(settings, registry, client, sources, envelopes.get(app)).items()
                 ]
                 continue
             except AWAY:

@@ -11,33 +11,41 @@ from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store
-from deniable_aggregator.store.uploads import health
+from deniable_aggregator.store.uploads import health, refused_reports
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
+from deniable_server.agreement import SHOWN, Agreement
 from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from deniable.declared import Definition
     from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
     from deniable_aggregator.answer.model.comparison import ArmSizes
     from deniable_aggregator.store import Client
     from deniable_aggregator.store.uploads.health import Health
+    from deniable_aggregator.store.uploads.refused_reports import Refused
+    from deniable_server.agreement import Sources
     from deniable_server.settings import Settings
 
 _SOON = 7  # days before the end of a signed registry that need attention
+_NAMED = 5  # in one finding
+_OTHER_REGISTRY = ("definition_mismatch", "unknown_metric", "unknown_version")
+"""Why reports are refused that were made for another registry."""
 _LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; the second is the shortest period
 
 
 def checks(
-    settings: Settings, registry: Registry, client: Client, envelope: Envelope | None = None
+    settings: Settings, registry: Registry, client: Client, sources: Sources, envelope: Envelope | None = None
 ) -> dict[str, Callable[[], Finding]]:
     """Return the checks of an app, by name."""
     store = Store(client, registry.app)
     named: dict[str, Callable[[], Finding]] = {
         "server": lambda: server(store),
+        "registry": lambda: processes(Agreement.of(store, sources), app=registry.app, path=sources.path(registry.app)),
         "workers": lambda: workers(registry.app, health.read(store)),
         "backlog": lambda: backlog(registry.app, health.read(store), settings.max_backlog),
         "lag": lambda: lag(registry.app, health.read(store)),
@@ -46,6 +54,7 @@ def checks(
         "signed registry": lambda: signed_registry(registry.app, envelope),
     }
     if settings.serves != "ingest":  # a server for uploads only cannot read releases
+        named["refused"] = lambda: refused(registry, store)
         named["releases"] = lambda: releases(registry, store)
         named["simulated people"] = lambda: simulated_people(registry, store)
         named["experiments"] = lambda: experiments(registry, store)
@@ -62,6 +71,59 @@ def server(store: Store) -> Finding:
         f"it answers, and has {len(store.partitions)} partitions" if len(store.partitions) > 1 else "it answers",
         app=store.app,
     )
+
+
+def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
+    """Check that running processes have loaded the registry that is on disk."""
+    if not agreement.differing:
+        seen = (
+            f"{agreement.processes}: all have loaded the file as it is" if agreement.running else "no process says that it runs"
+        )
+        return Finding("registry", "ok", seen, app=app)
+    others = ", ".join(f"{each.role} {each.process} has loaded {each.digest[:SHOWN]}" for each in agreement.differing[:_NAMED])
+    more = f", and {len(agreement.differing) - _NAMED} more have others" if len(agreement.differing) > _NAMED else ""
+    meaning = "what was changed in the file is not in effect there: its reports may be refused, and are published as before"
+    file = agreement.on_disk[:SHOWN] or "unreadable"
+    remedy = f"restart these processes, after `deniable registry lint {path}`"
+    if agreement.faulty:
+        remedy = f"`deniable serve` refuses the file and goes on with the one before: `deniable registry lint {path}` says why"
+    return Finding("registry", "warning", f"{path} is {file}, but {others}{more}", meaning, remedy, app)
+
+
+def refused(registry: Registry, store: Store) -> Finding:
+    """Check which reports were refused, why, and for which version and definition of their metrics they were made."""
+    numbers = refused_reports.numbers(store, refused_reports.visible(store, trial=registry.publication.trial))
+    if not numbers:
+        return Finding("refused", "ok", f"none in the last {refused_reports.DAYS} days", app=store.app)
+    known = {Declared.of(metric).definition for metric in registry.definitions}
+    published = {definition: each.last for definition, each in release.summaries(store).items() if each.n}
+    sorted_numbers = sorted(numbers.items(), key=lambda pair: (pair[0].code not in _OTHER_REGISTRY, -pair[1], pair[0]))
+    parts = [f"{n:,} of {_made_for(of, known, published)} as {of.code}" for of, n in sorted_numbers[:_NAMED]]
+    if len(sorted_numbers) > _NAMED:
+        parts.append(f"{sum(n for _, n in sorted_numbers[_NAMED:]):,} others")
+    seen = f"in the last {refused_reports.DAYS} days: {'; '.join(parts)}"
+    if not any(of.code in _OTHER_REGISTRY for of in numbers):
+        return Finding("refused", "ok", seen, app=store.app)
+    meaning = "apps with another registry than this server's send reports that are not counted"
+    remedy = (
+        "of a newer app: serve its registry; of an older one: restore what it declares, or raise the version, and serve the "
+        "folder of all registries in use (`deniable registry publish`)"
+    )
+    return Finding("refused", "warning", seen, meaning, remedy, store.app)
+
+
+def _made_for(of: Refused, known: Collection[Definition], published: Mapping[Definition, str]) -> str:
+    """Say of which metric refused reports were, and for what they were made if it is not what the server has."""
+    if not of.metric:
+        return "metrics that are not declared"
+    version, _, tag = of.made_for.partition(" ")
+    if not tag:
+        return f"{of.metric} of other definitions" if of.made_for else f"{of.metric} version {of.version}"
+    definition = of.metric, int(version), tag
+    what = f"{of.metric} version {version}, defined as {tag}"
+    if definition in known:
+        return f"{what} (as the file is now: restart the server)"
+    return f"{what} (published until {published[definition]})" if definition in published else what
 
 
 def workers(app: str, state: Health) -> Finding:
@@ -175,8 +237,8 @@ def releases(registry: Registry, store: Store) -> Finding:
         return Finding("releases", "ok", f"{live:,}, all as the registry defines them or of another version", app=registry.app)
     seen = "; ".join(f"{name} was also published as {', '.join(sorted(tags))}" for name, tags in sorted(listed.items()))
     meaning = (
-        "its definition was changed without a new version: what was published before is not shown, and devices with the old "
-        "registry are refused (definition_mismatch)"
+        "its definition was changed without a new version: what was published before is shown apart from what comes now, and "
+        "devices with the old registry are refused (definition_mismatch)"
     )
     remedy = "restore the definition, or raise the version: `deniable registry diff` names what changed"
     return Finding("releases", "warning", seen, meaning, remedy, registry.app)

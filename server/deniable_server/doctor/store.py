@@ -51,6 +51,7 @@ _LIVE: dict[str, tuple[Any, ...]] = {
 """For servers that answer admin keys only."""
 _BOTH: dict[str, tuple[Any, ...]] = {
     "read keys": ("HGETALL", schema.KEYS),
+    "say which registry is loaded": ("ZADD", schema.REGISTRIES, "XX", 0, "doctor"),
     "hold limits": ("EVAL", "return 1", 1, schema.RATE_KEY),
     "hold limits (EXPIRE)": ("EXPIRE", schema.RATE_KEY, 1),
 }

@@ -24,7 +24,7 @@ class Upload:
 
     outcome: str = "internal"  # "accepted" or "duplicate", unless there is a problem
     accepted: int = 0  # reports
-    refused: Sequence[tuple[str, int, str, int]] = ()  # metric, version, code, reports
+    refused: Sequence[tuple[str, int, str, str, int]] = ()  # metric, version, fingerprint, code, reports
 
 
 @dataclass(slots=True)

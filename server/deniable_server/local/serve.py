@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,10 @@ from deniable_aggregator.process import running, variables
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server.embedded import redacted
+from deniable_aggregator.store.uploads.registries import Signs
 from deniable_server.access.key_file import KeyFile
 from deniable_server.doctor.pipeline import releases, simulated_people
+from deniable_server.local.served_registry import ServedRegistry, doubts
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -37,15 +39,20 @@ def run(arguments: argparse.Namespace) -> int:
         registry=arguments.registry or settings.registry or "metrics.toml",
         redis_url=arguments.redis_url or settings.redis_url,
     )
-    registries = settings.registries()
+    served = ServedRegistry(settings)
+    registries = served.registries
     apps = list(registries)
     # Without keys in the environment nobody could send or read, so keys are drawn once and printed.
     file = KeyFile(arguments.data)
     drawn_keys = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
     if drawn_keys:
         settings = replace(settings, ingest_keys=_joined(drawn_keys, "ingest"), read_keys=_joined(drawn_keys, "read"))
-    served = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
-    with served as stack, running.keep(_running(settings, stack), arguments.data):
+    with ExitStack() as undo:
+        copies = replace(undo.enter_context(served).settings, ingest_keys=settings.ingest_keys, read_keys=settings.read_keys)
+        services = Stack(copies, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
+        stack = undo.enter_context(services)
+        undo.enter_context(running.keep(_running(settings, stack), arguments.data))
+        print(f"Registry:  {settings.registry} (read again when it is edited)")
         print(f"Store:     {stack.origin}")
         if archive := os.environ.get(variables.ARCHIVE):
             print(f"Archive:   {redacted(archive) if '://' in archive else archive} (randomised reports are kept there)")
@@ -59,16 +66,50 @@ def run(arguments: argparse.Namespace) -> int:
             print("Other machines reach it, too: without https everybody on the way reads keys and reports (docs: deploy).")
         if drawn_keys:
             print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
-        for line in _hidden(registries, stack.store_url):
+        for line in (*doubts(settings), *_hidden(registries, stack.store_url)):
             print(f"Warning:   {line}")
         data = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
         print(f"Look at it: deniable status{data}")
         print(f"            deniable doctor{data}")
         with suppress(KeyboardInterrupt):  # which may come as soon as it is printed
             print("Ctrl-C stops everything.", flush=True)
-            stack.wait()
+            with closing(_Files(served, stack)) as files:
+                stack.wait(files.look)
         print("Stopping ...", file=sys.stderr, flush=True)
     return 0
+
+
+class _Files:
+    """Has processes read the registries anew when their files were edited, and tells it."""
+
+    def __init__(self, registry: ServedRegistry, stack: Stack) -> None:
+        self._registry, self._stack = registry, stack
+        self._client = connect(stack.store_url)
+        self._signs: Signs | None = None
+
+    def look(self) -> None:
+        """Look at the files."""
+        seen = self._registry.look()
+        if seen is None:
+            return
+        print(seen.line, file=sys.stderr, flush=True)
+        if self._signs:
+            self._signs.stop()
+            self._signs = None
+        if not seen.valid:  # pages and others can tell then that the file is not what runs
+            self._signs = Signs("file", {Store(self._client, app): digest for app, digest in self._registry.identities.items()})
+            self._signs.start()
+        if not seen.changed:
+            return
+        self._stack.reload()
+        for line in (*doubts(self._registry.settings), *_hidden(self._registry.registries, self._stack.store_url)):
+            print(f"Warning:   {line}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Take back what was said of the files."""
+        if self._signs:
+            self._signs.stop()
+        self._client.close()
 
 
 def _hidden(registries: Mapping[str, Registry], url: str) -> list[str]:

@@ -17,8 +17,11 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator.process import children, variables
 from deniable_aggregator.store.server import embedded
 from deniable_server.local import address
+from deniable_server.local.restarts import Restarts
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -53,7 +56,11 @@ class Stack:
         self._log_file = log_file
         self._undo = ExitStack()
         self._store: embedded.StoreServer | None = None
+        self._listener: socket.socket | None = None
+        self._commands: dict[str, list[str]] = {}
+        self._environment: dict[str, str] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._restarts: dict[str, Restarts] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -78,35 +85,41 @@ class Stack:
         store.ping()
         # Open pages are shown under the name that is printed for them, whatever else there is.
         settings = replace(self.settings, redis_url=store.url, hosts=f"{self.settings.hosts},{self.bind.rpartition(':')[0]}")
+        # Only the settings count, not this process's environment; except for variables of the worker.
+        inherited = {variables.ARCHIVE, *(each.variable for each in variables.WORKER)}
+        self._environment = settings.environment() | {
+            key: value for key, value in os.environ.items() if key in inherited or not key.startswith(variables.PREFIX)
+        }
         worker = [sys.executable, "-m", "deniable", "worker"]
         for app in apps:
             worker += ["--app", app]
-        self._launch("worker", worker, settings)
+        self._listener = taken
         options = ["-c", "python:deniable_server.gunicorn_conf", "-b", f"fd://{taken.fileno()}", "-w", str(self._web_workers)]
-        command = [sys.executable, "-m", "gunicorn", *options, "deniable_server:create_app()"]
-        self._launch("server", command, settings, descriptor=taken.fileno())
-        taken.close()  # otherwise clients would wait when the server ends
+        server = [sys.executable, "-m", "gunicorn", *options, "deniable_server:create_app()"]
+        self._commands = {"worker": worker, "server": server}
+        for name in self._commands:
+            self._launch(name)
+            self._restarts[name] = Restarts(name)
+            self._undo.callback(self._end, name)
+        self._undo.callback(taken.close)  # first of all, otherwise clients would wait while the rest ends
         self._await_ready()
 
-    def _launch(self, name: str, command: list[str], settings: Settings, descriptor: int | None = None) -> None:
-        # Only the settings count, not this process's environment; except for variables of the worker.
-        inherited = {variables.ARCHIVE, *(each.variable for each in variables.WORKER)}
-        environment = {
-            key: value for key, value in os.environ.items() if key in inherited or not key.startswith(variables.PREFIX)
-        }
+    def _launch(self, name: str) -> None:
+        assert self._listener  # noqa: S101 - it is there before any process
         with ExitStack() as files:
             log_ = files.enter_context(self._log_file.open("ab")) if self._log_file else None
-            process = subprocess.Popen(
-                command,
-                env=environment | settings.environment(),
+            self._processes[name] = subprocess.Popen(
+                self._commands[name],
+                env=self._environment,
                 stdout=log_,
                 stderr=log_,
                 start_new_session=True,  # this process handles Ctrl-C, and stops them in order
-                pass_fds=() if descriptor is None else (descriptor,),
+                pass_fds=(self._listener.fileno(),) if name == "server" else (),
                 preexec_fn=children.tied(),  # noqa: PLW1509 - one system call, which no other thread's lock can block
             )
-        self._processes[name] = process
-        self._undo.callback(_terminate, process)
+
+    def _end(self, name: str) -> None:
+        _terminate(self._processes[name])
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
@@ -128,8 +141,30 @@ class Stack:
                 lines = self._log_file.read_text(errors="replace").splitlines()[-8:] if self._log_file else []
                 raise ConfigurationError("\n".join([f"the {name} ended with status {process.returncode}", *lines]))
 
-    def wait(self) -> None:
-        """Return on SIGTERM or Ctrl-C; raise if a process ends by itself."""
+    def reload(self) -> None:
+        """Have all processes read the registries anew. No report is lost: uploads wait until the server or the worker is back."""
+        self._end("worker")  # when it has counted what it has in hand
+        self._launch("worker")
+        self._restarts["worker"].started()
+        self._processes["server"].send_signal(signal.SIGHUP)  # gunicorn starts new processes, and ends the others
+
+    def _revive(self) -> None:
+        """Start a process again that has ended by itself; raise if the store has."""
+        if self._store:
+            self._store.check()
+        for name, restarts in self._restarts.items():
+            status = self._processes[name].poll()
+            if status is not None and not restarts.waits:
+                print(restarts.died(status), file=sys.stderr, flush=True)
+            elif restarts.due:
+                self._launch(name)
+                restarts.started()
+
+    def wait(
+        self,
+        look: Callable[[], None] = lambda: None,  # called twice a second
+    ) -> None:
+        """Return on SIGTERM or Ctrl-C. Meanwhile start processes again that end by themselves; raise if the store ends."""
         stopped = False
 
         def stop(*_: object) -> None:
@@ -139,7 +174,8 @@ class Stack:
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         while not stopped:  # a signal only sets the flag, so that nothing is stopped halfway through a check
-            self.check()
+            self._revive()
+            look()
             time.sleep(0.5)
 
 

@@ -30,7 +30,7 @@ from deniable_server.http import paging
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
 from deniable_server.pages import comparison_page, download, list_page, live_page, metric_page, series_page, visitor
-from deniable_server.pages.frame import blueprint, page, sentence
+from deniable_server.pages.frame import blueprint, doubt, page, sentence
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def index() -> Response:
     return page(
         "index.html",
         app=app,
+        doubt=doubt(app),
         cards=[list_page.card(app, measured) for measured in latest(app, part.items, summaries)],
         metrics=len(app.highest),
         types=list_page.types(app),
@@ -76,6 +77,7 @@ def metric(id_: str) -> Response:
     over_time = series_page.view(series(published, segment, level))
     arms = [] if segment else comparison_page.arms(published, period, level)
     facts = asdict(measured) | {"name": id_, "merged": metric_page.pooled(measured.merged), "arms": arms}
+    facts["earlier"] = [metric_page.before(each) for each in measured.earlier]
     return metric_page.page_of(app, measured, facts, period, segment, over_time)
 
 

@@ -11,7 +11,8 @@ from werkzeug.exceptions import HTTPException
 from deniable.messages.plural import plural, plural_noun
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.process import logs
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import CommandForbidden, StoreError
+from deniable_server.agreement import Agreement
 from deniable_server.api.audit_trail import log_query
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
 from deniable_server.http.visit import visit
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from flask import Response
 
     from deniable_aggregator.answer.model.fields import Span
+    from deniable_server.service import App
 
 blueprint = Blueprint("dashboard", __name__)
 
@@ -73,6 +75,14 @@ def page(template: str, status: int = 200, **context: Any) -> Response:
     if template in _SCRIPTED:
         response.headers["Content-Security-Policy"] = f"{_POLICY}; script-src 'self'"
     return response
+
+
+def doubt(app: App) -> str:
+    """Say which processes have loaded another registry than the file; empty if none."""
+    try:
+        return Agreement.of(app.store, service().sources).doubt
+    except CommandForbidden:
+        return ""
 
 
 def sentence(text: str) -> str:

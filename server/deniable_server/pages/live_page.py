@@ -12,7 +12,7 @@ from deniable_aggregator.answer.model.fields import Span
 from deniable_server.api.answers.parameters import find_metric
 from deniable_server.http import paging
 from deniable_server.pages import metric_page
-from deniable_server.pages.frame import page
+from deniable_server.pages.frame import doubt, page
 from deniable_server.pages.list_page import MOST_CARDS
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ def overview(app: App) -> Response:
     counted = live.overview(app)
     part = paging.part(counted.metrics, MOST_CARDS)
     waits = [app.awaited(app.versions[metric.id, metric.version]) for metric in part.items]
-    return page("live.html", app=app, live=counted, awaited=waits, metrics=part.items, page=part.page, pages=part.pages)
+    return page(
+        "live.html", app=app, doubt=doubt(app), live=counted, awaited=waits, metrics=part.items, page=part.page, pages=part.pages
+    )
 
 
 def metric(app: App, id_: str) -> Response:
@@ -39,6 +41,7 @@ def metric(app: App, id_: str) -> Response:
         "name": id_,
         "versions": [],
         "merged": None,
+        "earlier": [],
         "periods": spans,
         "included": spans if measured.period is None else [Span(measured.period, measured.period)],
         "segments": [],

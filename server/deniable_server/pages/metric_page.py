@@ -10,6 +10,7 @@ from flask import request
 from msgspec.structs import asdict, replace
 
 from deniable.messages.plural import plural
+from deniable.registry.answers import types
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_server.http import paging
 from deniable_server.pages import chart, figures, frame, number_page
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from deniable.registry.answers.types import Type
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.fields import Span
-    from deniable_aggregator.answer.model.metric import Estimates, Merged
+    from deniable_aggregator.answer.model.metric import Earlier, Estimates, Merged
     from deniable_aggregator.answer.model.shares import FactorShare, ValueEstimate
     from deniable_server.pages.series_page import SeriesView
     from deniable_server.service import App
@@ -141,6 +142,16 @@ def pooled(merged: Merged | None) -> dict[str, Any] | None:
         return None
     rows = chart.order(merged.estimates, by_estimate=True)
     return asdict(merged) | {"chart": chart.chart(rows[:_MOST_ROWS], over=rows)}
+
+
+def before(earlier: Earlier) -> dict[str, Any]:
+    """Draw what was published under an earlier definition."""
+    rows = chart.order(estimated(earlier), by_estimate=True)
+    return asdict(earlier) | {
+        "title": f"{earlier.says[:1].upper()}{earlier.says[1:]}",
+        "headline": headline(earlier, types.of(earlier.type)),
+        "chart": chart.chart(rows[:_MOST_ROWS], over=rows) if rows else None,
+    }
 
 
 def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from gunicorn.http import errors
 from gunicorn.workers import gthread
 
 from deniable.wire.report import MAX_BODY_BYTES
+from deniable_aggregator.store.uploads.registries import Signs
 from deniable_server.access.addresses import network
 from deniable_server.http.gate import SHARED
 from deniable_server.http.trace import HEADER
@@ -41,6 +42,7 @@ from deniable_server.serving.direct import Direct, close, usable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from deniable_server.service import Service
     from deniable_server.settings import Settings
 
 REQUEST_SECONDS = 10.0
@@ -142,6 +144,17 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         door = getattr(self.wsgi, "extensions", {}).get("deniable.door")
         if door and door.app == self.wsgi.wsgi_app and usable(self.cfg):  # nobody else stands before the app
             self.direct = Direct(self, door)
+
+    def run(self) -> None:
+        """Serve until stopped. Meanwhile others can see which registries this process has loaded."""
+        known: Service | None = getattr(self.wsgi, "extensions", {}).get("deniable")
+        loaded = {app.store: known.sources.loaded(app.name) for app in known.apps.values()} if known else {}
+        signs = Signs("server", loaded)
+        signs.start()
+        try:
+            super().run()
+        finally:
+            signs.stop()
 
     def enqueue_req(self, conn: Any) -> None:
         """Read what has arrived; give a complete request to a thread, and wait for the rest of another."""

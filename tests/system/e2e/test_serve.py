@@ -10,14 +10,20 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 import requests
 
 import deniable
+from deniable_aggregator.process import running
 from deniable_aggregator.process.ports import free_port
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.uploads import registries
 
 STARTS = "Starting a store, a server and a worker, for some seconds ...\n"
 REGISTRY = Path(__file__).parents[3] / "deploy" / "metrics.toml"
@@ -55,11 +61,15 @@ def serving(registry, data, end=signal.SIGTERM, **more):
         assert "Traceback" not in output[1]
 
 
-def count(url, key, least, seconds=60.0):
+def answered(url, key):
+    answer = requests.get(f"{url}/api/v1/metrics/export.used", headers={"Authorization": f"Bearer {key}"}, timeout=60)
+    return answer.json()
+
+
+def count(url, key, least, seconds=600.0):
     deadline = time.monotonic() + seconds
     while True:
-        answer = requests.get(f"{url}/api/v1/metrics/export.used", headers={"Authorization": f"Bearer {key}"}, timeout=10)
-        n = answer.json()["n"]
+        n = answered(url, key)["n"]
         if n >= least or time.monotonic() > deadline:
             return n
         time.sleep(0.1)
@@ -103,9 +113,110 @@ def test_a_definition_that_hides_what_was_published_is_told(trial, tmp_path):
     with serving(trial, data) as (_, key, url):
         output = (tmp_path / "output").read_text("utf-8")
         assert "\nWarning:   export.used version 1 was also published as " in output
-        assert "what was published before is not shown" in output
+        assert "what was published before is shown apart from what comes now" in output
         assert "restore the definition, or raise the version" in output
-        assert count(url, key, 0) == 0
+        answer = answered(url, key)
+        assert (answer["n"], [each["n"] for each in answer["earlier"]]) == (0, [1])
+
+
+@contextmanager
+def watched(registry, data):
+    """Serve until the block ends; yield the process, and a function that waits for a line and returns it."""
+    command = [sys.executable, "-m", "deniable", "serve", "--registry", registry, "--bind", "127.0.0.1:0", "--data", data]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, **pipes, text=True, env=environment) as process:
+        lines = []
+
+        def await_line(words):
+            while words not in (line := process.stdout.readline()):
+                assert line, lines
+                lines.append(line)
+            lines.append(line)
+            return line
+
+        try:
+            await_line("Ctrl-C stops everything")
+            text = "".join(lines)
+            parts = (re.search(pattern, text)[1] for pattern in (r"DSN: +(\S+)", r"Read key: +(\S+)", r"Dashboard: (\S+)/"))
+            yield SimpleNamespace(process=process, await_line=await_line, dsn_key_url=tuple(parts), lines=lines)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            lines.append(process.communicate(timeout=600)[0])
+            assert process.returncode == 0, lines
+            assert "Traceback" not in "".join(lines)
+
+
+def answer_once(dsn, registry):
+    platform = {"platform": "linux"}
+    with deniable.Client(dsn=dsn, registry=registry, consent=True, segments=platform, state=None, strict=True) as client:
+        assert client.record("export.used", value=True)
+        assert client.flush(600)
+        assert client.stats()["sent"] == 1
+
+
+def test_an_edited_registry_is_in_use_at_once_and_a_faulty_one_never(trial, tmp_path):
+    """What changed is told in a line, and reports that are sent meanwhile are counted, each once."""
+    text = trial.read_text("utf-8")
+    metric = '[metrics.late]\ntype = "boolean"\nepsilon = 0.5\ndescription = "x"\nowner = "x@y.z"\nexpires = 2090-12-31\n'
+    with watched(trial, tmp_path / "data") as service:
+        dsn, key, url = service.dsn_key_url
+        stop, number = Event(), []
+
+        def send():
+            while not stop.is_set():
+                answer_once(dsn, REGISTRY)
+                number.append(1)
+
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(send)
+            for edition in range(3):
+                trial.write_text(f"{text}\n# edition {edition}\n{metric}", "utf-8")
+                line = service.await_line("is in use from now on")
+                assert ("late: added" in line) == (edition == 0), line
+                trial.write_text(f"{text}\n# edition {edition}\n{metric.replace('0.5', '-1')}", "utf-8")
+                assert "late: epsilon is a number of nats above 0" in service.await_line("stays in use")
+            stop.set()
+            sending.result(600)
+        assert count(url, key, len(number)) == len(number)
+        headers = {"Authorization": f"Bearer {key}"}
+        assert requests.get(f"{url}/api/v1/metrics/late", headers=headers, timeout=60).json()["epsilon"] == 0.5
+        assert not requests.get(f"{url}/readyz", timeout=60).json()["parts"]["registry:shop"]["agrees"]
+
+
+def living(data, role, before=()):
+    """Wait until processes other than those before say that they run, as the doctor reads it; return their numbers."""
+    store = Store(connect(running.find(data).environment["DENIABLE_REDIS_URL"]), "shop")
+    with closing(store._client):
+        while True:
+            numbers = {int(each.process.rpartition(":")[2]) for each in registries.running(store) if each.role == role}
+            if numbers - set(before):
+                return numbers
+            time.sleep(0.1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("role", ["worker", "server"])
+def test_a_process_that_dies_is_started_again(trial, tmp_path, role):
+    """With a line that says so; what was accepted before is counted, and so is what comes after."""
+    data = tmp_path / "data"
+    with watched(trial, data) as service:
+        dsn, key, url = service.dsn_key_url
+        before = set()
+        for pause in (1, 2):
+            new = living(data, role, before) - before
+            before |= new
+            answer_once(dsn, trial)
+            victim = new.pop()
+            if role == "server":  # gunicorn, of which this is a process
+                victim = int(Path(f"/proc/{victim}/stat").read_text("utf-8").rpartition(") ")[2].split()[1])
+            os.kill(victim, signal.SIGKILL)
+            line = service.await_line("is started again in")
+            assert line.startswith(f"The {role} was killed by SIGKILL")
+            assert f"in {pause} s." in line
+        living(data, role, before)
+        answer_once(dsn, trial)
+        assert count(url, key, 3) == 3
 
 
 def test_a_faulty_registry_stops_the_start(tmp_path):

@@ -339,6 +339,11 @@ for user in ALLOWED:
     ALLOWED[user] += APPENDS
 for user in ("ingest", "query"):
     ALLOWED[user] += ["GET {shop}:audit:served", "SET {shop}:audit:served x"]
+for user in ("ingest", "query", "worker"):
+    ALLOWED[user] += ["ZADD {shop}:registries 1 me", "ZRANGEBYSCORE {shop}:registries 0 1", "ZREM {shop}:registries me"]
+ALLOWED["ingest"] += ["HEXISTS {shop}:refused:x y"]
+ALLOWED["query"] += ["HMGET {shop}:definitions x"]
+ALLOWED["worker"] += ["HSET {shop}:definitions x y"]
 ALLOWED["operator"] += ["LTRIM {shop}:audit 0 -1"]
 ALLOWED["server"] = ALLOWED["ingest"] + ALLOWED["query"]
 # Nobody can forget what was spent, and who answers questions no answer.
@@ -408,6 +413,9 @@ REFUSED = {
         "GET {deniable}:source:2026-11-21",
     ],
 }
+REFUSED["ingest"] += ["HMGET {shop}:definitions x", "HSET {shop}:definitions x y", "HGETALL {shop}:refused:x"]
+REFUSED["query"] += ["HSET {shop}:definitions x y"]
+REFUSED["operator"] += ["ZADD {shop}:registries 1 me", "HSET {shop}:definitions x y"]
 REFUSED["operator"] += ["SMEMBERS {shop}:archived:x", "SET {shop}:archive x"]
 READS = ["GET {shop}:tally:x", "HGETALL {shop}:tallies:ui.theme"]  # what who answers an admin may
 EXACT = [

@@ -45,6 +45,17 @@ class StratumCount(Struct, frozen=True, forbid_unknown_fields=True):
     n: Annotated[Count, Meta(description="Reports that are counted")]
 
 
+class RefusedDefinition(Struct, frozen=True, forbid_unknown_fields=True):
+    """Reports that were refused, and made for a version or a definition that the registry does not have."""
+
+    metric: Annotated[str, Meta(description="Id of the metric")]
+    version: Annotated[int | None, Meta(description="Version that they were made for; null: of all others together")]
+    definition: Annotated[str | None, Meta(description="Fingerprint of the definition that they were made for; null: as above")]
+    code: Annotated[str, Meta(description="Why they were refused")]
+    n: Annotated[Count, Meta(description="Reports refused in the last days")]
+    until: Annotated[str | None, Meta(description="Last period that was published of this definition; null: none was")]
+
+
 class LiveMetric(Description, frozen=True, forbid_unknown_fields=True):
     """A metric's `Description`, and what is counted of it, published or not."""
 
@@ -77,6 +88,10 @@ class Live(Struct, frozen=True, forbid_unknown_fields=True):
     refused: Annotated[
         _Refused,
         Meta(description="Refused reports of metrics that are not declared, in the last days, by reason"),
+    ]
+    made_for: Annotated[
+        list[RefusedDefinition],
+        Meta(description="Reports refused for the version or the definition that they were made for, the most first"),
     ]
     metrics: Annotated[
         list[LiveMetric],

@@ -20,6 +20,7 @@ class Version(Struct, frozen=True, forbid_unknown_fields=True):
     expires: Annotated[date | None, Meta(description="Last day of collection, or null")]
     n: Annotated[Count, Meta(description="Reports in the version's releases")]
     updated: Annotated[Moment | None, Meta(description="The hour of the last release; null: nothing was published")]
+    earlier: Annotated[Count, Meta(description="Reports published under earlier definitions of the version; not in `n`")]
 
 
 class Description(Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,6 +147,16 @@ class Latest(Estimates, frozen=True, forbid_unknown_fields=True):
     versions: Annotated[list[Version], Meta(description="How much was published of each version, the highest first")]
 
 
+class Earlier(Estimates, frozen=True, forbid_unknown_fields=True):
+    """`Estimates` of what was published under an earlier definition of a version, as it was described then."""
+
+    definition: Annotated[str, Meta(description="Fingerprint of the earlier definition")]
+    until: Annotated[str, Meta(description="Last period that was published of it")]
+    says: Annotated[str, Meta(description="What these estimates are, in words")]
+    updated: Annotated[Moment | None, Meta(description="The hour of its last release")]
+    included: Annotated[list[Span], Meta(description="The releases used")]
+
+
 class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
     """The answer about one metric: `Latest`, and what else can be asked for."""
 
@@ -159,4 +170,11 @@ class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
     merged: Annotated[
         Merged | None,
         Meta(description="One estimate of the values that versions have in common; null if fewer than two have any"),
+    ]
+    earlier: Annotated[
+        list[Earlier],
+        Meta(
+            description="What was published under earlier definitions of these versions, of all reports; never mixed with the "
+            "other estimates. Empty where a segment is asked for."
+        ),
     ]

@@ -108,7 +108,7 @@ def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
                 growth[of.kind] = space.stratum(of.layout, len(payloads) // of.size)
     # Payloads are not empty, so a group has at most this many reports, whatever number it states.
     upload.refused = [
-        (group.metric, group.version, rejection.code, min(rejection.count, len(group.payloads)))
+        (group.metric, group.version, group.fingerprint, rejection.code, min(rejection.count, len(group.payloads)))
         for rejection in rejections
         for group in (content.groups[rejection.group],)
     ]

@@ -21,6 +21,7 @@ from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError, StoreFull
 from deniable_aggregator.store.uploads import refused_reports
 from deniable_aggregator.store.uploads.partition import Upload
+from deniable_aggregator.store.uploads.refused_reports import Refused as Refused_
 from deniable_server.api.auth import bearer, identify, note, upload_key
 from deniable_server.api.uploads import batches
 from deniable_server.http.problem import RETRY_SECONDS, Problem
@@ -153,10 +154,15 @@ def _note_refused(app: App, visit: Visit) -> None:
     """Count the refused reports of an upload for the owner. An error here does not fail the upload."""
     if not visit.upload.refused:
         return
-    reports: Counter[tuple[str, int, str]] = Counter()
-    for metric, version, code, number in visit.upload.refused:
+    reports: Counter[Refused_] = Counter()
+    for metric, version, fingerprint, code, number in visit.upload.refused:
         declared = app.versions.get((metric, version), app.highest.get(metric))
-        reports[(metric, declared.metric.version, code) if declared else ("", 0, code)] += number
+        if declared is None:  # clients choose the name, so it is not kept
+            reports[Refused_("", 0, code)] += number
+            continue
+        known = declared.definition == (metric, version, fingerprint)
+        made_for = "" if known else refused_reports.made_for(version, fingerprint)
+        reports[Refused_(metric, declared.metric.version, code, made_for)] += number
     try:
         refused_reports.add(app.store, reports)
     except StoreError as error:

@@ -1,0 +1,200 @@
+"""The registries of ``deniable serve``: copies of the last ones without faults, and a look at the files.
+
+Processes are started from the copies. So a file that has faults, or is half written, stops none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from deniable import lint
+from deniable.declared import Declared
+from deniable.errors import ConfigurationError, DeniableError, Fault, ParameterError, RegistryError
+from deniable.registry import published
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from deniable.registry import Registry
+    from deniable_server.settings import Settings
+
+_SHOWN = 3  # changes in one line
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What has become of the files since the last look."""
+
+    line: str  # what to tell
+    changed: bool  # whether the copies are new
+    valid: bool  # whether the files can be served: they are what the copies are of
+
+
+class ServedRegistry:
+    """The registries that settings name, copied into a private folder."""
+
+    def __init__(
+        self,
+        settings: Settings,  # name the files
+    ) -> None:
+        self._named = settings
+        self.registries = usable(settings)  # what is served, by app
+        self._last = self._seen = self._served = self._content()  # at the last look, of the last that was told, of the copies
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="deniable-registry-"))
+        self._copy()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings with the copies in place of the files. These paths stay the same."""
+        return replace(
+            self._named,
+            registry=os.pathsep.join(str(self._place(path)) for path in _paths(self._named.registry)),
+            signed_registry=os.pathsep.join(str(self._place(path)) for path in _paths(self._named.signed_registry)),
+        )
+
+    @property
+    def identities(self) -> dict[str, str]:
+        """The identity of each app's registry as its file is now; empty if it cannot be read."""
+        loaded = zip(self.registries.values(), _paths(self._named.registry), strict=True)
+        return {registry.app: published.identity_on_disk(registry, path) for registry, path in loaded}
+
+    def look(self) -> Look | None:
+        """Look at the files; None if there is nothing new to tell."""
+        content = self._content()
+        steady, self._last = content == self._last, content
+        if content == self._seen or not steady:  # an editor may still be writing
+            return None
+        self._seen = content
+        names = " and ".join(dict.fromkeys(Path(path).name for path in _paths(self._named.registry)))
+        if content == self._served:
+            return Look(f"{names} is again what is in use", changed=False, valid=True)
+        try:
+            changes = self._take(content)
+        except (DeniableError, OSError) as error:
+            fault = _first(error.faults) if isinstance(error, RegistryError) else str(error)
+            line = f"{names} was edited and cannot be used, so the one before stays in use: {fault}"
+            return Look(line, changed=False, valid=False)
+        return Look(f"{names} was edited and is in use from now on: {changes}", changed=True, valid=True)
+
+    def _take(self, content: str) -> str:
+        """Check the files and copy them; return what changed. Raise if they cannot be used."""
+        loaded, before = usable(self._named), self.registries
+        if list(loaded) != list(before):
+            was, now = ", ".join(before), ", ".join(loaded)
+            raise ConfigurationError(f"the app was {was} and is {now}: stop this and start it again to serve another app")
+        self.registries = loaded
+        try:
+            self._copy()
+        except OSError:
+            self.registries = before
+            raise
+        self._served = content
+        return _changes(before, loaded)
+
+    def _place(self, path: str | Path, root: str = "current") -> Path:
+        """Return where the copy of a path is: under a folder that stands for the root of all."""
+        return self._folder / root / os.path.abspath(path).lstrip("/")  # noqa: PTH100 - no link is followed
+
+    def _copy(self) -> None:
+        """Copy all files, and put them in the place of the copies before in one step."""
+        self._number += 1
+        number = str(self._number)
+        for path in (*_paths(self._named.registry), *_paths(self._named.signed_registry)):
+            files = [Path(path)] if Path(path).is_file() else published.files(path)
+            for file in files:
+                _put(file, self._place(file, number))
+        for registry in self.registries.values():
+            for name in _lists(registry):
+                file = Path(registry.file).parent / name
+                if not Path(name).is_absolute():  # else it is read where it is
+                    _put(file, self._place(file, number))
+        link = self._folder / "next"
+        link.symlink_to(number)
+        link.replace(self._folder / "current")
+        shutil.rmtree(self._folder / str(self._number - 2), ignore_errors=True)
+
+    def _content(self) -> str:
+        """Return a digest of all files."""
+        digest = sha256()
+        for path in (*_paths(self._named.registry), *_paths(self._named.signed_registry)):
+            for file in _files(path):
+                digest.update(f"{file}\n".encode() + _read(file))
+        for registry in self.registries.values():
+            for name in _lists(registry):
+                digest.update(f"{name}\n".encode() + _read(Path(registry.file).parent / name))
+        return digest.hexdigest()
+
+
+def usable(settings: Settings) -> dict[str, Registry]:
+    """Load the registries as a server does, with all that it needs of them; raise for whatever would stop it."""
+    loaded = settings.registries()
+    for registry in loaded.values():
+        for metric in registry.definitions:
+            try:
+                Declared.of(metric, registry.candidates(metric))
+            except ParameterError as error:
+                raise RegistryError([Fault(registry.file, metric.id, error.rule, error.value)]) from None
+    settings.envelopes(loaded)
+    return loaded
+
+
+def doubts(settings: Settings) -> list[str]:
+    """Return what an SDK refuses of usable registries: more than fits into the budget, unless the app raises its caps."""
+    return [str(fault) for path in _paths(settings.registry) for fault in lint.lint(published.files(path)[-1]).faults]
+
+
+def _put(file: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, place)
+
+
+def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry]) -> str:
+    """Say in a line what changed."""
+    changes = [str(each).removeprefix("ok").strip() for app in after for each in lint.diff(before[app], after[app])]
+    if not changes:
+        return "no metric has changed"
+    more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+    return "; ".join(changes[:_SHOWN]) + more
+
+
+def _first(faults: Sequence[Fault]) -> str:
+    more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{faults[0]}{more}"
+
+
+def _paths(joined: str) -> list[str]:
+    return [path for path in joined.split(os.pathsep) if path]
+
+
+def _files(path: str) -> Iterator[Path]:
+    """Yield the files of a path: itself, or the registries of a folder."""
+    try:
+        yield from published.files(path)
+    except RegistryError:  # a folder of something else
+        yield from sorted(Path(path).glob("*"))
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def _lists(registry: Registry) -> list[str]:
+    """Name the files of candidates that a registry names, relative to it."""
+    return sorted({metric.candidates for metric in registry.definitions if metric.candidates})

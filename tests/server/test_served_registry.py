@@ -1,0 +1,113 @@
+"""The registry of `deniable serve`: a copy of the last one without faults, and what has become of the file since."""
+
+from __future__ import annotations
+
+import pytest
+
+from deniable.errors import RegistryError
+from deniable_server.local.served_registry import ServedRegistry, doubts
+from deniable_server.settings import Settings
+
+TEXT = """
+format = 1
+app = "shop"
+
+[metrics.theme]
+type = "boolean"
+epsilon = 1.0
+period = "month"
+description = "Whether it is dark"
+owner = "a@shop.example"
+expires = 2090-12-31
+
+[metrics.page]
+type = "string"
+candidates = "../pages.txt"
+max_length = 40
+epsilon = 2.0
+period = "month"
+description = "Which page"
+owner = "a@shop.example"
+expires = 2090-12-31
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (tmp_path / "pages.txt").write_text("a.example\nb.example\n", "utf-8")
+    (folder / "metrics.toml").write_text(TEXT, "utf-8")
+    return folder / "metrics.toml"
+
+
+def look(registry):
+    """Look twice: what was edited is looked at when it has been the same at two looks."""
+    assert registry.look() is None
+    return registry.look()
+
+
+def epsilon(registry):
+    (loaded,) = registry.settings.registries().values()
+    return loaded.metrics["theme"].epsilon
+
+
+def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
+    """A valid edit replaces it, with the lists beside it; a fault is told once, and does not; nothing is told of no edit."""
+    with ServedRegistry(Settings(registry=str(file))) as registry:
+        path = registry.settings.registry
+        assert path != str(file)
+        assert registry.look() is None
+        file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
+        seen = look(registry)
+        assert seen.changed
+        assert seen.line == (
+            "metrics.toml was edited and is in use from now on: BREAKING theme: epsilon was '1', is '0.5'; raise version to 2"
+        )
+        assert (registry.settings.registry, epsilon(registry)) == (path, "0.5")
+        file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = -1"), "utf-8")
+        seen = look(registry)
+        assert (seen.changed, seen.valid) == (False, False)
+        assert "stays in use: " in seen.line
+        assert "theme: epsilon is a number of nats above 0" in seen.line
+        assert registry.look() is None
+        assert epsilon(registry) == "0.5"
+        file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
+        seen = look(registry)
+        assert (seen.changed, seen.valid, seen.line) == (False, True, "metrics.toml is again what is in use")
+        (file.parent.parent / "pages.txt").write_text("c.example\n", "utf-8")
+        assert look(registry).line == "metrics.toml was edited and is in use from now on: no metric has changed"
+        (loaded,) = registry.settings.registries().values()
+        assert len(loaded.candidates(loaded.metrics["page"])) == 1
+        file.unlink()
+        assert "the registry is missing" in look(registry).line
+        assert epsilon(registry) == "0.5"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("epsilon = 1.0", "epsilon = 1.0\nmechanism = 'window'", "theme: "),  # of numbers only
+        ('app = "shop"', 'app = "blog"', "the app was shop and is blog"),
+        ("pages.txt", "none.txt", "candidates is a readable UTF-8 file"),
+    ],
+)
+def test_what_stops_a_start_stops_an_edit(file, before, after, words):
+    """Whatever a start refuses is refused under a running server, in the same words."""
+    with ServedRegistry(Settings(registry=str(file))) as registry:
+        file.write_text(TEXT.replace(before, after), "utf-8")
+        seen = look(registry)
+        assert (seen.changed, seen.valid, words in seen.line) == (False, False, True), seen.line
+    if "app" not in before:
+        with pytest.raises(RegistryError, match=words):
+            ServedRegistry(Settings(registry=str(file)))
+
+
+def test_what_an_app_refuses_is_told_and_served(file):
+    """The server does not know the caps of the app, so a registry that exceeds the default ones is in use, with a word."""
+    with ServedRegistry(Settings(registry=str(file))) as registry:
+        assert doubts(registry.settings) == []
+        file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 1.0\nper_period = 31"), "utf-8")
+        assert look(registry).changed
+        (line,) = doubts(registry.settings)
+        assert "budget of 32 nats" in line

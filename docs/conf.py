@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parent))
 
 import made
+import references
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -31,7 +32,8 @@ html_theme_options = {
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["conf.py", "made.py"]
+exclude_patterns = ["conf.py", "made.py", "references.py"]
+nitpicky = True  # a reference that leads nowhere is a warning; `references` finds what Sphinx alone does not
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 default_role = "py:obj"
@@ -63,3 +65,4 @@ def setup(app: Sphinx) -> None:
     """Make the pages that come from the code, before any is read."""
     made.write(Path(__file__).parent)
     app.connect("source-read", _outside)
+    references.setup(app)

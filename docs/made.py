@@ -66,7 +66,12 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def _commands() -> str:
     os.environ["COLUMNS"] = "100"
-    lines = ["# Commands", "", "Each command prints with `--help` what stands here. An extra brings what a command needs.", ""]
+    lines = [
+        "# Commands",
+        "",
+        "*For everybody.* Each command prints this with `--help`. An extra brings what a command needs.",
+        "",
+    ]
     for point in sorted(entry_points(group="deniable.commands"), key=lambda point: point.name):
         about = CATALOGUE[point.name]
         parser = Parser(prog=f"deniable {point.name}", description=about.summary)
@@ -81,7 +86,8 @@ def _commands() -> str:
 
 
 def _variables() -> str:
-    about = "What each of them does stands in [Embed it](../how-to/embed.md) and [Settings](settings.md)."
+    readers = "*For operators and app developers.*"
+    about = f"{readers} [Embed it](../how-to/embed.md) and [Settings](settings.md) say what each of them does."
     lines = ["# Environment variables", "", about, ""]
     for title, floor in (("In an app", "client"), ("Of a server", "server"), ("Of a worker", "aggregator")):
         (point,) = entry_points(group="deniable.variables", name=floor)
@@ -92,7 +98,12 @@ def _variables() -> str:
 
 
 def _decisions() -> str:
-    lines = ["# Decisions", "", "Choices that a newcomer would question, each with its reason.", ""]
+    lines = [
+        "# Decisions",
+        "",
+        "*For contributors and reviewers.* Choices that a newcomer would question, each with its reason.",
+        "",
+    ]
     for path in sorted(DECISIONS.glob("[0-9]*.md")):
         title = path.read_text("utf-8").partition("\n")[0].lstrip("# ")
         lines += [f"- [{title}]({path.name})"]
@@ -227,8 +238,8 @@ def _written(figure: Any) -> str:
 _MAP = """\
 # A map of accuracy
 
-Every estimate comes with a standard error and an interval. Are they right? Here each mechanism is simulated many times, and its
-errors are compared with what the code says of them.
+*For those who compare.* Every estimate comes with a standard error and an interval. Are they right? Here each mechanism is
+simulated many times, and its errors are compared with what the code says of them.
 
 | | what it is | right if |
 |---|---|---|
@@ -238,7 +249,7 @@ errors are compared with what the code says of them.
 
 Intervals have two targets: the *population* that the respondents were drawn from, and the *respondents* themselves. Two
 populations are simulated: shares by Zipf's law, and one value that all hold. A name with `-pool` is the mechanism as it is for
-texts, with random hash functions and 128 candidates. Figures stand with their standard error, `0.987±0.012`.
+texts, with random hash functions and 128 candidates. Figures come with their standard error, `0.987±0.012`.
 
 Reports are not made one by one. Their sums are drawn by the exact probabilities of cells and bits, and decoded by the code of the
 service. Tests prove that devices have these probabilities. Respondents send one report each.
@@ -279,7 +290,7 @@ def _accuracy() -> Iterator[tuple[str, str]]:
         "",
         f"{len(off)} of {len(ours):,} cells have a ratio outside {low} to {high} or a coverage below {accuracy.COVERAGE}.",
         f"{sum('again' in cell for cell in ours)} cells looked so at first. They were measured again, with other seeds and eight",
-        "times as long, and only what was measured then counts. What chance may do is told by the standard errors.",
+        "times as long, and only what was measured then counts. The standard errors say what chance may do.",
         "",
         *(_rows(_OFF, map(_cell, sorted(off, key=_distance, reverse=True))) if off else []),
         "## Each mechanism",

@@ -74,6 +74,15 @@ def test_the_sdk_example_reaches_the_page(stack, tmp_path):
     assert "Which theme people use" in page.text
 
 
+def test_the_first_page_of_the_site_has_the_same_example():
+    """It includes the lines of the README's example, from its first to its last."""
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    first, last = (re.search(rf":{end}: (.*)", index)[1] for end in ("start-at", "end-at"))
+    lines = block("sdk example", "python").splitlines()
+    assert (lines[0], lines[-1].startswith(last)) == (first, True)
+    assert [line for line in README.splitlines() if first in line or last in line] == [lines[0], lines[-1]]
+
+
 def test_the_registry_is_sound(tmp_path):
     """The README's registry has neither faults nor warnings."""
     path = tmp_path / "metrics.toml"

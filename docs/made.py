@@ -87,7 +87,7 @@ def _commands() -> str:
 
 def _variables() -> str:
     readers = "*For operators and app developers.*"
-    about = f"{readers} [Embed it](../how-to/embed.md) and [Settings](settings.md) say what each of them does."
+    about = f"{readers} [Add the SDK to an app](../how-to/embed.md) and [Settings](settings.md) say what each of them does."
     lines = ["# Environment variables", "", about, ""]
     for title, floor in (("In an app", "client"), ("Of a server", "server"), ("Of a worker", "aggregator")):
         (point,) = entry_points(group="deniable.variables", name=floor)
@@ -309,7 +309,7 @@ def _accuracy() -> Iterator[tuple[str, str]]:
         "values, epsilon 1 and 4. They have no intervals. Ratio: squared error over the exact variance of an unbiased estimate.",
         "Bias: the mean error of the share of the most common value, in points, of the cell where it is surest. multi-freq-ldpy",
         "cuts and scales its shares, so both its error and its bias depend on the truth. What is wrong with others, we show in",
-        "[Where others are wrong](rivals.md).",
+        "[Faults in other libraries](rivals.md).",
         "",
         *_rows(("library", "mechanism", "cells", "ratio", "bias, points"), _rivals(rivals)),
         _MADE,

@@ -182,7 +182,7 @@ class Metric:
 
     @property
     def rounded(self) -> bool:
-        """Whether an answer is rounded to one end of its range, at a point that the device keeps, for the mean of a kept number."""
+        """Whether a device rounds an answer to one end of its range, at a point that it keeps, as for a mean of kept numbers."""
         return self.permanent and self.axis is not None and self.estimate == "mean"
 
     @property

@@ -40,6 +40,7 @@ default_role = "py:obj"
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
 autodoc_mock_imports: list[str] = []
 napoleon_use_rtype = False
 napoleon_use_ivar = True

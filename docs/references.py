@@ -9,8 +9,10 @@ import ast
 import inspect
 import pkgutil
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pydoc import locate
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -45,7 +47,7 @@ _PACKAGES = ("deniable", "deniable_query", "deniable_aggregator.decode", "deniab
 def setup(app: Sphinx) -> None:
     """Take part in a build."""
     app.connect("builder-inited", lambda _: _import_types())
-    app.connect("autodoc-process-signature", _note_parameters)
+    app.connect("autodoc-process-signature", _shorten)
     app.connect("missing-reference", _resolve)
 
 
@@ -64,31 +66,36 @@ def _import_types() -> None:
                 exec(compile(ast.Module([statement], []), str(module.__file__), "exec"), module.__dict__)  # noqa: S102 - ours
 
 
-_PARAMETERS: set[str] = set()
-"""Names of the parameters and fields of everything that is documented: a text names them, and no page has them by themselves."""
-
-
-def _note_parameters(_app: Sphinx, _kind: str, _name: str, documented: Any, *_rest: Any) -> None:
-    if callable(documented):
-        with suppress(ValueError):  # an exception without an own __init__
-            _PARAMETERS.update(inspect.signature(documented).parameters)
-        _PARAMETERS.update(getattr(documented, "__dataclass_fields__", ()))
-        _PARAMETERS.update(getattr(documented, "_fields", ()))
+def _shorten(*event: Any) -> tuple[str | None, str | None]:
+    """Write defaults that are made anew each time so that Sphinx can read the signature."""
+    *_, signature, returned = event
+    return signature and signature.replace("<factory>", "..."), returned
 
 
 def _resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement) -> nodes.Node | None:
     """Find what a reference means that Sphinx itself does not find."""
     if node.get("refdomain") != "py":
         return None
-    target = node["reftarget"]
+    target, objects = node["reftarget"], env.domains["py"].objects  # type: ignore[attr-defined]
     if place := _address(target):
         return nodes.reference("", "", content, internal=False, refuri=place)
-    names = [name for name in env.domains["py"].objects if name == _public(target) or name.endswith(f".{target}")]  # type: ignore[attr-defined]
+    names = [name for name in objects if name == _public(target) or name.endswith(f".{target}")]
     if len(names) == 1:
-        page = env.domains["py"].objects[names[0]].docname  # type: ignore[attr-defined]
-        place = f"{app.builder.get_relative_uri(node.get('refdoc', env.docname), page)}#{names[0]}"
-        return nodes.reference("", "", content, internal=True, refuri=place)
-    return content if target in _PARAMETERS else None
+        page = app.builder.get_relative_uri(node.get("refdoc", env.docname), objects[names[0]].docname)
+        return nodes.reference("", "", content, internal=True, refuri=f"{page}#{names[0]}")
+    return content if target in _parameters(tuple(objects)) else None
+
+
+@cache
+def _parameters(names: tuple[str, ...]) -> frozenset[str]:
+    """Name the parameters and fields of all that is documented. Texts name them, and no page has them by themselves."""
+    parameters: set[str] = set()
+    for documented in map(locate, names):
+        if callable(documented):
+            with suppress(ValueError):  # an exception without an own __init__
+                parameters.update(inspect.signature(documented).parameters)
+            parameters.update(getattr(documented, "__dataclass_fields__", ()), getattr(documented, "_fields", ()))
+    return frozenset(parameters)
 
 
 def _address(target: str) -> str | None:

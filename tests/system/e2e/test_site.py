@@ -165,10 +165,11 @@ def test_the_tutorial(tmp_path):
         assert rises["dark"][0] > 0
         assert segment["segment"] == "platform=windows"
         assert 0 < segment["n"] < len(weeks) * 20_000
-        pages = requests.Session()
-        pages.post(f"{url}/login", data={"key": key}, headers={"Origin": url}, timeout=10)
-        page = pages.get(f"{url}/m/ui.theme", timeout=30)
-        assert "Over time" in page.text
+        browser = requests.Session()
+        token = re.search(r'name="token" value="([^"]+)"', browser.get(f"{url}/login", timeout=30).text)[1]
+        browser.post(f"{url}/login", data={"token": token, "key": key}, timeout=30)
+        page = browser.get(f"{url}/m/ui.theme", timeout=30).text
+        assert all(words in page for words in ("Over time", ">Compare</a>", 'value="platform=windows"'))
         (app,) = re.findall(r"^python .*", *marked(TUTORIAL, "tutorial: app", "sh"), re.MULTILINE)
         assert run(app, DENIABLE_DSN=dsn) == "arrived: True\n"
         run(app, DENIABLE_DSN=dsn)  # which sends nothing more

@@ -32,9 +32,13 @@ test *arguments:
 test-system *arguments:
     pytest -q -n auto --dist worksteal --every-store -m '(system or other_store) and not campaign' tests {{arguments}}
 
-# Tests that simulate at length (10 minutes)
+# Tests that simulate at length (4 minutes on two cores)
 campaigns *arguments:
     pytest -q -n auto --dist worksteal --every-store -m campaign tests {{arguments}}
+
+# The same with more cases and longer ones, as each night has them (half an hour)
+nightly *arguments:
+    pytest -q -n auto --dist worksteal --every-store --nightly -m campaign tests {{arguments}}
 
 # The whole path on real flights
 demo *arguments:

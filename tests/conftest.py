@@ -55,6 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-store", action="store_true", help="run tests of the store on each server that it may be; the default is one"
     )
+    parser.addoption("--nightly", action="store_true", help="run the longest campaigns, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -179,10 +180,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Count the campaign tests that are left out."""
+    """Count the campaign tests that are left out, or the longest of them where the others run."""
     for item in items:
-        if item.get_closest_marker("campaign"):
+        longest, without = item.get_closest_marker("nightly"), _leaves_campaigns_out(item.config)
+        if item.get_closest_marker("campaign") and bool(longest) != without:
             item.config.stash[LEFT_OUT] = item.config.stash.get(LEFT_OUT, 0) + 1
+
+
+def _leaves_campaigns_out(config: pytest.Config) -> bool:
+    return "not campaign" in config.option.markexpr
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -201,12 +207,13 @@ def pytest_testnodedown(node) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how many campaign tests `-m` left out, and how to run them; and why no browser was opened."""
+    """Say how many campaign tests `-m` left out, and how to run them and what else is left out; and why no browser was opened."""
     number = config.stash.get(LEFT_OUT, 0)
     if number and "campaign" in config.option.markexpr:
-        terminalreporter.write_line(
-            f"{number} campaign tests, which simulate at length, were left out. To run them: just campaigns"
-        )
+        task = "campaigns" if _leaves_campaigns_out(config) else "nightly"
+        line = f"{number} campaign tests, which simulate at length, were left out. To run them: just {task}"
+        others = "" if config.getoption("every_store") else "; to run tests/system, and the rest on every store: just test-system"
+        terminalreporter.write_line(line + others)
     blind = [each for each in terminalreporter.stats.get("skipped", ()) if each.nodeid.startswith("tests/system/browser/")]
     if blind:
         terminalreporter.write_line(
@@ -328,6 +335,7 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
 
     from machines import Machines
 
+    from deniable_aggregator.store import connect
     from deniable_aggregator.store.server import embedded
 
     with ExitStack() as running:
@@ -340,9 +348,14 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
         def start_one(name: str) -> str:
             if name == "cluster":
                 started = Machines(_store_program(), tmp_path_factory.mktemp("cluster"))
-                return running.enter_context(closing(started)).cluster(3, 0, "--appendonly", "yes")
+                return running.enter_context(closing(started)).cluster(
+                    3, 0, "--appendonly", "yes", "--lazyfree-lazy-user-flush", "no"
+                )
             executable = Path(_store_program()) if name == "server" else None
-            return running.enter_context(embedded.open_store(executable=executable)).url
+            url = running.enter_context(embedded.open_store(executable=executable)).url
+            with closing(connect(url)) as client:  # Valkey would free in the background what the test before left
+                client.config_set("lazyfree-lazy-user-flush", "no")
+            return url
 
         yield start
 
@@ -357,11 +370,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the other stores, unless they are asked for."""
-    if not config.getoption("every_store"):
-        others = [item for item in items if item.get_closest_marker("other_store")]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if not item.get_closest_marker("other_store")]
+    """Leave out the other stores and the longest campaigns, unless they are asked for."""
+    for mark, option in (("other_store", "every_store"), ("nightly", "nightly")):
+        if not config.getoption(option):
+            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
+            items[:] = [item for item in items if not item.get_closest_marker(mark)]
 
 
 @pytest.fixture

@@ -320,6 +320,7 @@ def test_an_archive_that_fails_in_a_commit_holds_it_up(shop, monkeypatch, caplog
 def test_an_archive_that_fails_with_a_batch_in_hand_is_a_fault_at_once(shop, monkeypatch):
     """Until a file can be written again. The worker lives meanwhile, and one without an archive does not take it for well."""
     stop, write = threading.Event(), Folder.write
+    monkeypatch.setattr(health, "BEAT_SECONDS", 0.0)
     worker = Worker([shop.store], WorkerSettings(block_ms=10), archive=shop.archive)
     thread = threading.Thread(target=worker.run, args=[stop], daemon=True)
     thread.start()
@@ -333,7 +334,6 @@ def test_an_archive_that_fails_with_a_batch_in_hand_is_a_fault_at_once(shop, mon
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "write", full)
         shop.redis.delete(shop.partition.workers)
-        patch.setattr(health, "BEAT_SECONDS", 0.0)
         shop.send()
         wait(lambda: health.read(shop.store).held_up == {"archive": "OSError: No space left on device"})
         wait(lambda: health.read(shop.store).workers == 1)

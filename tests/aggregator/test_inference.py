@@ -42,7 +42,7 @@ def enough(share, runs=RUNS, level=0.95):
 
 
 @pytest.mark.parametrize("case", DIFFERENCES, ids=lambda case: f"{case[0]} {case[3]} {case[4]}")
-@pytest.mark.parametrize("runs", [RUNS // 2, pytest.param(20_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("runs", [RUNS // 2, pytest.param(20_000, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_differences_of_two_groups_are_covered(case, runs):
     """With few reports and rare values too; and no test of 128 values names one by chance more often than it says."""
     name, size, epsilon, shares, ns = case
@@ -121,8 +121,8 @@ def test_slopes_are_covered_whoever_answers_again(case, turnover, rise):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("turnover", [0.0, 0.02, 0.1, 0.3, 1.0])
-@pytest.mark.parametrize("periods", [3, 12, 52])
+@pytest.mark.parametrize("turnover", [0.0, 0.02, pytest.param(0.1, marks=pytest.mark.nightly), 0.3, 1.0])
+@pytest.mark.parametrize("periods", [3, pytest.param(12, marks=pytest.mark.nightly), 52])
 @pytest.mark.parametrize("case", COURSES, ids=lambda case: case[0])
 @pytest.mark.parametrize(("share", "rise", "n"), [(0.3, 0.0, 2000), (0.01, 0.0, 2000), (0.02, 0.002, 100), (0.1, 0.01, 500)])
 def test_slopes_are_covered_at_length(case, periods, turnover, share, rise, n):

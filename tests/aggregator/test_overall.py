@@ -73,7 +73,9 @@ def test_it_sees_small_changes_of_many_values(runs):
     assert seen > single.mean() + 0.15
 
 
-@pytest.mark.parametrize(("runs", "within"), [(200, 0.14), pytest.param(2000, 0.035, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    ("runs", "within"), [(200, 0.14), pytest.param(2000, 0.035, marks=[pytest.mark.campaign, pytest.mark.nightly])]
+)
 @pytest.mark.parametrize(
     ("name", "values", "epsilon", "n"),
     [

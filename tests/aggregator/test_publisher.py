@@ -255,21 +255,26 @@ def test_the_latest_reporters_are_published_at_the_close(real_redis):
 
 
 @pytest.mark.campaign
-@given(arrivals=st.lists(st.integers(0, 350), min_size=1, max_size=40), least=st.sampled_from([1, 20, 100]))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_published_totals_differ_by_enough_and_nothing_is_lost(real_redis, monkeypatch, arrivals, least):
+@pytest.mark.parametrize("examples", [50, pytest.param(200, marks=pytest.mark.nightly)])
+def test_published_totals_differ_by_enough_and_nothing_is_lost(real_redis, monkeypatch, examples):
     """However reports arrive, two totals of a period differ by none or by min_reports, and the last one has them all."""
-    empty(real_redis)
     monkeypatch.setattr(publisher, "_PATIENCE", inf)
-    shop, totals = Counted(real_redis, text=REGISTRY.replace("min_reports = 100", f"min_reports = {least}")), {0}
-    for n in arrivals:
-        shop.counted("theme", n)
-        shop.publisher.publish(NOON)
-        totals.add(shop.published("theme").get((TODAY, ""), 0))
-    shop.publisher.publish(CLOSED)
-    last = shop.published("theme").get((TODAY, ""), 0)
-    assert last == (sum(arrivals) if sum(arrivals) >= least else 0)
-    assert all(b - a >= least for a, b in pairwise(sorted(totals | {last})))
+
+    @settings(max_examples=examples)
+    @given(arrivals=st.lists(st.integers(0, 350), min_size=1, max_size=40), least=st.sampled_from([1, 20, 100]))
+    def arrive(arrivals, least):
+        empty(real_redis)
+        shop, totals = Counted(real_redis, text=REGISTRY.replace("min_reports = 100", f"min_reports = {least}")), {0}
+        for n in arrivals:
+            shop.counted("theme", n)
+            shop.publisher.publish(NOON)
+            totals.add(shop.published("theme").get((TODAY, ""), 0))
+        shop.publisher.publish(CLOSED)
+        last = shop.published("theme").get((TODAY, ""), 0)
+        assert last == (sum(arrivals) if sum(arrivals) >= least else 0)
+        assert all(b - a >= least for a, b in pairwise(sorted(totals | {last})))
+
+    arrive()
 
 
 def test_early_releases_lag_by_enough(shop):
@@ -637,10 +642,11 @@ def test_each_metric_has_a_grace_of_its_own(real_redis):
 
 
 @pytest.mark.campaign
-def test_intervals_cover_whatever_answers_depend_on(shop):
+@pytest.mark.parametrize("runs", [50, pytest.param(200, marks=pytest.mark.nightly)])
+def test_intervals_cover_whatever_answers_depend_on(shop, runs):
     """Answers depend on segments and on the day: 95% intervals cover the truth of what they are about, and nothing is lost."""
     covered = []
-    for seed in range(200):
+    for seed in range(runs):
         shop.store._client.flushall()
         chance, people = np.random.default_rng(seed), {}
         for day, period in enumerate(days(4)):
@@ -667,7 +673,7 @@ def test_intervals_cover_whatever_answers_depend_on(shop):
         waits = sum(n for (period, _), (n, _) in people.items() if period > last)
         published = sum(n for (_, cell), n in shop.published("export").items() if not cell)
         assert published + waits == sum(n for n, _ in people.values())
-    assert len(covered) > 2000
+    assert len(covered) > 10 * runs
     assert 0.935 < np.mean(covered) < 0.985
 
 

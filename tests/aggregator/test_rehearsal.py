@@ -101,7 +101,10 @@ def test_what_is_measured_is_what_is_planned(name):
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", [name for name in mechanisms.names() if name not in TWO])
-@pytest.mark.parametrize(("size", "epsilon", "users"), [(3, 0.5, 1000), (64, 1.0, 100_000), (24, 2.0, 1_000_000_000)])
+@pytest.mark.parametrize(
+    ("size", "epsilon", "users"),
+    [(3, 0.5, 1000), pytest.param(64, 1.0, 100_000, marks=pytest.mark.nightly), (24, 2.0, 1_000_000_000)],
+)
 def test_what_is_measured_is_what_is_planned_at_length(name, size, epsilon, users):
     """The same with few and many values and people."""
     agrees(name, size, epsilon, users, 5000 if size < 10 else 1000)
@@ -125,7 +128,11 @@ OF = dict(zip(NUMBERS_AND_SETS, ["mean"] * 3 + ["shares", "mean", "options", "op
     ("kind", "runs", "within", "off"),
     [
         *((kind, 700, 0.15, 0.04) if of == "mean" else (kind, 2500, WITHIN, 0.02) for kind, of in OF.items()),
-        *(pytest.param(kind, 6000, WITHIN, 0.02, marks=pytest.mark.campaign) for kind, of in OF.items() if of == "mean"),
+        *(
+            pytest.param(kind, 6000, WITHIN, 0.02, marks=[pytest.mark.campaign, pytest.mark.nightly])
+            for kind, of in OF.items()
+            if of == "mean"
+        ),
     ],
 )
 def test_errors_of_numbers_and_sets_are_those_predicted(kind, runs, within, off):

@@ -151,7 +151,7 @@ def test_stderr_of_mean_is_that_of_clusters():
     [
         ("oue", 1, 20_000, zipf(1000)),
         ("oue", 1, 100_000, np.full(1000, 0.001)),
-        ("oue", 4, 20_000, zipf(3000)),
+        pytest.param("oue", 4, 20_000, zipf(3000), marks=pytest.mark.nightly),
         ("grr", 4, 500, zipf(500)),
         ("grr", 4, 5000, zipf(500, 0.3)),
         ("hadamard", 1, 5000, zipf(128)),
@@ -180,13 +180,14 @@ def test_what_no_candidate_accounts_for_at_length(name, options, shares):
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("runs", [30, pytest.param(60, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("cls", [Pem, TreeHist])
-def test_what_nothing_found_accounts_for(cls):
+def test_what_nothing_found_accounts_for(cls, runs):
     """Of what a search found, confirmed or not, the rest is known without bias, and lists have the coverage stated."""
     rng = np.random.default_rng(5)
     mechanism = cls(domain_size=1 << 24, epsilon=3, start=8)
     errors, false = [], []
-    for _ in range(60):
+    for _ in range(runs):
         values = rng.choice(1 << 24, 300, replace=False).tolist()
         shares = dict(zip(values, zipf(300, 0.6), strict=True))
         discovered = discover(mechanism, simulate(mechanism, values, rng.multinomial(100_000, list(shares.values())), rng))

@@ -44,21 +44,24 @@ def test_a_shift_is_seldom_seen_where_nothing_changed(case, turnover):
     assert len({each.value for each in seen}) <= binom.isf(RARE, runs, 0.01)
 
 
+LENGTHS = [500, pytest.param(2000, marks=pytest.mark.nightly)]
+
+
 @pytest.mark.campaign
+@pytest.mark.parametrize("runs", LENGTHS)
 @pytest.mark.parametrize("turnover", [0.0, 0.02, 0.1, 0.3, 1.0])
 @pytest.mark.parametrize("case", [CASES[0], CASES[2]], ids=lambda case: case[0])
-def test_of_200_periods_at_most_a_twentieth_has_a_false_shift(case, turnover):
+def test_of_200_periods_at_most_a_twentieth_has_a_false_shift(case, turnover, runs):
     """Kept responses share the most between periods, and panels of which some are replaced drift the furthest."""
-    runs = 2000
     seen, *_ = search(case, [0.3] * 200, 2000, turnover, 62, runs, exact=False)
     assert len({each.value for each in seen}) <= binom.isf(RARE, runs, 0.05)
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("runs", LENGTHS)
 @pytest.mark.parametrize("case", [("grr", 128, 5), ("l_grr", 64, 4)], ids=lambda case: case[0])
-def test_few_people_who_stay_are_no_shift(case):
+def test_few_people_who_stay_are_no_shift(case, runs):
     """Of a hundred reports two are of holders. These stay for ten periods, so means of many periods are as skewed as one."""
-    runs = 2000
     seen, *_ = search(case, [0.02] * 200, 100, 0.1, 76, runs)
     assert len({each.value for each in seen}) <= binom.isf(RARE, runs, 0.05)
 

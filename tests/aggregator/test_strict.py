@@ -37,7 +37,9 @@ def test_the_rule_is_that_of_the_reports():
         assert _rule(mechanism, 10) @ solution == pytest.approx(np.full(5, float(mechanism.outside)))
 
 
-@pytest.mark.parametrize("runs", [3, pytest.param(40, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "runs", [3, pytest.param(10, marks=pytest.mark.campaign), pytest.param(40, marks=[pytest.mark.campaign, pytest.mark.nightly])]
+)
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize("n", [20, 20_000])
 def test_they_hold(population, n, runs):

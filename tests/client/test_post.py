@@ -231,7 +231,7 @@ def test_what_nobody_can_have_seen():
         with pytest.raises(UnreachedError):
             post(url, 5)
     with server(say(ACCEPTED)) as (url, _), pytest.raises(UnreachedError):
-        post(url.replace("http://", "https://"), 5)  # it does not speak TLS
+        post(url.replace("http://", "https://"), 0.3)  # it does not speak TLS, and waits for the end of a request
     for answer in (b"", b"HTTP/1.1 2", b"nonsense\r\n\r\n"):
         with server(say(answer)) as (url, _), pytest.raises(OSError, match=r".") as caught:
             post(url, 5)

@@ -59,7 +59,7 @@ KEPT = [
     (BOOLEAN, {"mechanism": "l_grr", "sample": "0.5"}),
     pytest.param(BOOLEAN, {"mechanism": "l_osue"}, marks=pytest.mark.slow("walks every draw of two days")),
     pytest.param(BOOLEAN, {"mechanism": "loloha"}, marks=pytest.mark.slow("walks every draw of two days")),
-    pytest.param(THREE, {"mechanism": "loloha"}, marks=pytest.mark.campaign),
+    pytest.param(THREE, {"mechanism": "loloha"}, marks=[pytest.mark.campaign, pytest.mark.nightly]),
     (BOOLEAN, {"mechanism": "dbitflip", "epsilon_permanent": "1"}),
     (BOOLEAN, {"mechanism": "rappor"}),
     pytest.param(PRODUCT, {"mechanism": "l_grr"}, marks=pytest.mark.slow("walks every draw of eight answers")),
@@ -188,7 +188,7 @@ def test_kept_responses(way, domain, options):
     ],
     ids=name,
 )
-@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("step", [8, pytest.param(1, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_texts(way, options, step):
     """Any text has its place; what is no text is reported as a random one."""
     metric = declare(TEXT, options)
@@ -262,7 +262,9 @@ def test_means_of_kept_numbers(way, firsts):
     assert len({silent(mass) for mass in histories}) == 1
 
 
-@pytest.mark.parametrize("absent", [NO_NUMBERS[:1], pytest.param(NO_NUMBERS[:3], marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "absent", [NO_NUMBERS[:1], pytest.param(NO_NUMBERS[:3], marks=[pytest.mark.campaign, pytest.mark.nightly])]
+)
 def test_distributions_of_kept_numbers(way, monkeypatch, absent):
     """The part of the range is kept like any answer."""
     for module in ("deniable.registry.answers.types", "deniable.registry.answers.axis"):

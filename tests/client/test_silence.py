@@ -131,7 +131,7 @@ def run(tmp_path):
     ],
     ids=["without a bound", "spent", "of a short window", "two metrics, one of them silent in the end"],
 )
-@pytest.mark.parametrize("pairs", ["all to one", pytest.param("all to all", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("pairs", ["all to one", pytest.param("all to all", marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget, pairs):
     """Whatever is answered, the same times of asking give the same uploads of the same sizes, also when the budget is spent."""
     others = OFTEN if registry is not KEPT_ALONE else OFTEN[:1]  # which it does not declare, so nothing looks at the answer
@@ -161,7 +161,7 @@ def test_the_day_of_silence_tells_nothing_of_other_metrics(run):
     assert silent == [(4, DAYS)] * 4
 
 
-@pytest.mark.parametrize("devices", [120, pytest.param(500, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("devices", [120, pytest.param(500, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_whether_an_answer_is_sampled_does_not_depend_on_it(chi_square, devices):
     """How many days are reported is binomial, exactly the same for an answer that stays and one that always changes."""
     shares = {days: Fraction(comb(3, days), 8) for days in range(4)}

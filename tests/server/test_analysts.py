@@ -102,7 +102,10 @@ def test_the_withheld_cell_with_most_is_named(closed):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize(("name", "n"), [("macos", 40), ("beos", 80), ("atari", 0), ("(other)", 0)])
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [("macos", 40), *(pytest.param(*each, marks=pytest.mark.nightly) for each in (("beos", 80), ("atari", 0))), ("(other)", 0)],
+)
 def test_what_is_told_has_the_law_that_is_promised(closed, name, n):
     """What is told of a withheld number, drawn anew each time, is it plus discrete Laplace noise; of an empty cell, too."""
     epsilon, times = 0.6, 500

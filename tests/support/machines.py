@@ -125,7 +125,8 @@ class Machines:
         """Start a server."""
         port = cluster_port()
         reached = self._way(port)
-        own = ["--save", "", "--repl-diskless-sync-delay", "0"]
+        # A replica that has come tells what it has when the next ping goes round, which is after ten seconds otherwise.
+        own = ["--save", "", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
         own += ["--replica-announce-port", str(reached), "--cluster-announce-port", str(reached)]
         folder = self._folder / str(port)
         folder.mkdir(parents=True)
@@ -137,7 +138,7 @@ class Machines:
 
     def cluster(self, primaries: int, replicas: int, *settings: str) -> str:
         """Start a cluster with so many replicas of each primary; return its URL."""
-        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-ping-replica-period", "1"]
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
         options += ["--cluster-replica-validity-factor", "5", *settings]
         nodes, buses = [], []
         while len(nodes) < primaries * (1 + replicas):

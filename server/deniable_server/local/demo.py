@@ -16,6 +16,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import sqrt
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
@@ -42,11 +43,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from deniable.registry import Metric, Registry
+    from deniable.registry import Metric
     from deniable_server.local.population import Answer, Population
     from deniable_server.local.year import Outcome, Year
 
-LEVEL = 0.999
+LEVEL = 0.999  # of all intervals of a demo together
 _CHUNK = 1000  # devices that share a client
 _DAILY_CHUNK = 50  # devices with a client each
 _SHOWN = 12  # values of a metric, the most frequent first
@@ -94,14 +95,19 @@ def run(arguments: argparse.Namespace) -> int:
             # A worker would publish later; the demo does not wait for it.
             Publisher(store, loaded).publish(time.time())
             seconds = time.monotonic() - started
-            results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
-            numbers = [_compare_number(metric_id, true, stack, settings) for metric_id, true in people.numbers().items()]
-            year = _second_act(people.year, stack, settings, console, store) if people.year else None
-            outcome = _outcome(people, arguments.epsilon, stack, seconds, results, numbers, year)
+            level = 1 - (1 - LEVEL) / people.figures  # of each interval (Bonferroni)
+            ask = partial(_ask, stack, settings)
+            shares, numbers = people.shares(), people.numbers()
+            results = [_compare(ask(f"{quote(id_)}?level={level}"), shares[id_], loaded.metrics[id_]) for id_ in shares]
+            compared = [_compare_number(ask(f"{quote(id_)}?level={level}"), id_, numbers[id_]) for id_ in numbers]
+            if people.year:
+                _count_year(people.year, settings, console, store)
+            year = people.year.outcome(ask, level) if people.year else None
+            outcome = _outcome(people, arguments.epsilon, stack, seconds, results, compared, year)
             if arguments.json:
                 print(json.dumps(outcome, indent=2), flush=True)
             else:
-                _show(outcome, results, numbers, year, show_all=arguments.all)
+                _show(outcome, results, compared, year, show_all=arguments.all)
             _keep_page_up(stack, console, keep=_stays(arguments))
     return 0 if outcome["all_inside"] else 1
 
@@ -161,8 +167,8 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
         progress.update(counted, completed=done)
 
 
-def _second_act(year: Year, stack: Stack, settings: Settings, console: Console, store: Store) -> Outcome:
-    """Let the devices of a year answer, publish it, and ask what changed."""
+def _count_year(year: Year, settings: Settings, console: Console, store: Store) -> None:
+    """Let the devices of a year answer, and publish it."""
     console.print("Second act: a year of days, whose reports are counted here, because no server takes reports so late.")
     loaded = registry.load(settings.registry)
     columns = TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -172,7 +178,6 @@ def _second_act(year: Year, stack: Stack, settings: Settings, console: Console, 
             progress.update(answered, advance=reports)
     console.print("Publishing the year ...")
     Publisher(store, loaded).publish(time.time())
-    return year.outcome(lambda path: _get(stack, settings, f"/api/v1/metrics/{path}"), LEVEL)
 
 
 def _chunks(rows: list[Any], size: int) -> Iterator[list[Any]]:
@@ -199,11 +204,11 @@ def _spared() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _get(stack: Stack, settings: Settings, path: str) -> Any:
+def _ask(stack: Stack, settings: Settings, path: str) -> Any:
     headers = {"Authorization": f"Bearer {settings.read_keys.partition(':')[2]}"}
     with requests.Session() as session:
         session.trust_env = False  # this machine's own server is not reached through a proxy
-        answer = session.get(f"{stack.url}{path}", headers=headers, timeout=30)
+        answer = session.get(f"{stack.url}/api/v1/metrics/{path}", headers=headers, timeout=30)
     answer.raise_for_status()
     return answer.json()
 
@@ -244,22 +249,20 @@ class Result:
     rows: tuple[TruthRow, ...]  # one for each value
 
 
-def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings: Settings, loaded: Registry) -> Result:
-    answer = _get(stack, settings, f"/api/v1/metrics/{quote(metric_id)}?level={LEVEL}")
+def _compare(answer: dict[str, Any], shares: dict[Answer, float], metric: Metric) -> Result:
     rows, n = [], answer["n"]
     for estimate, true in zip(answer["estimates"], shares.values(), strict=True):
         low, high = estimate["simultaneous"]
         rows.append(TruthRow(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
-    mechanism = mechanisms.of(loaded.metrics[metric_id])
+    mechanism = mechanisms.of(metric)
     assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - only shares are compared here
     mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)
     variances = [mechanism.variance(row.true, n) for row in rows]
     predicted = sum(variances) / len(rows)
     # For a mean of d independent squares. If estimates must sum to 1, there is one independent square less.
     spread = sqrt(2 * sum(v * v for v in variances)) / sum(variances) * sqrt(len(rows) / max(1, len(rows) - 1))
-    return Result(
-        metric_id, answer["mechanism"], answer["epsilon"], n, LEVEL, mse, predicted, mse / predicted, spread, tuple(rows)
-    )
+    ratio = mse / predicted
+    return Result(metric.id, answer["mechanism"], answer["epsilon"], n, LEVEL, mse, predicted, ratio, spread, tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +291,7 @@ class NumberResult:
     rows: tuple[NumberRow, ...]
 
 
-def _compare_number(metric_id: str, truths: dict[str, float], stack: Stack, settings: Settings) -> NumberResult:
-    answer = _get(stack, settings, f"/api/v1/metrics/{quote(metric_id)}?level={LEVEL}")
+def _compare_number(answer: dict[str, Any], metric_id: str, truths: dict[str, float]) -> NumberResult:
     number = answer["number"]
     quantiles = {each["share"]: each for each in number["quantiles"]}
     rows = []
@@ -346,7 +348,8 @@ def _show(
     verdict = "every true figure lies" if outcome["all_inside"] else "NOT every true figure lies"
     console.print(
         f"{outcome['devices']:,} devices of {outcome['source']}; {outcome['reports']:,} reports in {outcome['seconds']:.1f} s "
-        f"({outcome['reports_per_second']:,}/s); {verdict} in its {LEVEL:.1%} interval."
+        f"({outcome['reports_per_second']:,}/s); {verdict} in its interval. "
+        f"By chance alone this fails in one run of {1 / (1 - LEVEL):,.0f}."
     )
     console.print("Next: `deniable init` writes a metrics.toml for an app of yours, and says what comes after it.")
 
@@ -368,7 +371,7 @@ def _number_table(number: NumberResult) -> Table:
     title = f"{number.metric} in {number.unit}: {number.mechanism}, epsilon {number.epsilon:.4g}, n = {number.n:,}"
     table = Table(title=title, title_justify="left")
     table.add_column("figure")
-    for heading in ("true", "estimated", f"{LEVEL:.1%} interval", "holds the true figure"):
+    for heading in ("true", "estimated", f"{LEVEL:.1%} interval, all together", "holds the true figure"):
         table.add_column(heading, justify="right")
     digits = 1 if max(row.high for row in number.rows) >= _LARGE else 2
     for row in number.rows:

@@ -92,6 +92,12 @@ class Population:
             figures[self.daily.column.metric] = {"mean": self.daily.mean}
         return figures
 
+    @property
+    def figures(self) -> int:
+        """Number of true figures whose estimates have intervals: a metric that lists values has one interval for all of them."""
+        year = 2 if self.year else 0  # a difference of months, and one of arms
+        return len(self.shares()) + sum(map(len, self.numbers().values())) + year
+
     def _answers(self) -> Iterator[tuple[InputColumn, tuple[Answer, ...]]]:
         return zip(self.columns, zip(*self.rows, strict=True), strict=True)
 

@@ -96,7 +96,7 @@ def victim(url, archive, seed, rate, record):
         os._exit(0)
 
 
-@pytest.mark.parametrize("uploads", [120, pytest.param(300, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("uploads", [120, pytest.param(300, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_what_is_named_is_what_was_counted(real_redis, store_url, tmp_path, monkeypatch, uploads):
     """Cell by cell, though workers died at each point, and left files behind that do not count."""
     monkeypatch.setattr(archived_files, "_LOST_SECONDS", 0.0)

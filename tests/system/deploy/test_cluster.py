@@ -173,6 +173,7 @@ def test_users_do_their_work_and_a_primary_dies(nodes):
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly  # it waits for 35 s and more, which are those of what is shipped
 def test_no_replica_is_promoted_that_uploads_did_not_wait_for(machines):
     """By the shipped settings one that was cut off may be promoted at once, and not after `DENIABLE_REPLICA_TIMEOUT`."""
     shipped = re.findall(

@@ -159,7 +159,7 @@ class Host:
             command, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
         )
 
-    def run(self, code: str, *options: str, timeout: float = 30) -> str:
+    def run(self, code: str, *options: str, timeout: float = 120) -> str:
         """Run a program, which has to end well and write nothing to stderr; return what it printed."""
         process = self.begin(code, *options)
         try:

@@ -218,7 +218,7 @@ def opened(kind, folder):
             yield store.url
 
 
-@pytest.fixture(scope="module", params=["one server", pytest.param("cluster", marks=pytest.mark.campaign)])
+@pytest.fixture(scope="module", params=["one server", pytest.param("cluster", marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def service(request, tmp_path_factory):
     """Serve all apps, with past days still open."""
     folder = tmp_path_factory.mktemp("attacked")

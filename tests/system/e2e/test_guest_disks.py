@@ -149,15 +149,15 @@ def test_a_slow_disk_holds_up_the_sending_thread_only(host):
     def write() -> None:
         with client._session.state.transaction():
             begun.set()
-            written.wait(20)
+            written.wait(300)
 
     writing = Thread(target=write)
     writing.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     try:
         began = monotonic()
         assert all(client.record("used", value=True) for _ in range(100))
-        assert monotonic() - began < 5
+        assert monotonic() - began < 60
     finally:
         written.set()
         writing.join()

@@ -15,6 +15,8 @@ from time import monotonic, sleep
 
 import pytest
 
+from deniable_aggregator.process.ports import free_port
+
 if not hasattr(os, "fork"):
     pytest.skip("this system has no fork", allow_module_level=True)
 
@@ -23,7 +25,7 @@ def check(host, server, recorded: int) -> None:
     """Check that every report recorded arrived, once. What a process had no time to send when it ended, the next start sends."""
     if len(server.reports) < recorded and host.spooled:
         host.run("start(); assert deniable.flush(60)", timeout=100)
-    assert server.wait(recorded, 20), f"{len(server.reports)} of {recorded} reports arrived"
+    assert server.wait(recorded, 60), f"{len(server.reports)} of {recorded} reports arrived"
     assert len(server.reports) == recorded
 
 
@@ -279,9 +281,7 @@ def test_a_fork_in_an_atexit_function(host, server):
 def gunicorn(host, code: str):
     """Serve a WSGI app by four preloaded workers; give the address."""
     pytest.importorskip("gunicorn")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     program = Path(host.program(code))
     command = [sys.executable, "-m", "gunicorn", "--preload", "--workers=4", "--threads=2", f"--bind=127.0.0.1:{port}"]
     command += [

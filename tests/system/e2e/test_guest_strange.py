@@ -259,17 +259,17 @@ def test_a_consent_that_blocks(host):
         if threading.get_ident() == main:
             return True
         question.set()
-        return answer.wait(20)
+        return answer.wait(300)
 
     with ours(registry=host.registry, consent=consent, settings=SenderSettings(flush_interval=60)) as client:
         waiting = threading.Thread(target=client.record, args=("used", True))
         waiting.start()
-        assert question.wait(10)
+        assert question.wait(60)
         began = monotonic()
         assert client.record("used", value=True)
-        assert client.flush(10)
+        assert client.flush(60)
         assert client.stats()["sent"] == 1
-        assert monotonic() - began < 5
+        assert monotonic() - began < 60
         answer.set()
         waiting.join(10)
         assert client.stats()["recorded"] == 2

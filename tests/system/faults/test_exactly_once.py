@@ -23,7 +23,7 @@ def stage(request):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("seed", [1001, 1002])
+@pytest.mark.parametrize("seed", [1001, pytest.param(1002, marks=pytest.mark.nightly)])
 def test_accepted_is_counted(stage, seed):
     """Workers, server processes and the store are killed, stopped and cut off under load; no report is lost or counted twice."""
     run = stage.run(seed, SECONDS)

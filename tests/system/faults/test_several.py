@@ -11,12 +11,14 @@ pytest.importorskip("flask")
 
 pytestmark = pytest.mark.campaign
 KILLS = {"cluster": 4, "sentinels": 2}
-LONGEST = 20.0  # seconds without an answer: twice what a busy machine needed to promote a replica
-PAUSED, TIMES = 20.0, 2  # seconds at most, and how often
+LONGEST = 60.0  # seconds without an answer: a replica is promoted in two
+PAUSED = 20.0  # seconds at most
 
 
 @pytest.fixture(
-    scope="module", params=[("cluster", 1), ("cluster", 3), ("sentinels", 1)], ids=["cluster", "divided", "sentinels"]
+    scope="module",
+    params=[("cluster", 1), pytest.param(("cluster", 3), marks=pytest.mark.nightly), ("sentinels", 1)],
+    ids=["cluster", "divided", "sentinels"],
 )
 def stage(request):
     """Start the service on three primaries with two replicas each, with an app on one or on all of them, or by Sentinels."""
@@ -44,12 +46,13 @@ def test_primaries_die(stage):
     assert run.done["store kills"] >= KILLS[stage.redis.kind]
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("what", ["pause store", "restart store"])
-def test_primaries_are_back_soon(stage, what):
+def test_primaries_are_back_soon(stage, what, times):
     """As if nothing had been: one that was paused takes uploads until it hears that another has its place."""
-    run = stage.run(4003, troubles={what: 1}, least=TIMES, rate=0.0)
+    run = stage.run(4003, troubles={what: 1}, least=times, rate=0.0)
     check(run, LONGEST + PAUSED)
-    assert run.done["pauses"] + run.done["restarts"] >= TIMES
+    assert run.done["pauses"] + run.done["restarts"] >= times
 
 
 def test_everything_happens(stage):

@@ -175,10 +175,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.campaign
-def test_killed_at_any_moment(device):
+@pytest.mark.parametrize("least", [12, pytest.param(40, marks=pytest.mark.nightly)])
+def test_killed_at_any_moment(device, least):
     """However often the only process is killed, and wherever, all reports were paid for and all responses stay."""
     chance, kills, counts = Random(20261121), 0, device.check()
-    while kills < 40 or not (counts["plain"] > 4 and counts["kept"] > 2):  # a busy machine lets them do little
+    while kills < least or not (counts["plain"] > 4 and counts["kept"] > 2):  # a busy machine lets them do little
         assert kills < 400
         process = device.start()
         time.sleep(chance.random() * 0.04)
@@ -190,13 +191,14 @@ def test_killed_at_any_moment(device):
 
 
 @pytest.mark.campaign
-def test_killed_and_stopped_while_others_go_on(device):
+@pytest.mark.parametrize("most", [12, pytest.param(24, marks=pytest.mark.nightly)])
+def test_killed_and_stopped_while_others_go_on(device, most):
     """Processes that stop amid a transaction, go on later, or die, cost others reports, but no promise."""
     chance = Random(20261122)
     running = [device.start() for _ in range(2)]
     kills = 0
     try:
-        while kills < 24:
+        while kills < most:
             time.sleep(chance.random() * 0.03)
             if len(running) < 6:
                 running.append(device.start())

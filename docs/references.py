@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
+from deniable.mechanisms import _ALL
+
 if TYPE_CHECKING:
     from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
@@ -83,7 +85,8 @@ def _resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: no
     if len(names) == 1:
         page = app.builder.get_relative_uri(node.get("refdoc", env.docname), objects[names[0]].docname)
         return nodes.reference("", "", content, internal=True, refuri=f"{page}#{names[0]}")
-    return content if target in _parameters(tuple(objects)) else None
+    mechanisms = (f"deniable.mechanisms.{module}.{name}" for module, name in _ALL.values())  # their pages are in no index
+    return content if target in _parameters((*objects, *mechanisms)) else None
 
 
 @cache

@@ -134,7 +134,7 @@ def test_a_process_is_well_when_it_answers(composed, name):
 def test_reports_are_counted(composed, tmp_path):
     """What a device sends to ``ingest`` is published by ``worker`` and told by ``query``, each as its own user of the store."""
     for name in ("ingest", "query"):
-        assert eventually(lambda name=name: requests.get(f"{composed.url(name)}/readyz", timeout=5).ok), composed.log(name)
+        assert eventually(lambda name=name: requests.get(f"{composed.url(name)}/readyz", timeout=60).ok), composed.log(name)
     sending, reading = (composed.operate("keys", "create", "--role", role) for role in ("ingest", "read"))
     dsn = composed.url("ingest").replace("//", f"//{sending}@") + "/shop"
     options = {"registry": DEPLOY / "metrics.toml", "segments": {"platform": "linux"}}
@@ -145,21 +145,21 @@ def test_reports_are_counted(composed, tmp_path):
     headers = {"Authorization": f"Bearer {reading}"}
 
     def ask(path):
-        return requests.get(f"{composed.url('query')}/api/v1/{path}", headers=headers, timeout=5).json()
+        return requests.get(f"{composed.url('query')}/api/v1/{path}", headers=headers, timeout=60).json()
 
     assert eventually(lambda: ask("metrics/export.used")["n"]) == 1
     # The worker has the registry, without which it would not look for made-up reports.
     assert eventually(lambda: ask("pipeline")["looked"]), composed.log("worker")
     # Each serves its part alone.
-    assert requests.get(f"{composed.url('ingest')}/api/v1/metrics", headers=headers, timeout=5).status_code == 404
-    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=headers, timeout=5).status_code == 404
+    assert requests.get(f"{composed.url('ingest')}/api/v1/metrics", headers=headers, timeout=60).status_code == 404
+    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=headers, timeout=60).status_code == 404
 
 
 @pytest.mark.parametrize("name", ["ingest", "query"])
 def test_numbers_are_told_to_who_has_their_key(composed, name):
     """Prometheus gets the numbers with the key that was drawn for it, among them the backlog by which workers are scaled."""
     key = composed.private.path("private/deniable-metrics-key").read_text()
-    assert eventually(lambda: requests.get(f"{composed.url(name)}/healthz", timeout=5).ok)
-    assert requests.get(f"{composed.url(name)}/metrics", timeout=5).status_code == 401
-    answer = requests.get(f"{composed.url(name)}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=5)
+    assert eventually(lambda: requests.get(f"{composed.url(name)}/healthz", timeout=60).ok)
+    assert requests.get(f"{composed.url(name)}/metrics", timeout=60).status_code == 401
+    answer = requests.get(f"{composed.url(name)}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=60)
     assert 'deniable_backlog_batches{app="shop"}' in answer.text

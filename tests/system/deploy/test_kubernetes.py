@@ -208,7 +208,7 @@ def test_probes_are_answered(composed, name):
     assert len(probes) == (2 if name == "worker" else 3)
     for probe in probes:
         assert probe["port"] in ports
-        assert eventually(lambda probe=probe: requests.get(composed.url(name) + probe["path"], timeout=5).ok), probe
+        assert eventually(lambda probe=probe: requests.get(composed.url(name) + probe["path"], timeout=60).ok), probe
 
 
 def test_a_full_backlog_takes_no_pod_away():
@@ -253,7 +253,7 @@ def test_scalers_have_something_to_scale(composed):
     assert set(metric["external"]["metric"]) == {"name"}
     key = composed.private.path("private/deniable-metrics-key").read_text()
     assert eventually(lambda: composed.healthy("query"))
-    exposition = requests.get(f"{composed.url('query')}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=5).text
+    exposition = requests.get(f"{composed.url('query')}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=60).text
     assert f'{metric["external"]["metric"]["name"]}{{app="shop"}}' in exposition
 
 

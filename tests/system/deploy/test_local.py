@@ -50,10 +50,10 @@ def test_the_procfile_runs(composed, tmp_path):
         url = f"http://127.0.0.1:{port}"
 
         def workers():
-            parts = requests.get(f"{url}/readyz", timeout=5).json()["parts"]
+            parts = requests.get(f"{url}/readyz", timeout=60).json()["parts"]
             return parts.get("worker:shop", {}).get("workers", 0) >= 1
 
-        assert eventually(lambda: requests.get(f"{url}/healthz", timeout=5).ok), (tmp_path / "web.log").read_text()
+        assert eventually(lambda: requests.get(f"{url}/healthz", timeout=60).ok), (tmp_path / "web.log").read_text()
         assert eventually(workers), (tmp_path / "worker.log").read_text()
         assert {name: end(process) for name, process in processes.items()} == {"web": 0, "worker": 0}
 

@@ -34,7 +34,7 @@ async def main():
     ticks = []
     ticking = asyncio.create_task(tick(ticks))
     began = time.monotonic()
-    assert await deniable.aflush(1.0) is False
+    assert await deniable.aflush(3.0) is False
     took = time.monotonic() - began
     cancelled = asyncio.create_task(deniable.aflush(5.0))
     await asyncio.sleep(0.1)
@@ -49,8 +49,8 @@ deniable.close(0.1)
 """
     )
     took, gap, ticks = map(float, printed.split())
-    assert 0.9 < took < 4
-    assert gap < 0.5
+    assert 2.9 < took < 60
+    assert gap < 1.5
     assert ticks > 10
 
 
@@ -88,10 +88,10 @@ runpy.run_path({host.program(PATCHED)!r}, run_name="__main__")
     began = host.spawn(str(path))
     assert began.stdout.readline() == "hung\n"
     server.recover()
-    printed, complaints = began.communicate(timeout=30)
+    printed, complaints = began.communicate(timeout=150)
     assert (began.returncode, complaints) == (0, "")
     gap, ticks = map(float, printed.split())
-    assert gap < 0.8, "requests is imported by a greenlet, which takes the processor for itself"
+    assert gap < 2, "requests is imported by a greenlet, which takes the processor for itself"
     assert ticks > 10
     assert len(server.reports) == 300
 
@@ -111,9 +111,9 @@ def tick():
 ticking = gevent.spawn(tick)
 gevent.joinall([gevent.spawn(lambda: [deniable.record("used", True) for _ in range(3)]) for _ in range(100)], raise_error=True)
 assert deniable.stats()["recorded"] == 300
-assert deniable.flush(1.0) is False
+assert deniable.flush(3.0) is False
 print("hung", flush=True)
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 100
 while deniable.stats()["sent"] < 300 and time.monotonic() < deadline:
     deniable.flush(1.0)
 assert deniable.close(5), deniable.stats()
@@ -156,6 +156,6 @@ def test_gevent_and_a_fork(host, server):
     )
     path.write_text(GEVENT + f"import runpy\nrunpy.run_path({program!r}, run_name='__main__')\n", "utf-8")
     process = host.spawn(str(path))
-    assert process.communicate(timeout=30) == ("", "")
+    assert process.communicate(timeout=120) == ("", "")
     assert process.returncode == 0
     assert len(server.reports) == 2

@@ -236,7 +236,7 @@ with mine.transaction() as db:
         begun = time.monotonic()
         assert {spends.spend(PLAIN, at("2026-11")) for _ in range(100)} == {"state"}
         assert {responses.respond(KEPT, at("2026-11"), 1) for _ in range(100)} == {"state"}
-        assert time.monotonic() - begun < 10  # a quarter of a second each, and not a hundred times that
+        assert time.monotonic() - begun < 25  # a quarter of a second each, and not a hundred times that
         holder.send_signal(signal.SIGCONT)
         holder.stdin.close()
         holder.wait(30)

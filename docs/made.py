@@ -20,6 +20,7 @@ from deniable.commands.catalogue import CATALOGUE
 from deniable.commands.parser import Parser
 from deniable.mechanisms.sampled_option import SampledOption, SampledPair
 from deniable.mechanisms.window import Window
+from deniable.process import reasons
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -59,6 +60,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """Make each page from the code, as its name and its text."""
     yield "reference/commands.md", _commands()
     yield "reference/variables.md", _variables()
+    yield "reference/reasons.md", _reasons()
     yield "decisions/index.md", _decisions()
     yield from _mechanisms()
     yield from _accuracy()
@@ -93,6 +95,28 @@ def _variables() -> str:
         (point,) = entry_points(group="deniable.variables", name=floor)
         lines += [f"## {title}", "", "| variable | default |", "|---|---|"]
         lines += [f"| `{name}` | {f'`{default}`' if default else ''} |" for name, default in point.load().items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _reasons() -> str:
+    more = "[Add the SDK to an app](../how-to/embed.md#8-when-something-is-missing) says where these lines are seen."
+    about = f"*For app developers.* Whatever drops a report says so once, on the logger `deniable`. {more}"
+    lines = ["# Why a report is dropped", "", about, ""]
+    for title, column, group in (
+        ("Answers that are not reported", "`dropped`", reasons.ANSWERS),
+        ("Reports that are lost", "`dropped` or `faults`", reasons.LOSSES),
+        ("The server does not answer", "reason", reasons.FAILURES),
+        ("The server refuses reports of a metric", "`refusals`", reasons.REFUSALS),
+        ("The server refuses an upload", "code", reasons.CODES),
+        ("The server, or another program, refuses an upload and has no such code", "status", reasons.STATUSES),
+        ("The served registry is not used", "reason", reasons.SERVED),
+    ):
+        lines += [f"## {title}", "", f"| {column} | what happened | what to do |", "|---|---|---|"]
+        named: dict[reasons.Reason, list[str]] = {}
+        for name, reason in group.items():
+            named.setdefault(reason, []).append(f"`{name}`")
+        lines += [f"| {', '.join(names)} | {reason.happened} | {reason.remedy} |" for reason, names in named.items()]
         lines.append("")
     return "\n".join(lines)
 

@@ -9,12 +9,15 @@ The functions here use one client for the whole process. `Client` makes a client
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # type checkers take it for True; importing `typing` would take longer than the rest of this module
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
     from typing import Any
 
+    from deniable.arrival import Arrival
     from deniable.client import Client
     from deniable.device.journal import SentReport
     from deniable.errors import (
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from deniable.transport import SenderSettings
 
 __all__ = [
+    "Arrival",
     "Budget",
     "Caps",
     "Client",
@@ -68,6 +72,7 @@ __version__ = "0.1.0"
 
 # The client is imported when an app calls `init`. An app that only catches our errors imports almost nothing.
 _HOMES = {
+    "Arrival": "arrival",
     "Budget": "registry.tables",
     "Caps": "limits.caps",
     "Client": "client",
@@ -88,8 +93,10 @@ _HOMES = {
 """The module of each public class, imported when it is first asked for."""
 
 _EXIT_SECONDS = 1.0
+_NO_INIT = "deniable.init was not called"
 
 _client: Client | None = None
+_early = False  # whether something was recorded before `init`
 
 
 def init(
@@ -126,13 +133,15 @@ def init(
         allow_http=allow_http,
         strict=strict,
     )
+    if _early:  # while developing this is said again, since perhaps nobody has seen the first line
+        _tell_early("init" if _client.developed else "record")
     return _client
 
 
 def record(metric: str, value: object) -> bool:
     """Randomise an answer and queue the report; return False before `init`. See `Client.record`."""
     try:
-        return _client.record(metric, value) if _client else False
+        return _client.record(metric, value) if _client else _drop_early()
     except BaseException:
         metric = value = None  # type: ignore[assignment] # no answer stays in the frames of an error
         raise
@@ -153,7 +162,35 @@ def timed(metric: str) -> Stopwatch:
 
 
 def _begin(metric: str) -> Timing | None:
-    return _client._begin(metric) if _client else None  # noqa: SLF001 - our own
+    if _client is None:
+        _drop_early()
+        return None
+    return _client._begin(metric)  # noqa: SLF001 - our own
+
+
+def _drop_early() -> bool:
+    """Say once that answers before `init` are lost: now, or at `init` if the app has no log yet."""
+    global _early  # noqa: PLW0603 - as `_client`
+    if not _early and "logging" in sys.modules:
+        try:  # noqa: SIM105 - `contextlib` would be imported for it
+            _tell_early("record")
+        except Exception:  # noqa: BLE001, S110 - the interpreter is ending, which imports nothing any more
+            pass
+    _early = True
+    return False
+
+
+def _tell_early(subject: str) -> None:
+    from deniable.process.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
+    from deniable.process.reasons import ANSWERS  # noqa: PLC0415
+
+    warn_once(subject, "before_init", ANSWERS["before_init"].words())
+
+
+def _nothing() -> Arrival:
+    from deniable.arrival import Arrival  # noqa: PLC0415 - only an app that did not call `init` needs it
+
+    return Arrival(why=_NO_INIT)
 
 
 def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
@@ -162,24 +199,24 @@ def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - i
         _client.set_consent(consent)
 
 
-def flush(timeout: float = 5.0) -> bool:
+def flush(timeout: float = 5.0) -> Arrival:
     """Send what is queued within `timeout` seconds; return whether all that was recorded has arrived. See `Client.flush`."""
-    return _client.flush(timeout) if _client else False
+    return _client.flush(timeout) if _client else _nothing()
 
 
-async def aflush(timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
+async def aflush(timeout: float = 5.0) -> Arrival:  # noqa: ASYNC109 - as for `flush`
     """Do the same as `flush` without blocking the event loop."""
-    return await _client.aflush(timeout) if _client else False
+    return await _client.aflush(timeout) if _client else _nothing()
 
 
-def close(timeout: float = 2.0) -> bool:
+def close(timeout: float = 2.0) -> Arrival:
     """Send what is queued within `timeout` seconds and stop for good; return whether all that was recorded has arrived."""
-    return _client.close(timeout) if _client else False
+    return _client.close(timeout) if _client else _nothing()
 
 
 def stats() -> dict[str, Any]:
     """Return counts of what happened so far. See `Client.stats`."""
-    return _client.stats() if _client else {"disabled": "deniable.init was not called"}
+    return _client.stats() if _client else {"disabled": _NO_INIT}
 
 
 def explain(metric: str, value: object = None) -> Explanation | None:

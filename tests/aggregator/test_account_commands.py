@@ -8,31 +8,17 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import cli
 from deniable_aggregator.accounting import statement as words
 from deniable_aggregator.accounting.account import METHODS
 
 EXAMPLE = str(Path(__file__).parents[2] / "deploy" / "metrics.toml")
-SMALL = """
-format = 1
-app = "shop"
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark"]
-epsilon = 1
-epsilon_permanent = 2
-description = "d"
-owner = "o"
-[metrics.cart]
-type = "boolean"
-epsilon = 0.5
-sample = 0.1
-period = "month"
-min_reports = 1000
-description = "d"
-owner = "o"
-"""
+SMALL = registry_toml(
+    metric_toml("theme", values=["light", "dark"], epsilon_permanent=2),
+    metric_toml("cart", epsilon=0.5, sample=0.1, period="month", min_reports=1000),
+)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import redis
 from machines import wait
+from registries import metric_toml, registry_toml
 
 from deniable import mechanisms, registry
 from deniable.cli import main
@@ -42,36 +43,13 @@ ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over
 CLOSED = ENDED + 3 * DAY
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-min_reports = 10
-grace = "3d"
-
-[retention]
-tallies = 10
-releases = 20
-
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 1.0
-mechanism = "oue"
-segments = ["platform"]
-description = "Which theme"
-owner = "design@shop.example"
-
-[metrics.export]
-type = "boolean"
-epsilon = 1.0
-description = "Whether it was exported"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("theme", values=["light", "dark", "system"], mechanism="oue", segments=["platform"], description="Which theme"),
+    metric_toml("export"),
+    segments={"platform": ["linux", "macos"]},
+    publication={"min_reports": 10, "grace": "3d"},
+    retention={"tallies": 10, "releases": 20},
+)
 
 
 class Shop:

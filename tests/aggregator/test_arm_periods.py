@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
+from registries import metric_toml, registry_toml
+
 from deniable import registry
 from deniable.declared import Declared
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer.difference import arm_sizes_of
 from deniable_aggregator.publish.release import Release
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-arm = ["a", "b", "c"]
-
-[experiments]
-arm = { base = "a", planned = 0.05 }
-
-[metrics.theme]
-type = "boolean"
-epsilon = 1
-segments = ["arm"]
-description = "Whether it is dark"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("theme", segments=["arm"]), segments={"arm": ["a", "b", "c"]}, experiments={"arm": {"base": "a", "planned": 0.05}}
+)
 
 
 def sizes(*periods):

@@ -6,6 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.errors import ParameterError
 from deniable.registry import OTHER, parse
@@ -29,10 +30,12 @@ CUBE = Cube.of(BREAKDOWN, REPORTS)
 def test_from_the_registry():
     """A metric is broken down by its own segments, in its order."""
     registry = parse(
-        'format = 1\napp = "shop"\n[segments]\narch = ["arm"]\nplatform = ["linux", "macos"]\n'
-        'version = ["2.4", "2.4.0", "2.4.1", "3.0"]\n[generalize]\nversion = "."\n'
-        '[metrics.m]\ntype = "boolean"\nepsilon = 1\nsegments = ["platform", "version"]\ndescription = "d"\nowner = "o"\n'
-        '[metrics.n]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+        registry_toml(
+            metric_toml("m", segments=["platform", "version"]),
+            metric_toml("n"),
+            segments={"arch": ["arm"], "platform": ["linux", "macos"], "version": ["2.4", "2.4.0", "2.4.1", "3.0"]},
+            generalize={"version": "."},
+        )
     )
     breakdown = Breakdown.of(registry, registry.metrics["m"])
     assert breakdown == Breakdown({name: (*values, OTHER) for name, values in BREAKDOWN.values.items()}, BREAKDOWN.parents)

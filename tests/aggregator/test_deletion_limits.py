@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import registry
 from deniable.declared import Declared
@@ -19,23 +20,7 @@ from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.sums import tallies
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[publication]
-min_reports = 100
-
-[retention]
-tallies = 10
-releases = 20
-
-[metrics.theme]
-type = "boolean"
-epsilon = 1.0
-description = "Whether it is dark"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(metric_toml("theme"), publication={"min_reports": 100}, retention={"tallies": 10, "releases": 20})
 DAY = 86_400
 ENDED = datetime(2026, 11, 22, tzinfo=UTC).timestamp()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import numpy as np
+from registries import metric_toml, registry_toml
 
 from deniable import registry
 from deniable.declared import Declared
@@ -14,21 +15,9 @@ from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.sums import tallies
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[publication]
-min_reports = 100
-grace = "3d"
-
-[metrics.plugins]
-type = "set"
-values = ["a", "b", "c"]
-epsilon = 1.0
-description = "Which plugins are used"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("plugins", type="set", values=["a", "b", "c"]), publication={"min_reports": 100, "grace": "3d"}
+)
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import registry
 from deniable.declared import Declared
@@ -13,21 +14,9 @@ from deniable_aggregator import tally
 from deniable_aggregator.answer.readings import number
 from deniable_aggregator.answer.readings.number import NumberReading, to_number
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[metrics.wait]
-type = "number"
-estimate = "{estimate}"
-range = [0, 1000]
-unit = "ms"
-epsilon = 4
-per_period = 2
-together = 3
-description = "How long it took"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("wait", estimate="{estimate}", range=[0, 1000], unit="ms", epsilon=4, per_period=2, together=3)
+)
 
 
 def reading(estimate="mean", n=300):

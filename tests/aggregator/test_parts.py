@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import mechanisms, registry
 from deniable.declared import Declared
@@ -38,32 +39,12 @@ POOLED = {
     "grr": {"domain_size": 5},
 }
 
-SETS = """
-format = 1
-app = "shop"
 
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-min_reports = 100
-grace = "3d"
-
-[metrics.plugins]
-type = "set"
-values = [{values}]
-joint = {joint}
-epsilon = 1.0
-description = "Which plugins are used"
-owner = "core@shop.example"
-segments = [{segments}]
-"""
-
-
-def declared(options=5, joint="false", segments=""):
+def declared(options=5, *, joint=False, segments=(), trial=False):
     """Return the registry of a metric about some options."""
-    values = ", ".join(f'"o{number}"' for number in range(options))
-    return registry.parse(SETS.format(values=values, joint=joint, segments=segments))
+    plugins = metric_toml("plugins", type="set", values=[f"o{n}" for n in range(options)], joint=joint, segments=segments)
+    publication = {"grace": "3d"} | ({"trial": True} if trial else {"min_reports": 100})
+    return registry.parse(registry_toml(plugins, segments={"platform": ["linux", "macos"]}, publication=publication))
 
 
 def tally_of(mechanism, rng, n=400) -> Tally:
@@ -167,10 +148,10 @@ class Counted:
         }
 
 
-@pytest.mark.parametrize(("options", "joint"), [(30, "false"), (6, "true")])
+@pytest.mark.parametrize(("options", "joint"), [(30, False), (6, True)])
 def test_a_hundred_reports_tell_of_no_option(real_redis, options, joint):
     """A cell of exactly min_reports reports, over all options, is not published: each option has a few of them."""
-    shop = Counted(real_redis, declared(options, joint))
+    shop = Counted(real_redis, declared(options, joint=joint))
     rows = shop.declared.mechanism.layout.rows
     shop.count([100 // rows + (row < 100 % rows) for row in range(rows)])
     shop.publish(CLOSED)
@@ -206,7 +187,7 @@ def test_each_step_has_enough_of_each_option(real_redis):
 
 def test_a_segment_with_few_reports_of_an_option_is_withheld(real_redis):
     """A segment is published if each option has enough there, and if no difference tells of few reports of an option."""
-    shop = Counted(real_redis, declared(3, segments='"platform"'))
+    shop = Counted(real_redis, declared(3, segments=["platform"]))
     shop.count([200, 200, 200], segment="platform=linux")
     shop.count([300, 300, 40], segment="platform=macos")
     shop.publish(CLOSED)
@@ -215,8 +196,7 @@ def test_a_segment_with_few_reports_of_an_option_is_withheld(real_redis):
 
 def test_a_trial_shows_all_options_at_once(real_redis):
     """In a trial one report is published, though nothing is known of the other options."""
-    text = SETS.format(values='"a", "b", "c"', joint="false", segments="").replace("min_reports = 100", "trial = true")
-    shop = Counted(real_redis, registry.parse(text))
+    shop = Counted(real_redis, declared(3, trial=True))
     shop.count([1, 0, 0])
     shop.publish(NOON)
     assert shop.released() == {(TODAY, ""): [1, 0, 0]}
@@ -225,5 +205,5 @@ def test_a_trial_shows_all_options_at_once(real_redis):
 def test_what_is_needed_is_said():
     """Messages say of what each release needs min_reports reports."""
     assert Declared.of(declared(30).metrics["plugins"]).needed == "100 reports about each option, some 3,000 in all"
-    pairs = Declared.of(declared(30, "true").metrics["plugins"])
+    pairs = Declared.of(declared(30, joint=True).metrics["plugins"])
     assert pairs.needed == "100 reports about each pair of options, some 43,500 in all"

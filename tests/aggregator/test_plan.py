@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import cli, mechanisms, registry
 from deniable.declared import fingerprint
@@ -30,36 +31,12 @@ SHOWN = [
     (command, table) for command, table in re.findall(r"```sh\ndeniable (plan [^\n]*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 ]
 PLAIN = [name for name in mechanisms.names() if name not in ("coin", "binary")]
-REGISTRY = """
-format = 1
-app = "shop"
-[segments]
-platform = ["linux", "macos", "windows"]
-channel = ["beta", "stable"]
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 1.0
-segments = ["platform", "channel"]
-description = "d"
-owner = "o"
-[metrics.cart]
-type = "set"
-values = ["a", "b", "c"]
-epsilon = 0.5
-sample = 0.1
-period = "month"
-description = "d"
-owner = "o"
-[metrics.start]
-type = "number"
-range = [0, 1000]
-unit = "ms"
-estimate = "distribution"
-epsilon = 1.0
-description = "d"
-owner = "o"
-"""
+REGISTRY = registry_toml(
+    metric_toml("theme", values=["light", "dark", "system"], segments=["platform", "channel"]),
+    metric_toml("cart", type="set", values=["a", "b", "c"], epsilon=0.5, sample=0.1, period="month"),
+    metric_toml("start", range=[0, 1000], unit="ms", estimate="distribution"),
+    segments={"platform": ["linux", "macos", "windows"], "channel": ["beta", "stable"]},
+)
 
 
 @pytest.fixture
@@ -146,9 +123,7 @@ def test_the_error_is_the_decoders(name):
 
 def test_the_first_release_comes_when_the_publisher_makes_it(real_redis):
     """Of twice min_reports the first step is published; of one fewer it is not, and the plan says as much."""
-    shop = registry.parse(
-        'format = 1\napp = "shop"\n[metrics.x]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
-    )
+    shop = registry.parse(registry_toml(metric_toml("x")))
     metric, store = shop.metrics["x"], Store(real_redis, "shop")
     noon = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
     stratum = Stratum("x", 1, fingerprint(metric, mechanisms.of(metric).canonical), "2026-11-21", "")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import registry
 from deniable.declared import Declared
@@ -16,24 +17,11 @@ from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.store import Store
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-min_reports = 100
-grace = "2d"
-
-[metrics.theme]
-type = "boolean"
-epsilon = 1.0
-segments = ["platform"]
-description = "Whether it is dark"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("theme", segments=["platform"], description="Whether it is dark"),
+    segments={"platform": ["linux", "macos"]},
+    publication={"min_reports": 100, "grace": "2d"},
+)
 CLOSES = datetime(2026, 11, 24, tzinfo=UTC).timestamp()
 
 

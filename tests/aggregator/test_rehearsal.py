@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import cli, mechanisms, registry
 from deniable.registry import Metric
@@ -34,48 +35,14 @@ n,1,1
 n,10,2
 n,1e9,1
 """
-REGISTRY = """
-format = 1
-app = "shop"
-[metrics.a]
-type = "categorical"
-values = ["x", "y", "z"]
-epsilon = 1.0
-description = "d"
-owner = "o"
-[metrics.b]
-type = "boolean"
-epsilon = 1.0
-sample = 0.5
-description = "d"
-owner = "o"
-[metrics.c]
-type = "product"
-factors = { f = ["t", "u"], g = ["v", "w"] }
-epsilon = 1.0
-description = "d"
-owner = "o"
-[metrics.d]
-type = "key"
-discover = true
-epsilon = 1.0
-description = "d"
-owner = "o"
-[metrics.s]
-type = "set"
-values = ["u", "v", "w"]
-epsilon = 1.0
-description = "d"
-owner = "o"
-[metrics.n]
-type = "number"
-range = [0, 10]
-unit = "ms"
-estimate = "mean"
-epsilon = 1.0
-description = "d"
-owner = "o"
-"""
+REGISTRY = registry_toml(
+    metric_toml("a", values=["x", "y", "z"]),
+    metric_toml("b", sample=0.5),
+    metric_toml("c", type="product", factors={"f": ["t", "u"], "g": ["v", "w"]}),
+    metric_toml("d", type="key", discover=True),
+    metric_toml("s", type="set", values=["u", "v", "w"]),
+    metric_toml("n", range=[0, 10], unit="ms", estimate="mean"),
+)
 
 
 def rehearsal(name, size, epsilon):
@@ -296,7 +263,7 @@ def test_every_metric_of_the_example_is_simulated(run):
 @pytest.mark.parametrize("metric", ["a", "s", "n"])
 def test_groups_that_answer_alike(metric):
     """The plan, the rehearsal and the decoder agree where five devices each answer alike: in errors, and intervals hold."""
-    alike = registry.parse(REGISTRY.replace('owner = "o"', 'owner = "o"\ntogether = 5'))
+    alike = registry.parse(REGISTRY.replace("\nowner", "\ntogether = 5\nowner"))
     (pooled,) = [one for one in rehearsals(alike, {})[0] if one.metric.id == metric]
     errors = pooled.run(5000, 300, np.random.default_rng(6))
     assert errors.ratio == pytest.approx(1, abs=0.15)

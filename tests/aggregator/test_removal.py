@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import redis
+from registries import metric_toml, registry_toml
 
 from deniable import mechanisms, registry
 from deniable.cli import main
@@ -37,35 +38,15 @@ CLOSED = ENDED + 3 * DAY + 1
 TODAY = "2026-11-21"
 BITS = Layout(1, 3, "bits")
 
-REGISTRY = """
-format = 1
-app = "shop"
 
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-grace = "3d"
-min_reports = 100
-
-[metrics."ui.theme"]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 1.0
-mechanism = "oue"
-version = {version}
-segments = ["platform"]
-description = "Which theme"
-owner = "design@shop.example"
-
-[metrics."ui.size"]
-type = "categorical"
-values = ["small", "large", "huge"]
-epsilon = 1.0
-mechanism = "oue"
-description = "Which size"
-owner = "design@shop.example"
-"""
+def text(version):
+    """Write the registry of two metrics."""
+    return registry_toml(
+        metric_toml("ui.theme", values=["light", "dark", "system"], mechanism="oue", version=version, segments=["platform"]),
+        metric_toml("ui.size", values=["small", "large", "huge"], mechanism="oue"),
+        segments={"platform": ["linux", "macos"]},
+        publication={"grace": "3d", "min_reports": 100},
+    )
 
 
 class Shop:
@@ -76,7 +57,7 @@ class Shop:
         self.store = Store(client, "shop")
 
     def registry(self, version=1):
-        return registry.parse(REGISTRY.format(version=version))
+        return registry.parse(text(version))
 
     def stratum(self, metric, version=1, period=TODAY):
         declared = self.registry(version).metrics[metric]
@@ -292,7 +273,7 @@ def test_a_metric_that_nobody_knows(shop, capsys):
 def test_a_metric_that_was_never_counted(shop, tmp_path, capsys):
     """If a registry declares it, or its version is given, what waits of it is not counted either; the registry's part is told."""
     path = tmp_path / "metrics.toml"
-    path.write_text(REGISTRY.format(version=3), "utf-8")
+    path.write_text(text(3), "utf-8")
     assert shop.erase("--metric", "ui.theme", "--registry", str(path), "--yes") == 0
     assert "the registry declares version 3: reports of it are accepted, and dropped" in capsys.readouterr().out
     assert shop.erase("--metric", "other", "--version", "4", "--yes") == 0

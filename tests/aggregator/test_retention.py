@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import redis
+from registries import metric_toml, registry_toml
 
 from deniable import mechanisms, registry
 from deniable.declared import fingerprint
@@ -40,43 +41,22 @@ TODAY = "2026-11-21"
 EXACT = ("tally", "tallies", "weights", "snapshot")
 OLD = Stratum("old", 3, "0" * 16, "2026-11", "")
 
-REGISTRY = """
-format = 1
-app = "shop"
 
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-min_reports = 100
-grace = "3d"
-
-{retention}
-
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 1.0
-mechanism = "oue"
-version = {version}
-description = "Which theme"
-owner = "design@shop.example"
-
-[metrics.export]
-type = "boolean"
-epsilon = 1.0
-segments = ["platform"]
-description = "Whether it was exported"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("theme", values=["light", "dark", "system"], mechanism="oue"),
+    metric_toml("export", segments=["platform"]),
+    segments={"platform": ["linux", "macos"]},
+    publication={"min_reports": 100, "grace": "3d"},
+    retention={"tallies": 10, "releases": 20, "alarms": 5},
+)
 
 
 class Shop:
     """An app on a real store, counted by hand."""
 
-    def __init__(self, client, retention="[retention]\ntallies = 10\nreleases = 20\nalarms = 5", version=1):
+    def __init__(self, client):
         self.redis = client
-        self.registry = registry.parse(REGISTRY.format(retention=retention, version=version))
+        self.registry = registry.parse(REGISTRY)
         self.store = Store(client, "shop")
         self.publisher = Publisher(self.store, self.registry)
         self.retention = Retention(self.store, self.registry, self.publisher)

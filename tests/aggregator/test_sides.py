@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import registry
 from deniable.declared import Declared
@@ -18,20 +19,7 @@ from deniable_aggregator.answer.refusal import Incomparable
 from deniable_aggregator.answer.select import Published, Selection
 from deniable_aggregator.publish.release import Release
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-
-[metrics.theme]
-type = "boolean"
-epsilon = 1
-segments = ["platform"]
-description = "Whether it is dark"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(metric_toml("theme", segments=["platform"]), segments={"platform": ["linux", "macos"]})
 APP = SimpleNamespace(registry=registry.parse(REGISTRY))
 THEME = Declared.of(APP.registry.metrics["theme"])
 EARLIER = Declared.of(registry.parse(REGISTRY.replace("epsilon = 1", "epsilon = 2")).metrics["theme"])

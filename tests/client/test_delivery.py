@@ -9,6 +9,7 @@ from email.utils import formatdate
 
 import pytest
 
+from deniable.process.reasons import CODES, REFUSALS, STATUSES
 from deniable.transport.delivery import Delivery, _retry_after, _verdict
 from deniable.transport.dsn import Dsn
 from deniable.transport.network import Courier, Orders
@@ -64,14 +65,6 @@ def test_how_many_were_accepted(document, accepted):
     assert _verdict(BATCH, 202, document).accepted == accepted
 
 
-def test_a_server_that_does_not_answer_is_told_as_such(caplog):
-    """Where there was no answer the log says so, instead of a status that does not exist."""
-    assert _verdict(BATCH, 0, None).kind == "later"
-    assert caplog.messages == [
-        f"deniable: {len(BATCH.reports)} reports not delivered yet: no answer; is the server of the DSN running?"
-    ]
-
-
 def test_a_server_writes_no_lines_in_the_log(caplog):
     """A server that lies writes no lines of its own: a code is a word or nothing, and its words are a part of a line."""
     caplog.set_level(logging.DEBUG)
@@ -80,9 +73,9 @@ def test_a_server_writes_no_lines_in_the_log(caplog):
         _verdict(BATCH, status + 100, {"code": lie, "detail": "x\ny"})
     messages = [record.message for record in caplog.records if "not delivered yet" not in record.message]
     assert all(line.startswith(("deniable: status 4", "deniable: status 5")) for line in messages)
-    assert all(": no code: " in line and line.isascii() and line.isprintable() and len(line) < 400 for line in messages)
-    assert messages[0] == r"deniable: status 404: no code: the server says 'x\nERROR: fake line'"
-    assert r"deniable: status 409: no code: the server says 'gr\xf6\xdfer'" in messages
+    assert all(": no code: " in line and line.isascii() and line.isprintable() and len(line) < 500 for line in messages)
+    assert messages[0] == "deniable: status 404: no code: " + STATUSES[404].words(r"it says 'x\nERROR: fake line'")
+    assert "deniable: status 409: no code: " + STATUSES[400].words(r"it says 'gr\xf6\xdfer'") in messages
     assert len(messages) == 14  # 408 and 504 are not for good
 
 
@@ -102,8 +95,9 @@ def test_why_reports_were_refused(caplog):
         assert (verdict.kind, verdict.accepted) == ("accepted", 2)
         assert verdict.refusals == {"m: padding_bits": 1, "n: definition_mismatch": 3}
     assert [record.message for record in caplog.records] == [
-        "deniable: m: padding_bits: the server says 'a bit too many'",
-        'deniable: n: definition_mismatch: the server says "the device\'s registry defines n otherwise"',
+        "deniable: m: padding_bits: " + REFUSALS["padding_bits"].words("it says 'a bit too many'"),
+        "deniable: n: definition_mismatch: "
+        + REFUSALS["definition_mismatch"].words('it says "the device\'s registry defines n otherwise"'),
     ]
 
 
@@ -112,7 +106,9 @@ def test_why_all_were_refused(caplog):
     errors = [{"group": 1, "code": "unknown_metric", "count": 3, "detail": "no such"}]
     verdict = _verdict(GROUPS, 422, {"code": "all_rejected", "detail": "nothing", "errors": errors})
     assert (verdict.kind, verdict.refusals) == ("dropped", {"n: unknown_metric": 3})
-    assert [record.message for record in caplog.records] == ["deniable: n: unknown_metric: the server says 'no such'"]
+    assert [record.message for record in caplog.records] == [
+        "deniable: n: unknown_metric: " + REFUSALS["unknown_metric"].words("it says 'no such'")
+    ]
 
 
 def test_a_key_that_is_wrong_is_told(caplog):
@@ -121,8 +117,8 @@ def test_a_key_that_is_wrong_is_told(caplog):
         assert _verdict(BATCH, 401, {"code": "unknown_key", "detail": "no app has this key"}).kind == "refused"
         assert _verdict(BATCH, 500, None).kind == "dropped"
     assert [record.message for record in caplog.records] == [
-        "deniable: status 401: unknown_key: the server says 'no app has this key'",
-        "deniable: status 500: no code: the server says nothing",
+        "deniable: status 401: unknown_key: " + CODES["unknown_key"].words("it says 'no app has this key'"),
+        f"deniable: status 500: no code: {STATUSES[500].words()}",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
@@ -10,20 +11,17 @@ from deniable.explanation import Explanation
 from deniable.registry import parse
 from deniable.registry.tables import Budget
 
-KEPT = """
-format = 1
-app = "shop"
-[metrics."ui.theme"]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 1.0
-epsilon_permanent = 2.0
-sample = 0.1
-mechanism = "rappor"
-parameters = { cohorts = 8, bits = 16, hashes = 2 }
-description = "Which theme people use"
-owner = "design@shop.example"
-"""
+KEPT = registry_toml(
+    metric_toml(
+        "ui.theme",
+        values=["light", "dark", "system"],
+        epsilon_permanent=2.0,
+        sample=0.1,
+        mechanism="rappor",
+        parameters={"cohorts": 8, "bits": 16, "hashes": 2},
+        description="Which theme people use",
+    )
+)
 
 
 def test_figures(registry):

@@ -9,6 +9,7 @@ from fractions import Fraction
 from time import monotonic, sleep, time
 
 import pytest
+from registries import metric_toml, registry_toml
 from senders import eventually
 
 from deniable import Budget, Caps, Client, SenderSettings, stopwatch
@@ -21,49 +22,13 @@ HIGH = 0.3  # seconds
 SHORT, LONG = 0.01, 0.25
 QUICK = SenderSettings(flush_interval=0.02, timeout=60)
 FREE = Caps(budget=Budget(per_window=None, lifetime=None))
-REGISTRY = """
-format = 1
-app = "shop"
-[metrics.took]
-type = "number"
-range = [0, 0.3]
-unit = "s"
-estimate = "mean"
-epsilon = 1
-description = "d"
-owner = "o"
-[metrics.kept]
-type = "number"
-range = [0, 0.3]
-unit = "s"
-estimate = "mean"
-epsilon = 1
-epsilon_permanent = 2
-description = "d"
-owner = "o"
-[metrics.quiet]
-type = "boolean"
-epsilon = 1
-per_period = 20
-delay = "12h"
-description = "d"
-owner = "o"
-[metrics.plain]
-type = "boolean"
-epsilon = 1
-per_period = 20
-description = "d"
-owner = "o"
-[metrics.many]
-type = "number"
-range = [0, 60000]
-unit = "ms"
-estimate = "mean"
-epsilon = 1
-per_period = 1000
-description = "d"
-owner = "o"
-"""
+REGISTRY = registry_toml(
+    metric_toml("took", range=[0, HIGH], unit="s", estimate="mean"),
+    metric_toml("kept", range=[0, HIGH], unit="s", estimate="mean", epsilon_permanent=2),
+    metric_toml("quiet", per_period=20, delay="12h"),
+    metric_toml("plain", per_period=20),
+    metric_toml("many", range=[0, 60000], unit="ms", estimate="mean", per_period=1000),
+)
 
 
 class Wire:

@@ -11,6 +11,7 @@ from math import inf, nan
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from registries import metric_toml, registry_toml
 
 from deniable import Budget, Caps, Client
 from deniable.errors import ParameterError
@@ -19,73 +20,16 @@ from deniable.registry.answers.axis import read_number
 from deniable.registry.answers.number import LARGEST, plain
 
 ALLOWED = 0.25  # seconds of this thread's own processor time; what is tested took from six seconds to for ever
-REGISTRY = """
-format = 1
-app = "shop"
-[metrics.n]
-type = "number"
-range = [-5, 100]
-unit = "ms"
-estimate = "mean"
-epsilon = 1
-per_period = 1_000_000
-description = "d"
-owner = "o"
-[metrics.bytes]
-type = "number"
-range = [1, 1e9]
-scale = "log"
-unit = "bytes"
-estimate = "distribution"
-epsilon = 1
-per_period = 1_000_000
-description = "d"
-owner = "o"
-[metrics.kept]
-type = "number"
-range = [0, 1]
-unit = "s"
-estimate = "mean"
-epsilon = 1
-epsilon_permanent = 2
-description = "d"
-owner = "o"
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark"]
-epsilon = 1
-per_period = 1_000_000
-description = "d"
-owner = "o"
-[metrics.plugins]
-type = "set"
-values = ["git", "spelling"]
-epsilon = 1
-per_period = 1_000_000
-description = "d"
-owner = "o"
-[metrics.both]
-type = "product"
-factors = { cart = ["empty", "full"], coupon = ["no", "yes"] }
-epsilon = 1
-per_period = 1_000_000
-description = "d"
-owner = "o"
-[metrics.text]
-type = "string"
-discover = true
-epsilon = 1
-per_period = 1_000_000
-description = "d"
-owner = "o"
-[metrics.key]
-type = "key"
-discover = true
-epsilon = 1
-per_period = 1_000_000
-description = "d"
-owner = "o"
-"""
+REGISTRY = registry_toml(
+    metric_toml("n", range=[-5, 100], unit="ms", estimate="mean", per_period=1_000_000),
+    metric_toml("bytes", range=[1, 1e9], scale="log", unit="bytes", estimate="distribution", per_period=1_000_000),
+    metric_toml("kept", range=[0, 1], unit="s", estimate="mean", epsilon_permanent=2),
+    metric_toml("theme", values=["light", "dark"], per_period=1_000_000),
+    metric_toml("plugins", type="set", values=["git", "spelling"], per_period=1_000_000),
+    metric_toml("both", type="product", factors={"cart": ["empty", "full"], "coupon": ["no", "yes"]}, per_period=1_000_000),
+    metric_toml("text", type="string", discover=True, per_period=1_000_000),
+    metric_toml("key", type="key", discover=True, per_period=1_000_000),
+)
 LONG = 50_000_000  # characters
 
 

@@ -19,7 +19,7 @@ REST = 'description = "d"\nowner = "o"\n'
 
 def prepared(text):
     registry = parse(f"{HEAD}[metrics.m]\n{text}\n{REST}")
-    return prepare(registry, {}, Caps(), Budget(), date(2026, 11, 21))["m"]
+    return prepare(registry, {}, Caps(), Budget(), date(2026, 11, 21))[0]["m"]
 
 
 def time_of(hours, grace):
@@ -56,5 +56,5 @@ def test_what_has_ended_takes_no_part_of_the_budget():
     budget = Budget(per_window=window, lifetime=window)
     with pytest.raises(ConfigurationError, match="all metrics together"):
         prepare(registry, {}, Caps(), budget, date(2026, 11, 21))
-    prepared = prepare(registry, {}, Caps(), budget, date(2026, 11, 22))
+    prepared, _ = prepare(registry, {}, Caps(), budget, date(2026, 11, 22))
     assert isinstance(prepared["old"], Prepared)

@@ -7,59 +7,32 @@ from datetime import date
 from hashlib import sha256
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import registry
 from deniable.errors import ConfigurationError, RegistryError
 from deniable.registry import published
 
-FIRST = """
-format = 1
-app = "shop"
-
-[segments]
-version = ["1.0", "1.1"]
-arch = ["arm", "x86"]
-
-[publication]
-min_reports = 50
-
-[metrics."theme"]
-version = 1
-type = "categorical"
-values = ["light", "dark"]
-epsilon = 1.0
-period = "month"
-segments = ["version", "arch"]
-description = "Which theme"
-owner = "o@shop.example"
-
-[metrics."export"]
-type = "boolean"
-epsilon = 1.0
-period = "month"
-description = "Whether it was used"
-owner = "o@shop.example"
-"""
-SECOND = """
-format = 1
-app = "shop"
-
-[segments]
-version = ["1.1", "2.0"]
-
-[generalize]
-version = "."
-
-[metrics."theme"]
-version = 2
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 1.0
-period = "month"
-segments = ["version"]
-description = "Which theme people use"
-owner = "o@shop.example"
-"""
+FIRST = registry_toml(
+    metric_toml(
+        "theme", version=1, values=["light", "dark"], period="month", segments=["version", "arch"], description="Which theme"
+    ),
+    metric_toml("export", period="month"),
+    segments={"version": ["1.0", "1.1"], "arch": ["arm", "x86"]},
+    publication={"min_reports": 50},
+)
+SECOND = registry_toml(
+    metric_toml(
+        "theme",
+        version=2,
+        values=["light", "dark", "system"],
+        period="month",
+        segments=["version"],
+        description="Which theme people use",
+    ),
+    segments={"version": ["1.1", "2.0"]},
+    generalize={"version": "."},
+)
 
 
 @pytest.fixture
@@ -238,18 +211,7 @@ def test_lint_reads_a_folder_as_the_server_does(command, folder):
     assert command("lint", folder(FIRST, SECOND))[0] == 0
 
 
-STRINGS = """
-format = 1
-app = "shop"
-
-[metrics."page"]
-type = "string"
-candidates = "pages.txt"
-epsilon = 1.0
-period = "month"
-description = "Which page"
-owner = "o@shop.example"
-"""
+STRINGS = registry_toml(metric_toml("page", type="string", candidates="pages.txt", period="month", description="Which page"))
 
 
 def test_candidates_go_along(command, proposed, tmp_path):

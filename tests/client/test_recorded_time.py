@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from types import SimpleNamespace
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.client.recorder import Recorder
 from deniable.device.prepared import prepare
@@ -13,25 +14,13 @@ from deniable.limits.caps import Caps
 from deniable.registry import parse
 from deniable.registry.tables import Budget
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[metrics.wait]
-type = "number"
-estimate = "mean"
-range = [0, 3600]
-unit = "s"
-epsilon = 1
-description = "How long it took"
-owner = "design@shop.example"
-"""
+REGISTRY = registry_toml(metric_toml("wait", estimate="mean", range=[0, 3600], unit="s", description="How long it took"))
 
 
 @pytest.fixture
 def recorded():
     """Record a time at a moment; return for how long its report waits, and its period."""
-    metric = prepare(parse(REGISTRY), {}, Caps(), Budget(), date(2026, 11, 21))["wait"]
+    metric = prepare(parse(REGISTRY), {}, Caps(), Budget(), date(2026, 11, 21))[0]["wait"]
     queued = []
     sender = SimpleNamespace(
         full=None,

@@ -9,6 +9,7 @@ from datetime import date
 from fractions import Fraction
 
 import pytest
+from registries import metric_toml
 
 from deniable.device.prepared import prepare
 from deniable.errors import RegistryError, ServedRegistryError
@@ -85,13 +86,7 @@ description = "d"
 owner = "o"
 """
 BUDGET = "[budget]\nwindow = 30\nper_window = 32\nlifetime = 320\n"
-FRESH = """
-[metrics.fresh]
-type = "boolean"
-epsilon = 0.1
-description = "d"
-owner = "o"
-"""
+FRESH = metric_toml("fresh", epsilon=0.1)
 OURS = parse(BUNDLED)
 
 
@@ -152,7 +147,7 @@ def test_every_metric_may_be_left_out(id_):
 def test_no_report_means_anything_else(name):
     """Fingerprints and costs are those of the app's own registry: nothing is drawn or counted anew."""
     surroundings = ({"platform": "linux"}, Caps(), OURS.budget, date(2027, 1, 1))
-    before, after = (prepare(registry, *surroundings) for registry in (OURS, restricted(OURS, ALLOWED[name])))
+    before, after = (prepare(registry, *surroundings)[0] for registry in (OURS, restricted(OURS, ALLOWED[name])))
     assert after
     for id_, prepared in after.items():
         assert (prepared.allowance, prepared.segment) == (before[id_].allowance, before[id_].segment)

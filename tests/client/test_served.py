@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
 import pytest
+from registries import metric_toml
 
 from deniable.errors import ConfigurationError
 from deniable.registry import parse
@@ -478,16 +479,7 @@ def test_http_brings_a_registry(sealed):
 
 # for how long it is valid
 
-TWO = (
-    TEXT
-    + """
-[metrics.other]
-type = "boolean"
-epsilon = 1
-description = "d"
-owner = "o"
-"""
-)
+TWO = TEXT + metric_toml("other")
 BOTH = parse(TWO.format(revision=1, sample=0.9))
 
 

@@ -12,6 +12,7 @@ from math import comb
 from uuid import UUID
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.client import Client
 from deniable.limits.caps import Caps
@@ -20,29 +21,19 @@ from deniable.registry.tables import Budget
 from deniable.transport import SenderSettings
 
 DAY = 86_400.0
-REGISTRY = """
-format = 1
-app = "shop"
-
-[metrics."kept"]
-type = "categorical"
-values = ["light", "dark", "system", "not set"]
-none = "not set"
-mechanism = "rappor"
-parameters = { cohorts = 8, bits = 16, hashes = 2 }
-epsilon = 1
-epsilon_permanent = 2
-description = "d"
-owner = "o"
-
-[metrics."often"]
-type = "categorical"
-values = ["a", "b", "c", "a rather long answer that would show in the size of what is sent"]
-epsilon = 1
-per_period = 100
-description = "d"
-owner = "o"
-"""
+REGISTRY = registry_toml(
+    metric_toml(
+        "kept",
+        values=["light", "dark", "system", "not set"],
+        none="not set",
+        mechanism="rappor",
+        parameters={"cohorts": 8, "bits": 16, "hashes": 2},
+        epsilon_permanent=2,
+    ),
+    metric_toml(
+        "often", values=["a", "b", "c", "a rather long answer that would show in the size of what is sent"], per_period=100
+    ),
+)
 SAMPLED = REGISTRY.replace("epsilon_permanent = 2\n", "epsilon_permanent = 2\nsample = 0.5\n")
 DAYS = 12
 KEPT_ALONE = REGISTRY.partition('[metrics."often"]')[0]

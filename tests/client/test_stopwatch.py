@@ -7,6 +7,7 @@ import threading
 from inspect import iscoroutinefunction, signature
 
 import pytest
+from registries import metric_toml, registry_toml
 
 import deniable
 from deniable import Budget, Caps, Client, ParameterError, stopwatch
@@ -14,23 +15,11 @@ from deniable.registry import parse
 from deniable.testing import Capture
 
 UNITS = {"us": 2.5e6, "ms": 2500, "s": 2.5, "min": 2.5 / 60, "h": 2.5 / 3600}
-METRIC = """
-[metrics."{id}"]
-type = "number"
-range = [0, 10_000_000]
-unit = "{unit}"
-estimate = "mean"
-epsilon = 1
-period = "month"
-per_period = {most}
-description = "d"
-owner = "o"
-"""
 
 
 def registry(most):
-    metrics = (METRIC.format(id=f"in.{unit}", unit=unit, most=most) for unit in [*UNITS, "bytes"])
-    return parse('format = 1\napp = "shop"\n' + "".join(metrics))
+    keys = {"range": [0, 10_000_000], "estimate": "mean", "period": "month", "per_period": most}
+    return parse(registry_toml(*(metric_toml(f"in.{unit}", unit=unit, **keys) for unit in [*UNITS, "bytes"])))
 
 
 REGISTRY = registry(100)

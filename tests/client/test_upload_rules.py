@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.declared import Declared
 from deniable.registry import parse
 from deniable.upload_rules import MAX_KEY, Refused, check_key, inflated, place
 from deniable.wire.report import Stratum
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-
-[metrics.dark]
-type = "boolean"
-epsilon = 1
-grace = "2d"
-segments = ["platform"]
-expires = 2026-11-21
-description = "Whether it is dark"
-owner = "design@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("dark", grace="2d", segments=["platform"], expires=date(2026, 11, 21), description="Whether it is dark"),
+    segments={"platform": ["linux", "macos"]},
+)
 TICK, SKEW = timedelta(microseconds=1), timedelta(minutes=5)
 BEGINS = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from jinja2 import BytecodeCache
 from deniable import mechanisms
 from deniable.declared import fingerprint
 from deniable.registry import period
+from deniable.testing import StubServer
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.publisher import Publisher
@@ -118,6 +120,37 @@ class Served:
         client = self.store._client
         counters = (b":seen:", b":rate:", b":refused:", b":session:")
         return {key: client.dump(key) for key in client.scan_iter() if not any(word in key for word in counters)}
+
+
+class Alike:
+    """A served app beside the stub server of `deniable.testing`: both get each upload, and answer it alike."""
+
+    def __init__(self, served, registry):
+        self.served = served
+        self.stub = StubServer(registry, key=INGEST)
+
+    def __getattr__(self, name):
+        return getattr(self.served, name)
+
+    def post(self, batch, key=None, **headers):
+        """Upload a batch to both, and return the server's response."""
+        response = self.served.post(batch, key, **headers)
+        body = batch if isinstance(batch, bytes) else json.dumps(batch).encode()
+        status, _, answer = self.stub.answer(dict(response.request.headers), body)
+        assert outcome(status, answer) == outcome(response.status_code, response.get_json())
+        assert self.stub.attempts[-1].status == response.status_code
+        return response
+
+
+def outcome(status, body):
+    """Return what an upload is answered, but for the words."""
+    errors = [{name: error[name] for name in ("group", "code", "count")} for error in body.get("errors", ())]
+    return status, body.get("code"), {name: body.get(name) for name in ("accepted", "rejected", "duplicate")}, errors
+
+
+@pytest.fixture
+def alike(served, registry_file):
+    return Alike(served, registry_file)
 
 
 @pytest.fixture

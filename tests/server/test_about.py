@@ -4,84 +4,34 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import date
 from html import unescape
 
 import pytest
 import redis
+from registries import metric_toml, registry_toml
 
 from deniable_server import create_app
 
 from .conftest import Served
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[publication]
-min_reports = 1
-trial = true
-
-[metrics."ui.theme"]
-type = "categorical"
-values = ["light", "dark", "<script>alert(1)</script>"]
-epsilon = 1.0
-mechanism = "grr"
-description = "Which theme <b>people</b> use"
-owner = "design@shop.example"
-
-[metrics."used"]
-type = "boolean"
-mechanism = "coin"
-period = "week"
-sample = 0.25
-description = "Whether it was used"
-owner = "core@shop.example"
-
-[metrics."daily"]
-type = "boolean"
-epsilon = 0.5
-epsilon_permanent = 1.0
-description = "Whether it was used today"
-owner = "core@shop.example"
-
-[metrics."wait"]
-type = "number"
-range = [1, 60000]
-unit = "ms"
-scale = "log"
-estimate = "mean"
-epsilon = 1.0
-description = "How long it took"
-owner = "core@shop.example"
-
-[metrics."tools"]
-type = "set"
-values = ["saw", "file"]
-epsilon = 1.0
-description = "Which tools are used"
-owner = "core@shop.example"
-
-[metrics."site"]
-type = "string"
-discover = true
-epsilon = 4.0
-description = "Which site"
-owner = "core@shop.example"
-
-[metrics."page"]
-type = "categorical"
-values = [PAGES]
-epsilon = 1.0
-description = "Which page"
-owner = "core@shop.example"
-
-[metrics."ended"]
-type = "boolean"
-epsilon = 1.0
-expires = 2020-01-01
-description = "No longer asked"
-owner = "core@shop.example"
-""".replace("PAGES", ", ".join(f'"page {number}"' for number in range(150)))
+REGISTRY = registry_toml(
+    metric_toml(
+        "ui.theme",
+        values=["light", "dark", "<script>alert(1)</script>"],
+        mechanism="grr",
+        description="Which theme <b>people</b> use",
+        owner="design@shop.example",
+    ),
+    metric_toml("used", mechanism="coin", period="week", sample=0.25, description="Whether it was used"),
+    metric_toml("daily", epsilon=0.5, epsilon_permanent=1.0, description="Whether it was used today"),
+    metric_toml("wait", range=[1, 60000], unit="ms", scale="log", estimate="mean", description="How long it took"),
+    metric_toml("tools", type="set", values=["saw", "file"], description="Which tools are used"),
+    metric_toml("site", type="string", discover=True, epsilon=4.0, description="Which site"),
+    metric_toml("page", values=[f"page {number}" for number in range(150)], description="Which page"),
+    metric_toml("ended", expires=date(2020, 1, 1), description="No longer asked"),
+    publication={"min_reports": 1, "trial": True},
+)
 
 
 @pytest.fixture

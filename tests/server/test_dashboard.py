@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from datetime import date, timedelta
 from html.parser import HTMLParser
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer.model.fields import Span
@@ -38,61 +38,25 @@ HOURS = [f"{hour:02}:00" for hour in range(24)]
 READ_KEY = "shop-reads"
 MINUS = "\N{MINUS SIGN}"
 
-REGISTRY = f"""
-format = 1
-app = "shop"
+REGISTRY = registry_toml(
+    metric_toml(
+        "ui.choice",
+        values=LABELS,
+        mechanism="grr",
+        segments=["platform"],
+        description="Which <b>one</b> & why",
+        owner="design@shop.example",
+        expires=date(2999, 12, 31),
+        min_reports=500,
+    ),
+    metric_toml("ui.dark", mechanism="coin", owner="design@shop.example", expires=date(2001, 1, 1)),
+    metric_toml("usage.hour", type="ordinal", values=HOURS, epsilon=2.0, mechanism="grr", description="Hour of first use"),
+    metric_toml("wide", values=[f"v{i}" for i in range(600)], epsilon=4.0, mechanism="grr", owner="design@shop.example"),
+    segments={"platform": ["linux", "macos"]},
+    publication={"min_reports": 1},
+)
 
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-min_reports = 1
-
-[metrics."ui.choice"]
-type = "categorical"
-values = {json.dumps(LABELS, ensure_ascii=False)}
-epsilon = 1.0
-mechanism = "grr"
-segments = ["platform"]
-description = "Which <b>one</b> & why"
-owner = "design@shop.example"
-expires = 2999-12-31
-min_reports = 500
-
-[metrics."ui.dark"]
-type = "boolean"
-mechanism = "coin"
-description = "Whether it is dark"
-owner = "design@shop.example"
-expires = 2001-01-01
-
-[metrics."usage.hour"]
-type = "ordinal"
-values = {json.dumps(HOURS)}
-epsilon = 2.0
-mechanism = "grr"
-description = "Hour of first use"
-owner = "design@shop.example"
-
-[metrics."wide"]
-type = "categorical"
-values = {json.dumps([f"v{i}" for i in range(600)])}
-epsilon = 4.0
-mechanism = "grr"
-description = "Many values"
-owner = "design@shop.example"
-"""
-
-OTHER = """
-format = 1
-app = "labs"
-
-[metrics."lab.on"]
-type = "boolean"
-epsilon = 1.0
-description = "Whether it is on"
-owner = "labs@shop.example"
-"""
+OTHER = registry_toml(metric_toml("lab.on", description="Whether it is on"), app="labs")
 
 
 @pytest.fixture
@@ -430,14 +394,7 @@ def test_reports_of_another_definition_are_not_shown(app, client, make):
 # Finding metrics, and taking numbers along
 
 MANY = REGISTRY + "".join(
-    f"""
-[metrics."more.{number}"]
-type = "boolean"
-epsilon = 1.0
-description = "Whether number {number} is on"
-owner = "many@shop.example"
-"""
-    for number in range(60)
+    metric_toml(f"more.{number}", description=f"Whether number {number} is on", owner="many@shop.example") for number in range(60)
 )
 
 
@@ -876,55 +833,14 @@ def test_a_value_is_muted_when_it_was_not_detected(detected):
 
 # Numbers, ordered answers, sets
 
-NUMBERS = """
-format = 1
-app = "shop"
-
-[publication]
-min_reports = 1
-
-[metrics."startup"]
-type = "number"
-range = [10, 60000]
-unit = "ms"
-scale = "log"
-estimate = "distribution"
-epsilon = 2.0
-description = "How long it takes to start"
-owner = "o@shop.example"
-
-[metrics."session"]
-type = "number"
-range = [0, 240]
-unit = "min"
-estimate = "mean"
-epsilon = 1.0
-description = "How long it lasts"
-owner = "o@shop.example"
-
-[metrics."rating"]
-type = "ordinal"
-values = ["bad", "fair", "good"]
-estimate = "mean"
-epsilon = 1.0
-description = "The rating"
-owner = "o@shop.example"
-
-[metrics."mood"]
-type = "ordinal"
-values = ["bad", "fair", "good"]
-epsilon = 1.0
-description = "How it feels"
-owner = "o@shop.example"
-
-[metrics."used"]
-type = "set"
-values = ["search", "share", "sync"]
-joint = true
-epsilon = 2.0
-description = "What was used"
-owner = "o@shop.example"
-"""
+NUMBERS = registry_toml(
+    metric_toml("startup", range=[10, 60000], unit="ms", scale="log", estimate="distribution", epsilon=2.0),
+    metric_toml("session", range=[0, 240], unit="min", estimate="mean"),
+    metric_toml("rating", type="ordinal", values=["bad", "fair", "good"], estimate="mean", description="The rating"),
+    metric_toml("mood", type="ordinal", values=["bad", "fair", "good"]),
+    metric_toml("used", type="set", values=["search", "share", "sync"], joint=True, epsilon=2.0),
+    publication={"min_reports": 1},
+)
 
 
 @pytest.fixture
@@ -1075,22 +991,9 @@ def test_digits_follow_the_interval(value, interval, text):
 
 def test_the_largest_page_is_small(make):
     """Eighty long values and a hundred periods are less than 200 KB, also with years of periods to choose from."""
-    values = json.dumps([f"a value that takes some words, number {number}" for number in range(150)])
-    app = make(f"""
-format = 1
-app = "shop"
-
-[publication]
-min_reports = 1
-
-[metrics."large"]
-type = "categorical"
-values = {values}
-epsilon = 4.0
-mechanism = "grr"
-description = "Many values over many days"
-owner = "design@shop.example"
-""")
+    values = [f"a value that takes some words, number {number}" for number in range(150)]
+    large = metric_toml("large", values=values, epsilon=4.0, mechanism="grr", description="Many values over many days")
+    app = make(registry_toml(large, publication={"min_reports": 1}))
     first = date(2025, 10, 1)
     for ago in range(400):
         fill(app, "large", [5 + number % 7 for number in range(150)], str(first + timedelta(days=ago)))

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.registry.tables import Experiment
 from deniable_server.doctor.pipeline import experiments
@@ -14,43 +15,20 @@ from .conftest import READ
 from .test_series import ask as answered
 from .test_series import page, send, week
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-arm = ["control", "large"]
-
-[experiments]
-arm = { base = "control", planned = 0.05 }
-
-[publication]
-min_reports = 50
-early = false
-grace = "30d"
-
-[metrics."theme"]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 3
-period = "week"
-segments = ["platform", "arm"]
-description = "Which theme"
-owner = "core@shop.example"
-
-[metrics."size"]
-type = "number"
-estimate = "mean"
-range = [1, 1000]
-scale = "log"
-unit = "kB"
-epsilon = 4
-period = "week"
-segments = ["arm"]
-description = "How large it was"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml(
+        "theme",
+        values=["light", "dark", "system"],
+        epsilon=3,
+        period="week",
+        segments=["platform", "arm"],
+        description="Which theme",
+    ),
+    metric_toml("size", estimate="mean", range=[1, 1000], scale="log", unit="kB", epsilon=4, period="week", segments=["arm"]),
+    segments={"platform": ["linux", "macos"], "arm": ["control", "large"]},
+    experiments={"arm": {"base": "control", "planned": 0.05}},
+    publication={"min_reports": 50, "early": False, "grace": "30d"},
+)
 
 
 def ask(shop, path):

@@ -1,4 +1,4 @@
-"""Ingest: what is taken, what is refused with which code, and that a refused report changes nothing."""
+"""Ingest: what is taken, what is refused, with which code (by the stub, too), and that a refused report changes nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hashlib import sha256
 
 import pytest
 import redis
+from registries import metric_toml, registry_toml
 
 from deniable.registry import period
 from deniable_aggregator.store.uploads import refused_reports
@@ -114,20 +115,7 @@ def test_a_repeated_upload_gets_its_numbers_when_its_errors_cannot_be_told_again
 def test_a_metric_that_has_expired_takes_nothing_though_its_period_is_open(serve, monkeypatch):
     """Also where the server has taken reports of that period before."""
     today = datetime.now(UTC).date()
-    server = serve(
-        f"""
-format = 1
-app = "shop"
-[metrics.last]
-type = "boolean"
-epsilon = 1.0
-period = "month"
-grace = "30d"
-expires = {today}
-description = "Asked until today"
-owner = "core@shop.example"
-"""
-    )
+    server = serve(registry_toml(metric_toml("last", period="month", grace="30d", expires=today)))
     group = server.group("last", [0])
 
     class Tomorrow(datetime):
@@ -175,32 +163,32 @@ GROUP_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", GROUP_FAULTS)
-def test_a_faulty_group_is_refused_alone(served, fault):
+def test_a_faulty_group_is_refused_alone(alike, fault):
     """A bad group is refused with its code, its honest neighbour is counted, and no tally but that one's changes."""
     expected, make = GROUP_FAULTS[fault]
-    served.store.divide()  # as the first upload does
-    before = served.state()
-    assert code(served.post(batch(make(served)))) == (422, "all_rejected")
-    assert served.state() == before
-    answer = served.post(batch(make(served), served.group("country", [4, 5])))
+    alike.store.divide()  # as the first upload does
+    before = alike.state()
+    assert code(alike.post(batch(make(alike)))) == (422, "all_rejected")
+    assert alike.state() == before
+    answer = alike.post(batch(make(alike), alike.group("country", [4, 5])))
     assert answer.status_code == 202
     body = answer.get_json()
     assert body["accepted"] == 2
     assert [(error["group"], error["code"]) for error in body["errors"]] == [(0, expected)]
     assert body["errors"][0]["detail"]
-    served.drain()
-    counted = {m["id"]: m["n"] for m in served.get("/api/v1/metrics").get_json()["metrics"]}
+    alike.drain()
+    counted = {m["id"]: m["n"] for m in alike.get("/api/v1/metrics").get_json()["metrics"]}
     assert counted == {"ui.theme": 0, "export.used": 0, "plugin": 0, "country": 2, "ended": 0}
 
 
-def test_bad_payloads_are_picked_out_of_a_group(served):
+def test_bad_payloads_are_picked_out_of_a_group(alike):
     """Within a group, impossible payloads are rejected and counted as such; the others are taken."""
-    group = served.group("ui.theme", [0] * 4, payloads=b64encode(b"\0\x07\2\xff").decode())
-    body = served.post(batch(group)).get_json()
+    group = alike.group("ui.theme", [0] * 4, payloads=b64encode(b"\0\x07\2\xff").decode())
+    body = alike.post(batch(group)).get_json()
     assert (body["accepted"], body["rejected"]) == (2, 2)
     assert body["errors"] == [{"group": 0, "code": "index_range", "count": 2, "detail": body["errors"][0]["detail"]}]
-    served.drain()
-    assert served.store.read(served.mechanism("ui.theme").layout, list(served.store.strata("ui.theme"))).counts.tolist() == [
+    alike.drain()
+    assert alike.store.read(alike.mechanism("ui.theme").layout, list(alike.store.strata("ui.theme"))).counts.tolist() == [
         [1, 0, 1]
     ]
 
@@ -228,7 +216,7 @@ REQUEST_FAULTS = {
     "another encoding": ((415, "content_encoding"), lambda s: s.post(small(s), Content_Encoding="br")),
     "another type": ((415, "media_type"), lambda s: s.post(small(s), Content_Type="text/plain")),
     "truncated JSON": ((400, "json"), lambda s: s.post(small(s)[:-5])),
-    "no length": ((411, "length_required"), lambda s: s.post(b"")),
+    "no length": ((411, "length_required"), lambda s: s.served.post(b"")),  # the stub finds no JSON in it
     "no JSON": ((400, "json"), lambda s: s.post(b"\xff\xfe")),
     "a text that is not UTF-8": ((400, "json"), lambda s: s.post(small(s).replace(b"ui.theme", b"ui.\xffheme"))),
     "deeply nested": ((400, "batch_shape"), lambda s: s.post(b'{"format": 1, "groups": ' + nested(100_000) + b"}")),
@@ -246,14 +234,14 @@ REQUEST_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", REQUEST_FAULTS)
-def test_a_faulty_request_changes_nothing(served, fault):
+def test_a_faulty_request_changes_nothing(alike, fault):
     """Each kind of bad request has its own status and code, and leaves the store as it was."""
-    served.post(batch(served.group("ui.theme", [0, 1, 2])))
-    served.drain()
-    before = served.state()
+    alike.post(batch(alike.group("ui.theme", [0, 1, 2])))
+    alike.drain()
+    before = alike.state()
     expected, send = REQUEST_FAULTS[fault]
-    assert code(send(served)) == expected
-    assert served.state() == before
+    assert code(send(alike)) == expected
+    assert alike.state() == before
 
 
 def test_a_full_backlog_says_when_to_come_back(served):

@@ -7,91 +7,33 @@ from dataclasses import replace
 from math import sqrt
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from .conftest import Served
 from .test_series import ask as answered
 from .test_series import day, page, send
 
-COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
-HEAD = """
-format = 1
-app = "shop"
-
-[publication]
-min_reports = 50
-early = false
-grace = "30d"
-"""
-REGISTRY = f"""{HEAD}
-[metrics.wait]
-type = "number"
-range = [1, 10000]
-scale = "log"
-unit = "ms"
-estimate = "distribution"
-{COMMON}
-[metrics.kept]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon_permanent = 6
-{COMMON}
-[metrics.flights]
-type = "number"
-range = [0, 10]
-unit = "flights"
-estimate = "mean"
-epsilon_permanent = 8
-{COMMON}
-[metrics.memory]
-type = "number"
-range = [0, 16]
-unit = "GB"
-estimate = "distribution"
-epsilon_permanent = 8
-{COMMON}
-[metrics.plugins]
-type = "set"
-values = ["git", "spelling", "preview"]
-{COMMON}
-[metrics.together]
-type = "set"
-values = ["git", "spelling", "preview"]
-joint = true
-{COMMON}
-[metrics.mood]
-type = "ordinal"
-values = ["bad", "fair", "good"]
-estimate = "mean"
-{COMMON}
-"""
-OLD = f"""{HEAD}
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark"]
-least_shift = 0
-{COMMON}
-[metrics.size]
-type = "number"
-range = [0, 100]
-unit = "kB"
-estimate = "mean"
-{COMMON}
-"""
-NEW = f"""{HEAD}
-[metrics.theme]
-version = 2
-type = "categorical"
-values = ["system", "dark", "light"]
-least_shift = 0
-{COMMON}
-[metrics.size]
-version = 2
-type = "number"
-range = [0, 200]
-unit = "kB"
-estimate = "mean"
-{COMMON}
-"""
+PUBLICATION = {"min_reports": 50, "early": False, "grace": "30d"}
+REGISTRY = registry_toml(
+    metric_toml("wait", range=[1, 10000], scale="log", unit="ms", estimate="distribution", epsilon=4),
+    metric_toml("kept", values=["light", "dark", "system"], epsilon_permanent=6, epsilon=4),
+    metric_toml("flights", range=[0, 10], unit="flights", estimate="mean", epsilon_permanent=8, epsilon=4),
+    metric_toml("memory", range=[0, 16], unit="GB", estimate="distribution", epsilon_permanent=8, epsilon=4),
+    metric_toml("plugins", type="set", values=["git", "spelling", "preview"], epsilon=4),
+    metric_toml("together", type="set", values=["git", "spelling", "preview"], joint=True, epsilon=4),
+    metric_toml("mood", type="ordinal", values=["bad", "fair", "good"], estimate="mean", epsilon=4),
+    publication=PUBLICATION,
+)
+OLD = registry_toml(
+    metric_toml("theme", values=["light", "dark"], least_shift=0, epsilon=4),
+    metric_toml("size", range=[0, 100], unit="kB", estimate="mean", epsilon=4),
+    publication=PUBLICATION,
+)
+NEW = registry_toml(
+    metric_toml("theme", version=2, values=["system", "dark", "light"], least_shift=0, epsilon=4),
+    metric_toml("size", version=2, range=[0, 200], unit="kB", estimate="mean", epsilon=4),
+    publication=PUBLICATION,
+)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from threading import Event
 
 import pytest
 import redis
+from registries import metric_toml, registry_toml
 
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.audit.entry import intact_entry
@@ -27,31 +28,14 @@ from .conftest import INGEST, READ, Served
 
 pytestmark = pytest.mark.divided_too
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-min_reports = 100
-
-[metrics."plugin"]
-type = "categorical"
-values = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
-epsilon = 1.0
-mechanism = "oue"
-segments = ["platform"]
-description = "Which plugin is used most"
-owner = "core@shop.example"
-
-[metrics."export.used"]
-type = "boolean"
-epsilon = 1.0
-description = "Whether the export was used"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml(
+        "plugin", values=["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"], mechanism="oue", segments=["platform"]
+    ),
+    metric_toml("export.used"),
+    segments={"platform": ["linux", "macos"]},
+    publication={"min_reports": 100},
+)
 LIVE = ("/api/v1/live", "/api/v1/live/plugin")
 
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import Budget, Caps, Client
 from deniable.exact.epsilon import MAX_EPSILON
@@ -15,72 +16,19 @@ from deniable.transport import Sender
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.decode.strict import strict_quantile
 
-COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
-REGISTRY = f"""
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos"]
-
-[publication]
-min_reports = 100
-
-[metrics.air]
-type = "number"
-range = [0, 720]
-unit = "min"
-estimate = "mean"
-segments = ["platform"]
-{COMMON}
-[metrics.start]
-type = "number"
-range = [1, 60000]
-unit = "ms"
-scale = "log"
-estimate = "distribution"
-segments = ["platform"]
-{COMMON}
-[metrics.stars]
-type = "number"
-range = [1, 5]
-unit = "stars"
-estimate = "distribution"
-whole = true
-{COMMON}
-[metrics.flights]
-type = "number"
-range = [0, 10]
-unit = "flights"
-estimate = "mean"
-epsilon_permanent = 8
-{COMMON}
-[metrics.memory]
-type = "number"
-range = [0, 16]
-unit = "GB"
-estimate = "distribution"
-epsilon_permanent = 8
-{COMMON}
-[metrics.used]
-type = "set"
-values = ["export", "print", "share"]
-{COMMON}
-[metrics.together]
-type = "set"
-values = ["a", "b", "c"]
-joint = true
-{COMMON}
-[metrics.mood]
-type = "ordinal"
-values = ["bad", "fair", "good", "great"]
-{COMMON}
-[metrics.rating]
-type = "ordinal"
-values = ["1", "2", "3", "4", "5"]
-estimate = "mean"
-{COMMON}
-"""
+REGISTRY = registry_toml(
+    metric_toml("air", range=[0, 720], unit="min", estimate="mean", segments=["platform"], epsilon=4),
+    metric_toml("start", range=[1, 60000], unit="ms", scale="log", estimate="distribution", segments=["platform"], epsilon=4),
+    metric_toml("stars", range=[1, 5], unit="stars", estimate="distribution", whole=True, epsilon=4),
+    metric_toml("flights", range=[0, 10], unit="flights", estimate="mean", epsilon_permanent=8, epsilon=4),
+    metric_toml("memory", range=[0, 16], unit="GB", estimate="distribution", epsilon_permanent=8, epsilon=4),
+    metric_toml("used", type="set", values=["export", "print", "share"], epsilon=4),
+    metric_toml("together", type="set", values=["a", "b", "c"], joint=True, epsilon=4),
+    metric_toml("mood", type="ordinal", values=["bad", "fair", "good", "great"], epsilon=4),
+    metric_toml("rating", type="ordinal", values=["1", "2", "3", "4", "5"], estimate="mean", epsilon=4),
+    segments={"platform": ["linux", "macos"]},
+    publication={"min_reports": 100},
+)
 FREE = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
 DAY = 86400.0
 SURE = "?level=0.99999"
@@ -370,7 +318,7 @@ def test_versions_of_a_number_are_not_merged(serve, answered):
     served = serve(REGISTRY)
     answered(served, "air", [[100] * 300])
     served.drain(days=5)
-    newer = serve(REGISTRY.replace("[metrics.air]", "[metrics.air]\nversion = 2").replace("[0, 720]", "[0, 1440]"))
+    newer = serve(REGISTRY.replace('[metrics."air"]', '[metrics."air"]\nversion = 2').replace("[0, 720]", "[0, 1440]"))
     answered(newer, "air", [[700] * 300])
     newer.drain(days=5)
     body = answer_of(newer, "air")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from registries import metric_toml, registry_toml
 
 from deniable import cli, mechanisms, registry
 from deniable.commands.parser import Parser
@@ -567,62 +568,16 @@ def test_doubts_are_those_of_lint(written, registry_file):
     assert "asks for more than the budget has" in text
 
 
-NUMBERS = """
-format = 1
-app = "shop"
-[metrics."search.ms"]
-type = "number"
-range = [1, 60000]
-unit = "ms"
-scale = "log"
-estimate = "distribution"
-epsilon = 1
-period = "month"
-description = "How long a search takes"
-owner = "search@shop.example"
-[metrics."steps"]
-type = "number"
-range = [0, 20000]
-unit = "steps"
-estimate = "mean"
-epsilon = 1
-epsilon_permanent = 2
-description = "Steps a day"
-owner = "core@shop.example"
-[metrics."load"]
-type = "number"
-range = [0, 100]
-unit = "percent"
-estimate = "distribution"
-epsilon = 1
-epsilon_permanent = 2
-description = "Load"
-owner = "core@shop.example"
-[metrics."plugins"]
-type = "set"
-values = ["git", "spelling", "preview", "other"]
-other = "other"
-epsilon = 1
-period = "month"
-description = "Which plugins are on"
-owner = "core@shop.example"
-[metrics."tools"]
-type = "set"
-values = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
-joint = true
-epsilon = 1
-period = "month"
-description = "Which tools go together"
-owner = "core@shop.example"
-[metrics."mood"]
-type = "ordinal"
-values = ["bad", "fair", "good"]
-estimate = "mean"
-epsilon = 1
-period = "month"
-description = "How it went"
-owner = "core@shop.example"
-"""
+NUMBERS = registry_toml(
+    metric_toml("search.ms", range=[1, 60000], unit="ms", scale="log", estimate="distribution", period="month"),
+    metric_toml("steps", range=[0, 20000], unit="steps", estimate="mean", epsilon_permanent=2, description="Steps a day"),
+    metric_toml("load", range=[0, 100], unit="percent", estimate="distribution", epsilon_permanent=2, description="Load"),
+    metric_toml("plugins", type="set", values=["git", "spelling", "preview", "other"], other="other", period="month"),
+    metric_toml(
+        "tools", type="set", values=["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"], joint=True, period="month"
+    ),
+    metric_toml("mood", type="ordinal", values=["bad", "fair", "good"], estimate="mean", period="month"),
+)
 
 
 def test_numbers_and_sets(written):
@@ -648,19 +603,7 @@ def test_numbers_and_sets(written):
     assert squeezed("a number of ms from 1 to 60000") in Page(page(result)).text
 
 
-TEXTS = """
-format = 1
-app = "shop"
-[analysts]
-epsilon = 0
-[metrics.home]
-type = "string"
-candidates = "list.txt"
-epsilon = 1.0
-epsilon_permanent = 3.0
-description = "d"
-owner = "o"
-"""
+TEXTS = registry_toml(metric_toml("home", type="string", candidates="list.txt", epsilon_permanent=3.0), analysts={"epsilon": 0})
 
 
 def test_texts_and_kept_texts(written):
@@ -680,19 +623,10 @@ def test_texts_and_kept_texts(written):
 # Escaping
 
 
-HOSTILE_REGISTRY = """
-format = 1
-app = "shop"
-[segments]
-platform = ["linux", "mac"]
-[metrics.a]
-type = "categorical"
-epsilon = 1.0
-values = ["x", "TEXT"]
-segments = ["platform"]
-description = "TEXT"
-owner = "TEXT"
-"""
+HOSTILE_REGISTRY = registry_toml(
+    metric_toml("a", values=["x", "TEXT"], segments=["platform"], description="TEXT", owner="TEXT"),
+    segments={"platform": ["linux", "mac"]},
+)
 
 
 @pytest.fixture

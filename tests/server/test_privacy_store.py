@@ -11,6 +11,7 @@ from time import time
 
 import pytest
 import redis
+from registries import metric_toml, registry_toml
 
 from deniable import cli
 from deniable_aggregator.alarms.watcher import Watch
@@ -34,42 +35,14 @@ from .conftest import INGEST, READ
 
 ACL = Path(__file__).parents[2] / "deploy" / "users.acl"
 ELSEWHERE = {"REMOTE_ADDR": "203.0.113.9"}
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "mac"]
-
-[publication]
-min_reports = 10
-
-[retention]
-tallies = 7
-releases = 800
-alarms = 50
-
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark", "system", "other"]
-epsilon = 1.0
-mechanism = "oue"
-description = "Which theme"
-owner = "design@shop.example"
-
-[metrics.export]
-type = "boolean"
-epsilon = 1.0
-segments = ["platform"]
-description = "Whether it was exported"
-owner = "core@shop.example"
-
-[metrics.gone]
-type = "boolean"
-epsilon = 1.0
-description = "Not wanted any more"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("theme", values=["light", "dark", "system", "other"], mechanism="oue", description="Which theme"),
+    metric_toml("export", segments=["platform"]),
+    metric_toml("gone"),
+    segments={"platform": ["linux", "mac"]},
+    publication={"min_reports": 10},
+    retention={"tallies": 7, "releases": 800, "alarms": 50},
+)
 
 
 @pytest.fixture
@@ -138,6 +111,7 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     with Faults(store, Events()).alone("publisher", "export"):
         raise ValueError
     beat_and_recount(store)
+    store.put(schema.SIMULATED, "2026-11-01 to 2026-11-25")
     scan()
     # Its sums go, and a metric is erased.
     assert Retention(store, declared, Publisher(store, declared)).delete(time() + 86400 * 30)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
+from registries import metric_toml, registry_toml
 
-REGISTRY = """
-format = 1
-app = "shop"
-[metrics.both]
-type = "product"
-factors = { theme = ["light", "dark"], export = ["no", "yes", "later"] }
-epsilon = 3
-description = "Theme and export"
-owner = "web@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml(
+        "both",
+        type="product",
+        factors={"theme": ["light", "dark"], "export": ["no", "yes", "later"]},
+        epsilon=3,
+        description="Theme and export",
+    )
+)
 
 
 def ask(served, people):

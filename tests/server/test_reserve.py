@@ -12,6 +12,7 @@ from threading import Event, Thread
 
 import numpy as np
 import pytest
+from registries import metric_toml
 
 from deniable.cli import main
 from deniable.forecast.space import STRATUM
@@ -41,16 +42,9 @@ app = "shop"
 [segments]
 """
     + "".join(f"{name} = {json.dumps([f'{name}{each}' for each in range(number)])}\n" for name, number in SEGMENTS.items())
-    + """
-[metrics."ui.search"]
-type = "string"
-candidates = "words.txt"
-epsilon = 4.0
-period = "day"
-segments = ["country", "build", "screen"]
-description = "What was searched"
-owner = "o@shop.example"
-"""
+    + metric_toml(
+        "ui.search", type="string", candidates="words.txt", epsilon=4.0, period="day", segments=["country", "build", "screen"]
+    )
 )
 STRATA = [
     ",".join(f"{name}={name}{each}" for name, each in zip(SEGMENTS, chosen, strict=True))

@@ -16,6 +16,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from pyarrow import feather, parquet
+from registries import metric_toml, registry_toml
 
 from deniable.registry import period
 from deniable_aggregator.answer.model.query import Filter, Query
@@ -28,62 +29,16 @@ from deniable_server.api.answers.export import _harmless
 from .conftest import READ
 from .test_openapi import check
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos", "beos"]
-version = ["1.0", "1.1", "2.0"]
-
-[generalize]
-version = "."
-
-[publication]
-min_reports = 50
-early = false
-grace = "30d"
-
-[metrics."theme"]
-type = "categorical"
-values = ["light", "dark", "=cmd()"]
-epsilon = 4
-segments = ["platform"]
-description = "Which theme"
-owner = "core@shop.example"
-
-[metrics."update"]
-type = "boolean"
-epsilon = 4
-segments = ["version"]
-description = "Whether it was updated"
-owner = "core@shop.example"
-
-[metrics."wait"]
-type = "number"
-estimate = "distribution"
-range = [0, 1000]
-unit = "ms"
-epsilon = 4
-description = "How long it took"
-owner = "core@shop.example"
-
-[metrics."tools"]
-type = "set"
-values = ["pen", "brush"]
-epsilon = 4
-description = "Which tools"
-owner = "core@shop.example"
-
-[metrics."url"]
-type = "string"
-discover = true
-epsilon = 8
-max_length = 2
-min_reports = 2
-description = "Which page"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("theme", values=["light", "dark", "=cmd()"], epsilon=4, segments=["platform"], description="Which theme"),
+    metric_toml("update", epsilon=4, segments=["version"], description="Whether it was updated"),
+    metric_toml("wait", estimate="distribution", range=[0, 1000], unit="ms", epsilon=4),
+    metric_toml("tools", type="set", values=["pen", "brush"], epsilon=4, description="Which tools"),
+    metric_toml("url", type="string", discover=True, epsilon=8, max_length=2, min_reports=2, description="Which page"),
+    segments={"platform": ["linux", "macos", "beos"], "version": ["1.0", "1.1", "2.0"]},
+    generalize={"version": "."},
+    publication={"min_reports": 50, "early": False, "grace": "30d"},
+)
 NOW = datetime.now(UTC)
 
 

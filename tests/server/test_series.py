@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.registry import period
 from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod
@@ -14,51 +15,14 @@ from deniable_server.pages import series_page
 
 from .test_openapi import check
 
-REGISTRY = """
-format = 1
-app = "shop"
-
-[segments]
-platform = ["linux", "macos", "beos"]
-
-[publication]
-min_reports = 50
-early = false
-grace = "30d"
-
-[metrics."used"]
-type = "boolean"
-epsilon = 4
-segments = ["platform"]
-description = "Whether it was used"
-owner = "core@shop.example"
-
-[metrics."theme"]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 3
-period = "week"
-description = "Which theme"
-owner = "core@shop.example"
-
-[metrics."wait"]
-type = "number"
-estimate = "distribution"
-range = [0, 1000]
-unit = "ms"
-epsilon = 4
-period = "week"
-description = "How long it took"
-owner = "core@shop.example"
-
-[metrics."url"]
-type = "string"
-discover = true
-epsilon = 4
-period = "week"
-description = "Which page"
-owner = "core@shop.example"
-"""
+REGISTRY = registry_toml(
+    metric_toml("used", epsilon=4, segments=["platform"]),
+    metric_toml("theme", values=["light", "dark", "system"], epsilon=3, period="week", description="Which theme"),
+    metric_toml("wait", estimate="distribution", range=[0, 1000], unit="ms", epsilon=4, period="week"),
+    metric_toml("url", type="string", discover=True, epsilon=4, period="week", description="Which page"),
+    segments={"platform": ["linux", "macos", "beos"]},
+    publication={"min_reports": 50, "early": False, "grace": "30d"},
+)
 NOW = datetime.now(UTC)
 
 

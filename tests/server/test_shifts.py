@@ -6,23 +6,12 @@ import re
 from itertools import pairwise
 
 import pytest
+from registries import metric_toml
 
 from .test_series import REGISTRY, ask, day, page, send
 
-WATCHED = (
-    REGISTRY.replace("epsilon = 4\nsegments", "epsilon = 4\nleast_shift = 0.05\nsegments")
-    + """
-[metrics."size"]
-type = "number"
-estimate = "mean"
-range = [1, 1000]
-scale = "log"
-unit = "kB"
-epsilon = 4
-least_shift = 0
-description = "How large it was"
-owner = "core@shop.example"
-"""
+WATCHED = REGISTRY.replace("epsilon = 4\nsegments", "epsilon = 4\nleast_shift = 0.05\nsegments") + metric_toml(
+    "size", estimate="mean", range=[1, 1000], scale="log", unit="kB", epsilon=4, least_shift=0
 )
 
 

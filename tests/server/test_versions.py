@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.declared import Declared
 from deniable.registry import published
@@ -18,61 +19,19 @@ from deniable_server.access.keys import KeyStore
 
 from .conftest import READ, Served
 
-OLD = """
-format = 1
-app = "shop"
-
-[segments]
-version = ["1.0", "1.1"]
-
-[publication]
-min_reports = 100
-
-[metrics."theme"]
-type = "categorical"
-values = ["light", "dark"]
-epsilon = 2.0
-description = "Which theme"
-owner = "o@shop.example"
-
-[metrics."export"]
-type = "boolean"
-epsilon = 1.0
-segments = ["version"]
-description = "Whether it was used"
-owner = "o@shop.example"
-
-[metrics."gone"]
-type = "boolean"
-epsilon = 1.0
-description = "What the new app asks no more"
-owner = "o@shop.example"
-"""
-NEW = """
-format = 1
-app = "shop"
-
-[segments]
-version = ["1.1", "2.0"]
-
-[publication]
-min_reports = 100
-
-[metrics."theme"]
-version = 2
-type = "categorical"
-values = ["dark", "light", "system"]
-epsilon = 1.0
-description = "Which theme"
-owner = "o@shop.example"
-
-[metrics."export"]
-type = "boolean"
-epsilon = 1.0
-segments = ["version"]
-description = "Whether it was used"
-owner = "o@shop.example"
-"""
+OLD = registry_toml(
+    metric_toml("theme", values=["light", "dark"], epsilon=2.0, description="Which theme"),
+    metric_toml("export", segments=["version"], description="Whether it was used"),
+    metric_toml("gone", description="What the new app asks no more"),
+    segments={"version": ["1.0", "1.1"]},
+    publication={"min_reports": 100},
+)
+NEW = registry_toml(
+    metric_toml("theme", version=2, values=["dark", "light", "system"], description="Which theme"),
+    metric_toml("export", segments=["version"], description="Whether it was used"),
+    segments={"version": ["1.1", "2.0"]},
+    publication={"min_reports": 100},
+)
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
             "release.refused": ("metric", "version", "period", "segment", "reason"),
             "query.answered": (*_QUERY, "spent"),
             "query.refused": (*_QUERY, "problem"),
+            "reports.simulated": ("people", "days"),
             "metric.erased": ("metric", "version", "keys"),
             "audit.rotated": ("file", "first", "last", "hash"),
             "audit.expired": ("files", "last", "hash"),

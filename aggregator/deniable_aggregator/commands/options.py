@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_apps(parser)
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
+def add_store(parser: argparse._ActionsContainer) -> None:
     """Add ``--redis-url`` and ``--data``, each of which names a store."""
     parser.add_argument("--redis-url", metavar="URL", help="the store (default: DENIABLE_REDIS_URL)")
     about = f"of a running `deniable serve`: its store and its apps (default: {running.FOLDER}, where no store is named)"

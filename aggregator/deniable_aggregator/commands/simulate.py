@@ -1,52 +1,92 @@
-"""The subcommand ``simulate``: measure the errors of a registry's metrics on random tallies, drawn without devices."""
+"""The subcommand ``simulate``: measure errors on random tallies, or send the reports of simulated people into a trial."""
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.commands import terminal
-from deniable.registry.published import newest
-from deniable_aggregator.commands.options import add_seed, drawing, progress, seed, whole_number
+from deniable.errors import ConfigurationError
+from deniable.registry import published
+from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
 
     from deniable.commands.parser import Run
+    from deniable.registry import Registry
+    from deniable_aggregator.people.comparison import Compared
+    from deniable_aggregator.people.crowd import Crowd
+    from deniable_aggregator.people.truth import Figure
     from deniable_aggregator.planning.rehearsal import Result
 
-_RUNS = 100
+_RUNS, _LEVEL, _DAYS, _DEVICES = 100, 0.95, 30, 20_000
+_ALONE = {"users": None, "runs": None, "level": None, "plot": None}
+_SENT = {"devices": None, "days": None, "csv": None, "truth": None, "data": None, "redis_url": None}
+_SHOWN = 4  # answers of a metric, the most frequent first
 
 
 def simulate(parser: argparse.ArgumentParser) -> Run:
-    """``deniable simulate FILE --users N [--shares FILE]``: draw tallies, decode them, and measure the errors."""
+    """``deniable simulate FILE --users N [--shares FILE]``, or ``deniable simulate FILE --send [--devices N] [--days D]``."""
     parser.add_argument("file", metavar="FILE", help="a registry")
-    parser.add_argument("--users", type=whole_number, required=True, metavar="N", help="people who answer once, such as 1e9")
-    parser.add_argument("--shares", type=Path, metavar="CSV", help="columns metric,value,share (default: Zipf's law)")
-    parser.add_argument("--runs", type=int, default=_RUNS, metavar="N", help=f"of each metric (default {_RUNS})")
-    parser.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence of the intervals (default 0.95)")
-    add_seed(parser)
-    parser.add_argument("--plot", metavar="FILE", help="plot measured and predicted errors: .svg, .png or .pdf")
+    about = "columns metric,value,share (default: Zipf's law; with --send also a trend, and differences between segments)"
+    parser.add_argument("--shares", type=Path, metavar="CSV", help=about)
+    options.add_seed(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    alone = parser.add_argument_group("errors to expect, measured on tallies without a store")
+    alone.add_argument("--users", type=options.whole_number, metavar="N", help="people who answer once, such as 1e9")
+    alone.add_argument("--runs", type=int, metavar="N", help=f"of each metric (default {_RUNS})")
+    alone.add_argument("--level", type=float, metavar="P", help=f"confidence of the intervals (default {_LEVEL:g})")
+    alone.add_argument("--plot", metavar="FILE", help="plot measured and predicted errors: .svg, .png or .pdf")
+    sent = parser.add_argument_group("reports of simulated people, for the trial that `deniable serve` runs")
+    sent.add_argument("--send", action="store_true", help="send them; the registry says trial = true under [publication]")
+    about = f"people, each with a device (default {_DEVICES}; with --csv: one for each line)"
+    sent.add_argument("--devices", type=options.whole_number, metavar="N", help=about)
+    sent.add_argument("--days", type=int, metavar="D", help=f"days on which they answer, up to today (default {_DAYS})")
+    sent.add_argument("--csv", type=Path, metavar="CSV", help="what people answer, one a line: columns are metrics and segments")
+    sent.add_argument("--truth", type=Path, metavar="CSV", help="write what they truly answered, by period and segment")
+    options.add_store(sent)
     return _simulate
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
+    others = _ALONE if arguments.send else _SENT
+    for name in others:
+        if getattr(arguments, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigurationError(f"{option} goes {'without' if arguments.send else 'with'} --send")
+    if arguments.send:
+        return _send(arguments)
+    if arguments.users is None:
+        raise ConfigurationError("this needs --users, the number of people; or --send, which sends reports into a trial")
+    return _measure(arguments)
+
+
+def _measure(arguments: argparse.Namespace) -> int:
     import numpy as np
 
     from deniable_aggregator.planning.population import read_shares
     from deniable_aggregator.planning.rehearsal import rehearsals
 
-    draw = drawing("planning.plot") if arguments.plot else None  # a missing library is reported before the work
-    number = seed(arguments)
+    draw = options.drawing("planning.plot") if arguments.plot else None  # a missing library is reported before the work
+    number = options.seed(arguments)
+    runs = _RUNS if arguments.runs is None else arguments.runs
+    level = _LEVEL if arguments.level is None else arguments.level
     stated = read_shares(arguments.shares) if arguments.shares else {}
-    planned, left = rehearsals(newest(arguments.file), stated)
-    advance = progress(len(planned) * max(arguments.runs, 0), "runs")
+    planned, left = rehearsals(published.newest(arguments.file), stated)
+    advance = options.progress(len(planned) * max(runs, 0), "runs")
     # Each metric has its own stream of random numbers, so what one of them draws does not change the others.
     results = [
-        rehearsal.run(arguments.users, arguments.runs, np.random.default_rng(chance), level=arguments.level, advance=advance)
+        rehearsal.run(arguments.users, runs, np.random.default_rng(chance), level=level, advance=advance)
         for rehearsal, chance in zip(planned, np.random.SeedSequence(number).spawn(len(planned)), strict=True)
     ]
     if arguments.json:
@@ -78,3 +118,116 @@ def _tell(results: Sequence[Result], left: Sequence[str]) -> None:
         print(f"coverage: the share of {results[0].level:.4g} intervals that held the truth.")
     if left:
         print(f"Not simulated, for their answers are not listed: {', '.join(left)}.")
+
+
+@options.answered
+def _send(arguments: argparse.Namespace) -> int:
+    import numpy as np
+
+    from deniable_aggregator.people import comparison, sending
+    from deniable_aggregator.publish.publisher import Publisher
+
+    registry = published.load(arguments.file)
+    store = options.stores(options.environment(arguments), [registry.app])[0]
+    number = options.seed(arguments)
+    days = sending.Days.until(datetime.now(UTC), _DAYS if arguments.days is None else arguments.days, registry)
+    sending.check_trial(store, registry, days)
+    crowd = _crowd(arguments, registry, np.random.SeedSequence(number))
+    planned = sending.occasions(registry, list(crowd.answers), days)
+    sending.check_open(store, registry, planned)
+    before = sending.counted_before(store, list(crowd.answers))
+    print(f"{crowd.size:,} people, {days}: {crowd.description}.", file=sys.stderr, flush=True)
+    if arguments.truth:
+        _write(arguments.truth, [])  # before the work: it may not be writable
+    began = time.monotonic()
+    truth, reports = sending.send(store, registry, crowd, days, planned, options.progress(len(planned), "periods"))
+    seconds = time.monotonic() - began
+    print("Publishing ...", file=sys.stderr, flush=True)
+    Publisher(store, registry, actor="command").publish(store.now())
+    compared = list(comparison.compare(store, registry, truth.in_all()))
+    if arguments.truth:
+        _write(arguments.truth, truth.by_period())
+    if arguments.json:
+        sizes = {
+            "seed": number,
+            "devices": crowd.size,
+            "days": str(days),
+            "reports": reports,
+            "seconds": seconds,
+            "mixed": before,
+        }
+        rows = [each._asdict() | {"inside": each.inside} for each in compared]
+        print(json.dumps(sizes | {"level": comparison.LEVEL, "rows": rows}))
+        return 0
+    _compare(compared, comparison.LEVEL, before)
+    speed = f"{reports:,} reports in {seconds:.1f} s, of {60 * crowd.size / seconds:,.0f} people a minute"
+    verdicts = [each.inside for each in compared if each.metric not in before]
+    print(f"\n{speed}. {sum(verdicts)} of {len(verdicts)} intervals hold the truth.")
+    if before:
+        print(f"Of these metrics other reports were counted before, which are in the estimates, too: {', '.join(before)}.")
+    if arguments.truth:
+        print(f"Truth by period and segment: {arguments.truth}")
+    _point_to(arguments, registry, crowd)
+    print(f"Seed: {number}, for the same people again; the noise of their reports is never the same.")
+    return 0
+
+
+def _crowd(arguments: argparse.Namespace, registry: Registry, chance: np.random.SeedSequence) -> Crowd:
+    """Make the people that the options describe."""
+    from deniable_aggregator.people import plausible, table
+    from deniable_aggregator.planning.population import read_shares
+
+    if arguments.devices is not None and arguments.devices < 1:
+        raise ConfigurationError(f"--devices is at least 1; got {arguments.devices}")
+    if arguments.csv and arguments.shares:
+        raise ConfigurationError("--csv and --shares both say what people answer: leave one of them out")
+    if arguments.csv:
+        return table.crowd(registry, arguments.csv, arguments.devices, chance)
+    stated = read_shares(arguments.shares) if arguments.shares else {}
+    return plausible.crowd(registry, arguments.devices or _DEVICES, stated, chance)
+
+
+def _write(path: Path, figures: Iterable[Figure]) -> None:
+    from deniable_aggregator.people.truth import Figure
+
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(Figure._fields)
+            writer.writerows(figures)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _compare(compared: Sequence[Compared], level: float, before: Sequence[str]) -> None:
+    """Print figures beside their estimates: of everybody, and of each segment the most frequent answers."""
+    rows = [("metric", "segment", "answer", "truth", "estimate", f"{level:.1%} interval", "holds the truth")]
+    printed: Counter[tuple[str, str]] = Counter()
+    for row in sorted(compared, key=lambda row: (row.metric, row.segment, -row.truth)):
+        printed[row.metric, row.segment] += 1
+        if printed[row.metric, row.segment] <= _SHOWN:
+            figures = f"{row.truth:.4g}", f"{row.estimate:.4g}", f"{row.low:.4g} to {row.high:.4g}"
+            verdict = "-" if row.metric in before else "yes" if row.inside else "NO"
+            rows.append((row.metric, row.segment or "-", row.answer, *figures, verdict))
+    terminal.print_table(rows)
+
+
+def _point_to(arguments: argparse.Namespace, registry: Registry, crowd: Crowd) -> None:
+    """Say where to look, if the page is known."""
+    from deniable_aggregator.process import running
+
+    served = None if arguments.redis_url else running.find(arguments.data or running.FOLDER)
+    if served is None:
+        return
+    print(f"Look at:    {served.url}/?app={registry.app}")
+    metrics = [registry.metrics[id_] for id_ in crowd.answers]
+    short = {"hour": 0, "day": 1, "week": 2, "month": 3}
+    trend = min(metrics, key=lambda metric: short[metric.period])
+    print(f"A trend:    {served.url}/m/{trend.id}?app={registry.app}")
+    for name, experiment in registry.experiments.items():
+        tried = next((metric for metric in metrics if name in metric.segments), None)
+        other = next(value for value in registry.segments[name] if value != experiment.base)
+        if tried:
+            sides = f"a={name}%3D{experiment.base}&b={name}%3D{other}"
+            print(f"Experiment: {served.url}/m/{tried.id}/compare?{sides}&app={registry.app}")
+            break

@@ -159,6 +159,11 @@ class Store:
         """Return the command that sets a single value of the app."""
         return StoreCommand(kind.of(self.app), "SET", (value,))
 
+    @property
+    def simulated(self) -> str:
+        """The days for which it has reports of simulated people; empty if it has none."""
+        return (self.get(schema.SIMULATED) or b"").decode()
+
     def script(self, *names: str) -> Script:
         """Open a script, by the names of its parts."""
         return Script(self._client, *names)

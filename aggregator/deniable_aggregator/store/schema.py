@@ -126,6 +126,9 @@ AUDIT_SERVED = Key(
     "digests of the registry that is served, and of what is signed for devices",
     "until another one is served",
 )
+SIMULATED = Key(
+    "{app}:simulated", "the days for which reports of simulated people were counted (`deniable simulate --send`)", _FOR_GOOD
+)
 RATE_KEY = Key("{app}:rate:key:*", "how often a key was used in this window", _WINDOW)
 RATE_BYTES = Key(
     "{app}:rate:source:*:bytes",

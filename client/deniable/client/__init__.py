@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from deniable.arrival import SWALLOWED, Arrival
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
 from deniable.client.environment import sender_settings, state_directory, switched_off
 from deniable.client.guard import guarded, in_words
 from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget
-from deniable.errors import ConfigurationError, ParameterError, without_locals
+from deniable.errors import ParameterError, without_locals
 from deniable.handle import MetricHandle
 from deniable.limits.caps import Caps
+from deniable.process import notice
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch
-from deniable.transport.dsn import Dsn
+from deniable.transport.dsn import Dsn, leads_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Client"]
 
-log = logging.getLogger("deniable")
-log.addHandler(logging.NullHandler())  # else our warnings would go to the stderr of an app that set up no logging
-
 
 class Client:
     """A telemetry client for one app on one device.
@@ -46,6 +44,8 @@ class Client:
     It is off without a DSN or with an unusable configuration. It is also off if ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK`` is set
     to anything but empty or 0. A client that is off only counts what it drops. Unless `strict`, no method raises, prints or waits
     for the network; `flush` and `close` wait at most their timeout.
+    Whatever drops a report says so once, on the logger `deniable`. If the DSN leads to this machine, or if `strict`, the app is
+    being developed: then it sees these lines on its stderr, even if it has set up no logging.
 
     A directory keeps what the device has spent, its permanent responses, and what could not be sent yet. All processes of the app
     on this device share it. Nothing is written before the first report of a person who agreed.
@@ -105,6 +105,9 @@ class Client:
         source: Source | None = None,
     ) -> None:
         self.strict = strict
+        self.developed = strict or leads_here(dsn if type(dsn) is str else None, os.environ.get("DENIABLE_DSN"))
+        if self.developed:
+            notice.show()
         self._consent = Consent(consent, strict=strict)
         self._counts = Counts()
         self._metrics = Metrics({} if segments is None else segments, Caps() if caps is None else caps, clock)
@@ -112,7 +115,7 @@ class Client:
         self.disabled: str | None = switched_off()
         try:
             loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
-            self._metrics.open(loaded)
+            self._metrics.open(loaded, self._counts, strict=strict)
             directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
             dsn = dsn or os.environ.get("DENIABLE_DSN")
             if self.disabled:  # the user has opted out
@@ -120,11 +123,10 @@ class Client:
                 # What an earlier run left on disk goes, too: no later run may send it.
                 forget(directory, clock)
             elif not dsn:
-                self._turn_off("no DSN was given")
+                self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN")
             else:
                 address = Dsn.parse(dsn, allow_http=allow_http)
-                if address.app != loaded.app:
-                    raise ConfigurationError(f"the DSN is for app {address.app!r} and the registry for app {loaded.app!r}")  # noqa: TRY301
+                address.check_app(loaded.app)
                 self._session = Session(
                     address,
                     directory,
@@ -158,7 +160,7 @@ class Client:
 
     def _turn_off(self, reason: str) -> None:
         self.disabled = reason
-        log.warning("deniable is off: %s", reason)
+        notice.log.warning("deniable is off: %s", reason)
 
     def record(self, metric: str, value: object) -> bool:
         """Randomise an answer and queue the report.
@@ -217,16 +219,15 @@ class Client:
         if prepared is None:
             self._drop_unknown(metric, None)
         elif prepared.metric.unit not in PER_SECOND:
-            self._counts.drop("unit", no_time(prepared.metric) if self.strict else None)
+            self._counts.drop("unit", prepared, no_time(prepared.metric) if self.strict else None)
             return None
         return prepared
 
     def _drop_unknown(self, metric: str, value: object) -> bool:
         error = self._metrics.unknown(metric, value) if self.strict else None
         if self.disabled:  # perhaps because the registry could not be read
-            return self._counts.drop("disabled", error)
-        self._metrics.warn_of_unknown(metric, value, self._counts.dropped["unknown_metric"])
-        return self._counts.drop("unknown_metric", error)
+            return self._counts.drop("disabled", error=error)
+        return self._metrics.drop(metric, value, self._counts, error, named=self.developed)
 
     def metric(self, id_: str) -> MetricHandle:
         """Return a handle that records one metric."""
@@ -288,20 +289,20 @@ class Client:
         """
         self._consent.replace(consent)
 
-    @guarded(bool)
-    def flush(self, timeout: float = 5.0) -> bool:
+    @guarded(lambda: SWALLOWED)
+    def flush(self, timeout: float = 5.0) -> Arrival:
         """Send what is queued now, and wait for it at most `timeout` seconds.
 
         Returns
         -------
-        bool
-            Whether the server took every report that this process has recorded and that may travel. It is False if there was
-            none, or if any was kept on disk for another try, refused or lost. Reports that may not travel yet do not matter here:
-            they stay, and a later call or run sends them. `stats` counts each kind.
+        Arrival
+            True if the server took every report that this process has recorded and that may travel. Else its `status` is
+            ``"nothing to send"`` or ``"not delivered"``, and its text says why. Reports that may not travel yet do not matter
+            here: they stay, and a later call or run sends them. `stats` counts each kind.
         """
-        return self._session is not None and self._session.flush(timeout)
+        return Arrival.off(self.disabled) if self._session is None else self._session.flush(timeout)
 
-    async def aflush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
+    async def aflush(self, timeout: float = 5.0) -> Arrival:  # noqa: ASYNC109 - as for `flush`
         """Do the same as `flush` without blocking the event loop."""
         try:
             return await in_own_thread(lambda: self.flush(timeout), "deniable-flush")
@@ -309,18 +310,18 @@ class Client:
             if self.strict:
                 raise
             self._counts.swallow(error, "aflush")
-            return False
+            return SWALLOWED
 
-    @guarded(bool)
-    def close(self, timeout: float = 2.0) -> bool:
+    @guarded(lambda: SWALLOWED)
+    def close(self, timeout: float = 2.0) -> Arrival:
         """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start.
 
         Returns
         -------
-        bool
+        Arrival
             The same as `flush` returns.
         """
-        return self._session is not None and self._session.close(timeout)
+        return Arrival.off(self.disabled) if self._session is None else self._session.close(timeout)
 
     @guarded(dict)
     def stats(self) -> dict[str, Any]:
@@ -341,8 +342,7 @@ class Client:
             - ``faults``: errors that cost no report, by kind.
             - ``reserved``: nats that each metric may spend in a window and over a lifetime. None means no bound.
             - ``spent``: nats that the device has spent and has left. None means no bound, or that the state cannot be read.
-            - ``disabled``: why the client is off, or None.
-            - ``trouble``: what is wrong with the state, or None.
+            - ``disabled``, ``trouble``: why the client is off, and what is wrong with the state, or None.
         """
         session = self._session
         return {

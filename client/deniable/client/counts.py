@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import StateError
+from deniable.limits.allowance import MICRO
+from deniable.process.notice import warn_once
+from deniable.process.reasons import ANSWERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from deniable.device.ledger import Ledger
+    from deniable.device.prepared import Prepared
     from deniable.errors import DeniableError
+    from deniable.limits.allowance import Allowance
     from deniable.transport import Sender
 
-log = logging.getLogger("deniable")
-
-REASONS = (
-    *("disabled", "no_consent", "expired", "unknown_metric", "not_sampled", "this_period", "budget", "state"),
-    "unit",
-    *("queue_full", "closed", "refused_key", "no_thread", "interrupted", "error"),
-)
-"""Reasons why an answer is not reported."""
+_ELSEWHERE = (("disabled", ""), ("segment", ""), ("unknown_metric", ""))  # by the client, which knows more
+_FACTS: dict[str, Callable[[Prepared], str]] = {
+    "expired": lambda prepared: f"on {prepared.metric.expires}",
+    "unit": lambda prepared: f"it is {prepared.metric.unit}" if prepared.metric.unit else "it has none",
+    "not_sampled": lambda prepared: f"it is {prepared.metric.sample}",
+    "this_period": lambda prepared: f"{prepared.metric.per_period} in each {prepared.metric.period}",
+    "budget": lambda prepared: _allowed(prepared.allowance),
+}
+"""What the registry says of a reason."""
 
 _FAULTS = ("spool_damaged", "delivered_error", "chore_error")
 
 
 class Counts:
-    """Counts of what one process has recorded and dropped."""
+    """Counts of what one process has recorded and dropped. What is dropped is said once for each metric and reason."""
 
-    __slots__ = ("clipped", "dropped", "recorded", "undeclared")
+    __slots__ = ("_notices", "clipped", "dropped", "recorded", "trouble", "undeclared")
 
     def __init__(self) -> None:
         self.recorded = 0  # reports that were queued
@@ -37,19 +44,47 @@ class Counts:
         self.clipped = 0  # numbers beyond the range of their metric
         # All reasons exist from the start. The first `dropped[reason] += 1` of a missing one would run Python code between
         # reading and writing, and two threads could lose a count there.
-        self.dropped: Counter[str] = Counter(dict.fromkeys(REASONS, 0))  # answers that were not reported, by reason
+        self.dropped: Counter[str] = Counter(dict.fromkeys(ANSWERS, 0))  # answers that were not reported, by reason
+        self.trouble: Callable[[], str | None] = lambda: None  # what is wrong with the state
+        self._notices = set(_ELSEWHERE)
 
-    def drop(self, reason: str, error: DeniableError | None = None) -> bool:
-        """Count an answer that is not reported; return False, or raise the error of a strict client."""
+    def drop(self, reason: str, prepared: Prepared | None = None, error: DeniableError | None = None) -> bool:
+        """Count an answer to a metric that is not reported, and say why; return False, or raise the error of a strict client."""
         self.dropped[reason] += 1
         if error is not None:
             raise error
+        about = (reason, "" if prepared is None else prepared.metric.id)
+        if about not in self._notices:
+            self._notices.add(about)
+            self.tell(reason, about[1], self._facts(reason, prepared))
         return False
 
     def swallow(self, error: Exception, where: str) -> None:
         """Count an error that the app does not see. Only its type is logged: the message might contain an answer."""
         self.dropped["error"] += 1
-        log.debug("deniable: %s in %s was swallowed", type(error).__name__, where)
+        warn_once(where, "error", ANSWERS["error"].words(type(error).__name__))
+
+    def tell(self, reason: str, metric: str = "", facts: str = "") -> None:
+        """Say once why answers to a metric, or to all of them, are not reported."""
+        about = ANSWERS[reason]
+        warn_once("all metrics" if about.alike or not metric else metric, reason, about.words(facts))
+
+    def _facts(self, reason: str, prepared: Prepared | None) -> str:
+        """Return what the registry, or the device, knows of a reason. No part depends on an answer."""
+        if reason == "state":
+            return self.trouble() or ""
+        return "" if prepared is None or reason not in _FACTS else _FACTS[reason](prepared)
+
+    def summary(self) -> str:
+        """Say how many answers were dropped for which reasons."""
+        dropped = [f"{number} as {reason}" for reason, number in self.dropped.items() if number]
+        return f"dropped: {', '.join(dropped)}" if dropped else "nothing was recorded"
+
+
+def _allowed(allowance: Allowance) -> str:
+    """Say what a metric may spend."""
+    ever = "" if allowance.lifetime is None else f", and {allowance.lifetime / MICRO:.4g} ever"
+    return f"it may spend {allowance.window / MICRO:.4g} nats in any window{ever}"
 
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:

@@ -10,17 +10,20 @@ from deniable.errors import ParameterError
 from deniable.explanation import Explanation
 from deniable.limits.allowance import MICRO
 from deniable.process.notice import warn_once
+from deniable.process.reasons import ANSWERS
 from deniable.registry.metric import PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from deniable.client.counts import Counts
     from deniable.device.prepared import Prepared
     from deniable.limits.caps import Caps
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget
 
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
+_UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -37,14 +40,19 @@ class Metrics:
         clock: Callable[[], float],  # seconds since the epoch
     ) -> None:
         self.prepared: dict[str, Prepared] = {}
+        self.off: dict[str, ParameterError] = {}  # metrics that cannot be recorded, because the device has no value of a segment
         self._segments = segments
         self._caps = caps
         self._clock = clock
 
-    def open(self, registry: Registry) -> None:
-        """Use the app's registry, and warn about segments that it does not declare."""
+    def open(self, registry: Registry, counts: Counts, *, strict: bool) -> None:
+        """Use the app's registry, and warn about segments that are missing, or that it does not declare."""
         self.budget = self._caps.tightened(registry.budget)
         self.use(registry)
+        for id_, missing in self.off.items():
+            if strict:
+                raise missing
+            counts.tell("segment", id_, str(missing))  # now: it may take long until the first answer
         for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in registry.segments:
                 warn_once(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
@@ -53,12 +61,12 @@ class Metrics:
         """Use a registry from now on. The sending thread calls this with a served one."""
         today = datetime.fromtimestamp(self._clock(), UTC).date()
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
-        self.prepared = prepare(registry, self._segments, self._caps, self.budget, today)
+        self.prepared, self.off = prepare(registry, self._segments, self._caps, self.budget, today)
         self.registry = registry
 
     def explain(self, metric: str, value: object) -> Explanation:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
-        if metric not in self.prepared:
+        if metric not in self.prepared and metric not in self.off:
             raise ParameterError("a metric is declared in the registry", metric)
         return Explanation.of(self.registry, metric, self.budget, value)
 
@@ -78,25 +86,49 @@ class Metrics:
         if self._is_swapped(value):
             return ParameterError("the metric is the first argument of record, the answer the second", value)
         # What is no declared name may be an answer of any length.
-        return ParameterError("a metric is declared in the registry", metric[:_LONGEST_NAME] if type(metric) is str else metric)
+        name = metric[:_LONGEST_NAME] if type(metric) is str else metric
+        near = self._nearest(metric)
+        return ParameterError(f"a metric is declared in the registry{f', such as {near}' if near else ''}", name)
 
-    def warn_of_unknown(
+    def drop(
         self,
         metric: object,
         value: object,
-        earlier: int,  # calls with an unknown metric before this one
-    ) -> None:
-        """Warn about an undeclared metric. Its name is not logged: if the arguments were swapped, it is the answer."""
+        counts: Counts,
+        error: ParameterError | None,  # what a strict client raises for a metric that is not declared
+        *,
+        named: bool,  # Whether its name is told, as while the app is developed. If the arguments were swapped, it is the answer.
+    ) -> bool:
+        """Count an answer to a metric that is not prepared, and say why; return False."""
+        if metric in self.off:
+            counts.tell("segment", str(metric), str(self.off[str(metric)]))
+            return counts.drop("segment")
+        if error is None:
+            self._warn_of_unknown(metric, value, counts.dropped["unknown_metric"], named=named)
+        return counts.drop("unknown_metric", error=error)
+
+    def _warn_of_unknown(self, metric: object, value: object, earlier: int, *, named: bool) -> None:
+        about = ANSWERS["unknown_metric"]
         if self._is_swapped(value):
             warn_once(str(value), "unknown_metric", self.unknown(metric, value).rule)
-        elif type(metric) is str and earlier < _MOST_UNKNOWN:  # searching for the nearest name is slow
-            from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
-
-            near = get_close_matches(metric[:_LONGEST_NAME], self.prepared, 1)
-            if near:
-                warn_once(near[0], "unknown_metric", "record was given a similar name, which the registry does not declare")
+        elif type(metric) is not str:
+            warn_once("record", "unknown_metric", f"the metric is a text; got {type(metric).__name__}")
+        elif earlier < _MOST_UNKNOWN:  # searching for the nearest name is slow
+            near = self._nearest(metric)
+            like = f"it is much like {near}, which is declared" if near else ""
+            if named:
+                warn_once(repr(metric[:_LONGEST_NAME]), "unknown_metric", about.words(like))
+            elif near:
+                warn_once(near, "unknown_metric", f"record was given a similar name, and {about.words()}{_UNNAMED}")
             else:
-                warn_once("record", "unknown_metric", "the registry does not declare the metric; strict=True shows which")
+                warn_once("record", "unknown_metric", f"{about.words()}{_UNNAMED}")
+
+    def _nearest(self, metric: object) -> str | None:
+        """Return the declared name that is most like another one."""
+        from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
+
+        near = get_close_matches(metric[:_LONGEST_NAME], [*self.prepared, *self.off], 1) if type(metric) is str else []
+        return near[0] if near else None
 
     def _is_swapped(self, value: object) -> bool:
         """Return whether the answer is the id of a metric, and so the metric the answer."""

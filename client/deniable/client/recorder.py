@@ -79,7 +79,7 @@ class Recorder:
         """Make one report and queue it; return whether it was queued."""
         recording = self._recording
         if getattr(recording, "now", False):  # `record` was called from within `record`, e.g. by a signal handler
-            return self._counts.drop("interrupted")
+            return self._counts.drop("interrupted", prepared)
         recording.now = True
         try:
             return self._record(prepared, value, elapsed)
@@ -90,7 +90,7 @@ class Recorder:
         """Begin a block whose time is recorded, and spend for its report; return None if none is made."""
         recording = self._recording
         if getattr(recording, "now", False):
-            self._counts.drop("interrupted")
+            self._counts.drop("interrupted", prepared)
             return None
         recording.now = True
         try:
@@ -105,7 +105,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock() - (elapsed or 0.0), UTC)
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal:
-            return self._counts.drop(refusal)
+            return self._counts.drop(refusal, prepared)
         # Both are drawn before the answer is looked at, so that neither the sample nor the wait depends on it.
         sampled = prepared.sampled(source)
         if elapsed is None:
@@ -120,7 +120,7 @@ class Recorder:
         else:
             report = Report(occasion.stratum, outcome)
             dropped = sender.submit(sender.later(wait, report) if wait else report, process)
-        self._count(dropped)
+        self._count(prepared, dropped)
         if prepared.clipped(position, value):
             self._counts.clipped += 1
         if fault is not None:
@@ -136,7 +136,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock(), UTC)
         refusal = self._refusal(prepared, moment)
         if refusal:
-            self._counts.drop(refusal)
+            self._counts.drop(refusal, prepared)
             return None
         sampled, wait, occasion = prepared.sampled(source), prepared.wait(source), prepared.occasion(moment)
         spend = self._spend if prepared.permanent is None else self._permanent_responses.reserve
@@ -144,7 +144,7 @@ class Recorder:
         timing = Timing()
         # The report is made later, when its answer is known. Its cost is spent now, so that a crash cannot avoid it.
         dropped = dropped or sender.submit(sender.later(wait, _Block(self, prepared, occasion, timing)), process)
-        self._count(dropped)
+        self._count(prepared, dropped)
         return None if dropped else timing
 
     def complete(self, block: _Block) -> Report | None:
@@ -162,7 +162,7 @@ class Recorder:
             self._counts.swallow(error, "timed")
             return None
         if isinstance(outcome, str):
-            self._counts.drop(outcome)
+            self._counts.drop(outcome, prepared)
             return None
         return Report(block.occasion.stratum, outcome)
 
@@ -189,10 +189,10 @@ class Recorder:
             position = prepared.metric.stand_in(self._source or OS)
         return prepared.mechanism.randomize(position, self._source)
 
-    def _count(self, dropped: str | None) -> None:
+    def _count(self, prepared: Prepared, dropped: str | None) -> None:
         """Count a report that was queued, or an answer that was dropped for a reason."""
         if dropped:
-            self._counts.drop(dropped)
+            self._counts.drop(dropped, prepared)
             self._sender.wake()
             return
         self._counts.recorded += 1

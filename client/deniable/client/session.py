@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deniable.arrival import Arrival
 from deniable.client.recorder import Recorder
 from deniable.device.journal import Journal
 from deniable.device.ledger import Ledger
@@ -57,6 +58,8 @@ class Session:
             waiting=Waiting(self.state, clock),
             chore=chore,
         )
+        self._counts = counts
+        counts.trouble = lambda: self.state.trouble
         consent.attach(self.sender, self.journal)
         self.recorder = Recorder(
             consent,
@@ -73,18 +76,25 @@ class Session:
     def _write_journal(self, batch: Batch) -> None:
         self.journal.add(batch.reports)
 
-    def flush(self, timeout: float) -> bool:
+    def flush(self, timeout: float) -> Arrival:
         """Send what is queued; return whether the server has all reports of this process that may travel."""
         self.sender.flush(timeout)
-        return self.sender.arrived
+        return self._arrival()
 
-    def close(self, timeout: float) -> bool:
+    def close(self, timeout: float) -> Arrival:
         """Send what is queued and stop for good; return the same as `flush`."""
         self.sender.close(timeout)
         if self.journal.clearing:
             self.journal.clear()
         self.ledger.return_leases()  # else reports that were paid for and not made would count as spent
-        return self.sender.arrived
+        return self._arrival()
+
+    def _arrival(self) -> Arrival:
+        arrival = self.sender.arrival
+        if arrival.queued:
+            return arrival
+        waiting = self.sender.waiting
+        return Arrival(why=f"{waiting} may not travel yet" if waiting else self._counts.summary())
 
 
 def forget(directory: Path | None, clock: Callable[[], float]) -> None:

@@ -169,11 +169,13 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
     "simulate": CommandInfo(
-        "measure the errors of a registry's metrics, without devices",
+        "measure errors without devices, or send simulated reports",
         "aggregator",
         (
             "deniable simulate metrics.toml --users 1e9",
             "deniable simulate metrics.toml --users 1e6 --shares shares.csv --seed 1 --plot errors.svg",
+            "deniable simulate metrics.toml --send --devices 20000 --days 90",
+            "deniable simulate metrics.toml --send --csv people.csv --truth truth.csv --data data",
         ),
     ),
     "status": CommandInfo(

@@ -126,14 +126,21 @@ def prepare(
     caps: Caps,  # the app's caps
     budget: Budget,  # the device's budget
     today: date,  # The date. Metrics whose collection has ended need no part of the budget.
-) -> dict[str, Prepared]:
-    """Prepare every metric of a registry; refuse it if a metric has no mechanism, or all exceed the caps or the budget."""
-    prepared = {}
-    for id_, allowance in reserved(registry, budget).items():
+) -> tuple[dict[str, Prepared], dict[str, ParameterError]]:
+    """Prepare every metric of a registry; refuse it if a metric has no mechanism, or all exceed the caps or the budget.
+
+    The second result has the metrics that cannot be recorded here, because a segment has no declared value.
+    """
+    prepared, off = {}, {}
+    allowances = reserved(registry, budget)
+    for id_, allowance in allowances.items():
         metric = registry.metrics[id_]
         declared = Declared.of(metric)
-        prepared[id_] = Prepared(declared, allowance, registry.segment(metric, segments))
         caps.check(declared)
+        try:
+            prepared[id_] = Prepared(declared, allowance, registry.segment(metric, segments))
+        except ParameterError as error:
+            off[id_] = error
     caps.check_exposure(Exposure.of(registry))
-    check((each.allowance for each in prepared.values() if not each.metric.expired(today)), budget)
-    return prepared
+    check((each for id_, each in allowances.items() if not registry.metrics[id_].expired(today)), budget)
+    return prepared, off

@@ -1,4 +1,8 @@
-"""Log warnings for developers: one line for each subject and reason, and at most a hundred lines."""
+"""Log warnings for developers: one line for each subject and reason, and at most a hundred lines.
+
+They go to the logger `deniable`. On people's devices an app that has set up no logging sees none. While the app is developed,
+Python then writes them to stderr, as it does with any library's: see `show`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,19 @@ import logging
 
 log = logging.getLogger("deniable")
 
+_unheard = logging.NullHandler()  # else our warnings would go to the stderr of an app that set up no logging
+log.addHandler(_unheard)
+
 _MOST = 100
-_LONGEST = 200  # characters of each part
+_LONGEST = 200  # characters of a subject and of a reason
+_LONGEST_WORDS = 600
 
 _warned: set[tuple[str, str]] = set()
+
+
+def show() -> None:
+    """Let an app that has set up no logging see warnings on its stderr, from now on: it is being developed."""
+    log.removeHandler(_unheard)
 
 
 def warn_once(
@@ -17,18 +30,22 @@ def warn_once(
     reason: str,  # a code
     words: str,  # the reason in words
 ) -> None:
-    """Log a warning, unless this process has already logged the same one, or a hundred others."""
+    """Log a warning, unless this process has already logged the same one, or a hundred others. It raises nothing."""
     # The parts may come from a server. They are written as one line of printable ASCII.
-    about = _plain(subject), _plain(reason)
+    about = plain(subject, _LONGEST), plain(reason, _LONGEST)
     if about in _warned or len(_warned) > _MOST:
         return
     _warned.add(about)
-    if len(_warned) > _MOST:
-        log.warning("deniable: no more such warnings are logged; stats() counts them")
-    else:
-        log.warning("deniable: %s: %s: %s", *about, _plain(words))
+    try:
+        if len(_warned) > _MOST:
+            log.warning("deniable: no more such warnings are logged; stats() counts them")
+        else:
+            log.warning("deniable: %s: %s: %s", *about, plain(words, _LONGEST_WORDS))
+    except Exception:  # noqa: BLE001, S110 - of the host app's own handlers and filters
+        pass
 
 
-def _plain(text: str) -> str:
-    cut = text[:_LONGEST]
+def plain(text: str, longest: int) -> str:
+    """Write a text as printable ASCII, cut."""
+    cut = text[:longest]
     return cut if cut.isascii() and cut.isprintable() else ascii(cut)

@@ -198,7 +198,8 @@ class Registry:
         words = []
         for name in metric.segments:
             if values.get(name) not in self.segments[name]:
-                raise ParameterError(f"segment {name} is one of {', '.join(self.segments[name])}", values.get(name))
+                rule = f'init(segments={{"{name}": ...}}) is given one of {", ".join(self.segments[name])}'
+                raise ParameterError(rule, values.get(name))
             words.append(f"{name}={values[name]}")
         return ",".join(words)
 

@@ -16,10 +16,13 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from deniable.errors import DeniableError, ServedRegistryError
+from deniable.process.notice import warn_once
+from deniable.process.reasons import FAILURES, SERVED
 from deniable.served_registry.cache import Cache
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, check_installed, check_public_key, refusal
 from deniable.source import jitter
+from deniable.transport.failures import failure
 from deniable.transport.http import Http
 from deniable.wire import addresses
 
@@ -135,22 +138,27 @@ class Fetcher:
         except Exception as error:  # noqa: BLE001 - an error of requests, urllib3 or the system: there was no answer
             log.debug("deniable: no registry from %s: %s", self._dsn.url, type(error).__name__)
             self.counts["unreachable"] += 1
+            reason = failure(error)
+            warn_once(self._dsn.url, reason, FAILURES[reason].words())
             return False
         if status != _OK:
-            self.counts["status"] += 1
-            return False
+            return self._decline("status", f"status {status}")
         envelope = None if body is None else Envelope.read(body)
         if envelope is None:
-            self.counts["no_registry"] += 1
-            return False
+            return self._decline("no_registry")
         return self._take(envelope)
+
+    def _decline(self, reason: str, facts: str = "") -> bool:
+        """Count an answer that changes nothing, and say why once; return False."""
+        self.counts[reason] += 1
+        warn_once("served registry", reason, SERVED[reason].words(facts))
+        return False
 
     def _take(self, envelope: Envelope) -> bool:
         """Use an envelope; return whether it is fresh. One that is not changes nothing, whatever it says."""
         registry = self._checked(envelope)
         if not envelope.is_fresh(self._today()):
-            self.counts["expired"] += 1
-            return False
+            return self._decline("expired", f"on {envelope.valid_until}")
         self._cache.refresh()  # another process may have kept a newer one
         known = self._cache.envelope
         if registry.revision < self._cache.revision:

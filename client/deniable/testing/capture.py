@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import deniable
+from deniable.arrival import Arrival
 from deniable.client import Client
 from deniable.client.environment import switched_off
 from deniable.client.metrics import no_time
 from deniable.errors import ParameterError
 from deniable.handle import MetricHandle
+from deniable.process import notice
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch, Timing
@@ -133,11 +135,11 @@ class Capture:
         def set_consent(client: Client, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as in the client
             client._consent.setting = consent  # noqa: SLF001 - nothing is sent or withdrawn during the capture
 
-        def settled(client: Client, timeout: float = 0) -> bool:  # noqa: ARG001
-            return True
+        def settled(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001
+            return Arrival(len(self._taken) or 1, len(self._taken) or 1)
 
-        async def settled_async(client: Client, timeout: float = 0) -> bool:  # noqa: ARG001, ASYNC109
-            return True
+        async def settled_async(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001, ASYNC109
+            return settled(client)
 
         self._replace(Client, "__init__", init)
         self._replace(Client, "record", record)
@@ -219,9 +221,11 @@ def _in_unit(client: Client, metric: str, seconds: float) -> object:
 def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
     """Initialise a client that reads its registry, has no DSN and keeps nothing."""
     dsn = os.environ.pop("DENIABLE_DSN", None)
+    show, notice.show = notice.show, lambda: None  # that the client is off is no news here
     try:
         begin(client, state=None, **options)
     finally:
+        notice.show = show
         if dsn is not None:
             os.environ["DENIABLE_DSN"] = dsn
 
@@ -234,7 +238,7 @@ def _agreed(client: Client) -> bool:
 def _check(client: Client, metric: str, value: object) -> None:
     prepared = client._metrics.prepared.get(metric)  # noqa: SLF001
     if prepared is None:
-        raise ParameterError("a metric is declared in the registry", metric)
+        raise client._metrics.off.get(metric) or ParameterError("a metric is declared in the registry", metric)  # noqa: SLF001
     prepared.metric.position(value)
 
 

@@ -70,6 +70,8 @@ def _groups(body: bytes) -> list[dict[str, Any]]:
         document = json.loads(body)
     except ValueError:
         raise Refused(400, "json") from None
+    except RecursionError:  # arrays in arrays, thousands deep
+        raise Refused(400, "batch_shape") from None
     well_formed = isinstance(document, dict) and document.keys() == {"format", "groups"} and type(document["format"]) is int
     if not well_formed or not isinstance(document["groups"], list) or not all(map(_is_group, document["groups"])):
         raise Refused(400, "batch_shape")

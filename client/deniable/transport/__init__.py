@@ -21,6 +21,7 @@ from deniable.source import jitter
 from deniable.transport.backlog import Backlog
 from deniable.transport.delivery import Delivery
 from deniable.transport.dispatch import Dispatch
+from deniable.transport.failures import tell_losses
 from deniable.transport.http import HttpPost, Post
 from deniable.transport.network import Courier, Orders
 from deniable.transport.outbox import Block, Later, Outbox
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from threading import Condition
 
+    from deniable.arrival import Arrival
     from deniable.device.waiting import Waiting
     from deniable.transport.dsn import Dsn
 
@@ -118,9 +120,7 @@ class Sender:
         """Counts of what became of reports."""
         # - `sent`, `rejected`.
         # - `spooled`: later `sent`, `rejected` or lost, perhaps by another process.
-        # - Lost: `purged`, `undelivered`, `refused_key`, `error`, `http_` with a status, `spool_failed`, `spool_full`,
-        #   `spool_expired`.
-        # - Not of reports: `spool_damaged` files, `delivered_error` and `chore_error` calls.
+        # - Lost, or not of reports: those of `LOSSES`, and `refused_key`, `error`, `http_` with a status.
         with self._orders.changed:
             return self._outbox.counts + self._backlog.counts
 
@@ -145,10 +145,10 @@ class Sender:
         return "queue_full" if self._outbox.full else None
 
     @property
-    def arrived(self) -> bool:
+    def arrival(self) -> Arrival:
         """Whether the server took all reports that were queued, and there were any."""
         with self._orders.changed:
-            return 0 < self._outbox.submitted == self._outbox.arrived
+            return self._outbox.arrival
 
     def submit(self, report: Report | Later, process: int | None = None) -> str | None:
         """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too."""
@@ -242,6 +242,7 @@ class Sender:
         # The spool is empty when this returns, unless the disk takes longer than a second. An app that records without consent
         # calls this all the time. So a purged spool is not purged again for a minute.
         self._backlog.purge(_PURGE_SECONDS)
+        tell_losses(+self.counts)
 
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it reads like the setting it is
         """Pause or resume sending. What is queued or spooled is kept."""

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from deniable.process.notice import warn_once
+from deniable.process.reasons import FAILURES, of_answer, of_refusal
 from deniable.source import jitter
+from deniable.transport.failures import failure
 from deniable.transport.http import UnreachedError
 from deniable.wire.report import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from deniable.process.reasons import Reason
     from deniable.transport.dsn import Dsn
     from deniable.transport.network import Answer, Courier, Orders
     from deniable.wire.batch import Batch
@@ -31,6 +34,7 @@ _ACCEPTED, _TOO_LARGE = 202, 413
 _LONGEST_WAIT = 30.0
 _LONGEST_RETRY_AFTER = 300.0
 _LONGEST_CODE = 40
+_LONGEST_DETAIL = 200  # characters of a server's words
 _MOST_ERRORS = 100  # most errors in the answer to a batch
 
 
@@ -45,6 +49,7 @@ class Verdict:
     accepted: int = 0  # number of reports that the server took from an accepted batch
     # Reports that the server refused, by metric and reason, as far as it says.
     refusals: Counter[str] = field(default_factory=Counter)
+    why: str = ""  # why the server did not take all of it
     seen: bool = True  # whether somebody may have seen the batch on its way, or the server has it although no answer came
 
 
@@ -77,13 +82,18 @@ class Delivery:
                 seen = True
             except UnreachedError as error:
                 status, headers = _NO_ANSWER, {}
-                self._complain(error.__cause__ or error)
+                self._complain(error)
             if status not in _RETRY:
                 break
+            if status != _NO_ANSWER:
+                self._note(_refused(status, answer))  # at once: the last try may come after the app has ended
             # At random, so that devices that failed at one moment do not come back at one moment.
             seconds = jitter(min(_LONGEST_WAIT, 2.0**attempt))
             self._not_before = time.monotonic() + _retry_after(headers)
-        return _verdict(batch, status, answer, seen=seen)
+        verdict = _verdict(batch, status, answer, seen=seen)
+        if verdict.kind in ("refused", "dropped"):
+            self._note(verdict.why)
+        return verdict
 
     def _wait(self, seconds: float) -> bool:
         """Wait for some seconds, and for the server's Retry-After; return False if nothing may be sent any more."""
@@ -121,9 +131,18 @@ class Delivery:
             return _NO_ANSWER, {}, None
 
     def _complain(self, error: BaseException) -> None:
+        """Say once why there was no answer, unless nobody waits for it any more."""
         log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
-        if "SSL" in type(error).__name__:
-            warn_once("DSN", "tls", "no secure connection; does its server speak https, with a certificate that is trusted?")
+        if not self._orders.purged:
+            reason = "ended" if self._orders.abandoned else failure(error)
+            words = FAILURES[reason].words()
+            warn_once(self._dsn.url, reason, words)
+            self._note(f"{self._dsn.url}: {words}")
+
+    def _note(self, why: str) -> None:
+        """Note why a batch has not arrived, for `Sender.arrival`."""
+        with self._orders.changed:
+            self._orders.trouble = why
 
 
 def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Verdict:
@@ -135,17 +154,29 @@ def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Ve
         # The server has the batch, whatever number it names. So nothing of it is sent again.
         if type(accepted) is not int or not 0 <= accepted <= reports:
             accepted = reports
-        return Verdict("accepted", status, accepted, refusals)
+        why = "" if accepted == reports else _why(refusals, status, document)
+        return Verdict("accepted", status, accepted, refusals, why)
     if status == _TOO_LARGE and reports > 1:
         return Verdict("large", status)
-    code = _code(document)
     if status in _RETRY:
-        why = "no answer; is the server of the DSN running?" if status == _NO_ANSWER else f"status {status}, code {code}"
-        log.warning("deniable: %d reports not delivered yet: %s", reports, why)
+        log.info("deniable: %d reports not delivered yet", reports)
         return Verdict("later", status, seen=seen)
-    if not refusals:
-        warn_once(f"status {status}", code or "no code", _words(document))
-    return Verdict("refused" if status in _STOP else "dropped", status, refusals=refusals)
+    why = _why(refusals, status, document)
+    return Verdict("refused" if status in _STOP else "dropped", status, refusals=refusals, why=why)
+
+
+def _why(refusals: Counter[str], status: int, document: dict[str, Any]) -> str:
+    """Return why a server did not take all of an upload. What it refused of some metrics was told with each of them."""
+    return f"the server refused {', '.join(sorted(refusals))}" if refusals else _refused(status, document)
+
+
+def _refused(status: int, answer: Any) -> str:
+    """Say once why a server refuses an upload as a whole; return the words."""
+    document = answer if isinstance(answer, dict) else {}
+    code = _code(document)
+    words = _words(document, of_answer(status, code))
+    warn_once(f"status {status}", code or "no code", words)
+    return f"status {status}: {words}"
 
 
 def _refusals(batch: Batch, errors: Any) -> Counter[str]:
@@ -159,7 +190,7 @@ def _refusals(batch: Batch, errors: Any) -> Counter[str]:
         stratum, payloads = groups[place]
         count = error.get("count")
         refused[f"{stratum.metric}: {code}"] += count if type(count) is int and 0 < count < len(payloads) else len(payloads)
-        warn_once(stratum.metric, code, _words(error))
+        warn_once(stratum.metric, code, _words(error, of_refusal(code)))
     return refused
 
 
@@ -169,9 +200,10 @@ def _code(document: dict[str, Any]) -> str | None:
     return code if plain else None
 
 
-def _words(document: dict[str, Any]) -> str:
+def _words(document: dict[str, Any], reason: Reason) -> str:
+    """Return a reason with the server's own words, cut."""
     detail = document.get("detail")
-    return f"the server says {detail!a}" if isinstance(detail, str) else "the server says nothing"
+    return reason.words(f"it says {ascii(detail)[:_LONGEST_DETAIL]}" if isinstance(detail, str) else "")
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from deniable.process.imports import undisturbed
 from deniable.source import jitter
+from deniable.transport.failures import tell_losses
 from deniable.transport.outbox import Later
 from deniable.wire.batch import Batch
 from deniable.wire.report import Report
@@ -57,7 +58,9 @@ class Dispatch:
                     with self._orders.changed:
                         self._backlog.begin(self._interval())  # the app's last run may have left batches
                     looked = True
-                if not self._work():
+                more = self._work()
+                tell_losses(+self._outbox.counts + self._backlog.counts)
+                if not more:
                     return
             except Exception as error:  # noqa: BLE001 - the host app must never notice; a pause follows
                 log.warning("deniable: no batch can be made: %s", type(error).__name__)
@@ -213,6 +216,8 @@ class Dispatch:
             if verdict.kind == "accepted":
                 count("sent", verdict.accepted)
                 count("rejected", len(batch.reports) - verdict.accepted)
+                if verdict.accepted < len(batch.reports):
+                    self._orders.trouble = verdict.why
             else:
                 count("refused_key" if verdict.kind == "refused" else f"http_{verdict.status}", len(batch.reports))
 

@@ -55,13 +55,27 @@ class Dsn:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(f"{parts.scheme}://{host}{port}{prefix}", parts.username, app)
 
+    def check_app(self, app: str) -> None:
+        """Check that it is for an app; raise `ConfigurationError` if it is for another one."""
+        if self.app != app:
+            alike = "write one name at the end of the DSN and as `app` in metrics.toml"
+            raise ConfigurationError(f"the DSN is for app {self.app!r} and the registry for app {app!r}: {alike}")
+
     @property
     def local(self) -> bool:
         """Whether it leads to this machine, as while an app is developed."""
-        return _is_loopback(urlsplit(self.url).hostname or "")
+        return leads_here(self.url)
 
     def __repr__(self) -> str:
         return f"Dsn({self.url}/{self.app})"
+
+
+def leads_here(*texts: str | None) -> bool:
+    """Return whether the first address that is there, such as a DSN with faults, leads to this machine."""
+    try:
+        return _is_loopback(urlsplit(next(filter(None, texts), "")).hostname or "")
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -40,6 +40,7 @@ class Orders:
         self.held = False
         self.stopped = False  # by the app, for good
         self.refused = False  # by the server, which does not know the key
+        self.trouble: str | None = None  # why a batch did not arrive, the last time
         self.purges = 0
         self.seen = 0  # number of purges when the current batch was taken
 

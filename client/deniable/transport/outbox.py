@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from deniable.arrival import Arrival
+from deniable.process.reasons import LOSSES
+
 if TYPE_CHECKING:
     from deniable.transport.network import Orders
     from deniable.transport.settings import SenderSettings
@@ -124,6 +127,15 @@ class Outbox:
             taken.append(self._queue.popleft())
         self._orders.seen = self._orders.purges
         return tuple(taken)
+
+    @property
+    def arrival(self) -> Arrival:
+        """Whether all reports that were queued have arrived, and if not, why."""
+        if self.arrived == self.submitted:
+            return Arrival(self.submitted, self.arrived)
+        lost = next((about.happened for reason, about in LOSSES.items() if self.counts[reason]), "no answer has come yet")
+        spooled = f"{self.counts['spooled']} kept on disk for another try; " if self.counts["spooled"] else ""
+        return Arrival(self.submitted, self.arrived, f"{spooled}{self._orders.trouble or lost}")
 
     def end_look(self, look: int) -> None:
         """Note that the reports that have become due are queued. If somebody wanted that, all queued ones are sent now."""

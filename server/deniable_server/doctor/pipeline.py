@@ -46,6 +46,7 @@ def checks(
     }
     if settings.serves != "ingest":  # a server for uploads only cannot read releases
         named["releases"] = lambda: releases(registry, store)
+        named["simulated people"] = lambda: simulated_people(registry, store)
         named["experiments"] = lambda: experiments(registry, store)
         named["chores"] = lambda: chores(registry.app, faults.present(store))
         named["archive"] = lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE))
@@ -178,6 +179,17 @@ def releases(registry: Registry, store: Store) -> Finding:
     )
     remedy = "restore the definition, or raise the version: `deniable registry diff` names what changed"
     return Finding("releases", "warning", seen, meaning, remedy, registry.app)
+
+
+def simulated_people(registry: Registry, store: Store) -> Finding:
+    """Check that results of real people have no reports of simulated ones in them."""
+    name, days = "simulated people", store.simulated
+    if not days:
+        return Finding(name, "ok", "none were sent", app=store.app)
+    if registry.publication.trial:
+        return Finding(name, "ok", f"sent for {days}, into a trial", app=store.app)
+    remedy = "serve real people with a new store: `deniable serve` with another --data, or another DENIABLE_REDIS_URL"
+    return Finding(name, "fault", f"sent for {days}", "results mix them with real people", remedy, store.app)
 
 
 def chores(app: str, present: Mapping[str, str]) -> Finding:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import signal
 import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import sqrt
@@ -33,6 +31,7 @@ from deniable.commands import terminal
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.base import FrequencyOracle
+from deniable_aggregator.process import children
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect
 from deniable_server.local import devices, population
@@ -143,7 +142,7 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
     with Progress(*columns, console=console) as progress, pool:
         answered = progress.add_task("devices answered", total=_devices(people))
         counted = progress.add_task("reports counted", total=reports)
-        with _spared():  # the pool starts its processes as chunks are submitted
+        with children.spared():  # the pool starts its processes as chunks are submitted
             futures = {
                 pool.submit(answer, dsn, settings.registry, question, chunk): len(chunk) for answer, question, chunk in tasks
             }
@@ -192,16 +191,6 @@ def _devices(people: Population) -> int:
 def _reports(people: Population) -> int:
     daily = sum(map(len, people.daily.rows)) if people.daily else 0
     return len(people.rows) * len(people.columns) + daily
-
-
-@contextmanager
-def _spared() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C: this process ends them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ask(stack: Stack, settings: Settings, path: str) -> Any:

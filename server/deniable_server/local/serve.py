@@ -15,7 +15,7 @@ from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server.embedded import redacted
 from deniable_server.access.key_file import KeyFile
-from deniable_server.doctor.pipeline import releases
+from deniable_server.doctor.pipeline import releases, simulated_people
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -72,10 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _hidden(registries: Mapping[str, Registry], url: str) -> list[str]:
-    """Return a warning for each app with releases that are not shown, because their metric was defined anew."""
+    """Return a warning for each app with releases that are not shown, or with simulated people among the real ones."""
     client = connect(url)
     with closing(client), suppress(StoreError):  # whoever may not ask serves nevertheless
-        findings = [releases(registry, Store(client, app)) for app, registry in registries.items()]
+        stores = [(registry, Store(client, app)) for app, registry in registries.items()]
+        findings = [check(*each) for each in stores for check in (releases, simulated_people)]
         return [f"{each.seen}: {each.meaning}; {each.remedy}" for each in findings if each.status != "ok"]
     return []
 

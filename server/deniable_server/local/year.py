@@ -1,7 +1,7 @@
 """The demo's second act: a year of flights, day by day, with segments, months to compare, and an experiment.
 
-No server takes reports of days that are long over. So each flight's device answers here, and the sums are put into the store as
-a worker puts them. From there on all is as ever: they are published, and questions for over the API.
+No server takes reports of days that are long over. So each flight's device answers here, and its reports are put into the store
+as those of simulated people are. From there on all is as ever: they are published, and questions are asked over the API.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from deniable.declared import Declared
 from deniable.registry import period
 from deniable.wire.report import Stratum
-from deniable_aggregator import tally
+from deniable_aggregator.people import sending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 DAILY, MONTHLY, TRIED = "departure.late", "departure.late_month", "boarding.late"
 ARMS = ("control", "zones")
-_WORKER = "demo"
 
 
 class Flight(NamedTuple):
@@ -105,24 +104,19 @@ class Year:
         )
 
     def put(self, store: Store, registry: Registry) -> Iterator[int]:
-        """Let all devices answer, and put the sums into the store; yield the number of reports after each day."""
-        partition = store.partition("")
-        questions = [Declared.of(registry.metrics[name]) for name in (DAILY, MONTHLY, TRIED)]
-        by_day: dict[date, list[Flight]] = defaultdict(list)
-        for flight in self.moved:
-            by_day[flight.day].append(flight)
-        for day, flights in sorted(by_day.items()):
-            deltas: dict[Any, Any] = {}
-            for question in questions:
-                of = period.of(datetime(day.year, day.month, day.day, tzinfo=UTC), question.metric.period)
+        """Let all devices answer, and put their reports into the store; yield the number of reports of each period."""
+        for name in (DAILY, MONTHLY, TRIED):
+            question = Declared.of(registry.metrics[name])
+            by_period: dict[str, list[Flight]] = defaultdict(list)
+            for flight in self.moved:
+                moment = datetime(flight.day.year, flight.day.month, flight.day.day, tzinfo=UTC)
+                by_period[period.of(moment, question.metric.period)].append(flight)
+            for of, flights in sorted(by_period.items()):
                 payloads: dict[str, list[bytes]] = defaultdict(list)
                 for flight in flights:
                     payloads[flight.segment(question.metric)].append(question.mechanism.randomize(int(flight.late)))
-                for segment, reports in payloads.items():
-                    stratum = Stratum(question.metric.id, question.metric.version, question.fingerprint, of, segment)
-                    deltas[stratum] = tally.count(question.mechanism.layout, b"".join(reports)).cells
-            partition.commit(_WORKER, [], deltas, int(time.time()))
-            yield len(flights) * len(questions)
+                reports = {Stratum(*question.definition, of, segment): b"".join(parts) for segment, parts in payloads.items()}
+                yield sending.put(store, reports, question, time.time())
 
     def outcome(
         self,

@@ -61,6 +61,7 @@ _PIECE = 1 << 16
 _MOST_HEADERS = 1 << 14
 _MOST_DIGITS = 15  # of a length
 _HEADER_END = b"\r\n\r\n"
+_TLS = b"\x16\x03"  # how a client begins that speaks TLS
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]+)[ \t]*(?=\r\n)", re.IGNORECASE)
 _UNKNOWN_LENGTH = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 _EXPECTS = re.compile(rb"\r\nexpect[ \t]*:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
@@ -256,6 +257,8 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
 
     def _arrived(self, arrival: _Arrival) -> bool:
         """Return whether the request is complete, or will be refused for its headers."""
+        if arrival.held.startswith(_TLS):
+            raise errors.InvalidRequestLine("TLS")  # at once: a client that speaks TLS waits for an answer, and learns by this
         end = arrival.held.find(_HEADER_END)
         if (len(arrival.held) if end < 0 else end) > _MOST_HEADERS:
             raise errors.LimitRequestHeaders("limit request headers fields size")

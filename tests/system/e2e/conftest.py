@@ -84,9 +84,12 @@ owner = "o@shop.example"
 """
 
 # What every host begins with. `start` is `deniable.init` for a device without a budget, in whose way nothing else is.
+# It is a person's device: it is not being developed although its DSN leads to this machine, so it sees no warnings.
 PRELUDE = """
-import os, sys, threading, time
+import logging, os, sys, threading, time
 import deniable
+
+logging.getLogger("deniable").addHandler(logging.NullHandler())
 
 FREE = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))
 

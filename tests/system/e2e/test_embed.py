@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from deniable import mechanisms, registry
-from deniable.client import counts
 from deniable.lint import lint
 from deniable.testing import StubServer
 
@@ -40,17 +41,23 @@ def test_the_example_runs(tmp_path):
             [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("deniable: ui.theme: this_period: ")
     assert "all reports of one answer, however many" in done.stdout
     assert "\n1 10.0\n" in done.stdout  # of this period already; spent over the lifetime: five kept responses at once
     assert re.search(r"ui.theme \(version 1\) for \d{4}-W\d\d: 0[0-4]$", done.stdout.strip())
     assert len(server.reports) == 1
 
 
-def test_reasons_are_explained():
-    """Every reason for which the client drops an answer is in the guide's table."""
-    table = GUIDE[GUIDE.index("## 8.") :]
-    assert [reason for reason in counts.REASONS if f"`{reason}`" not in table] == []
+@pytest.mark.parametrize(("host", "lines"), [("https://k@t.example", 0), ("http://k@localhost:9", 1), ("https://k@[::1]:9", 1)])
+def test_who_sees_warnings_without_logging(tmp_path, host, lines):
+    """An app that has set up no logging prints nothing on people's devices, and each reason once while it is developed."""
+    (tmp_path / "metrics.toml").write_text(block("toml"), "utf-8")
+    code = f"import deniable\ndeniable.init({host + '/shop'!r}, registry='metrics.toml', consent=False)\n"
+    code += "for _ in range(3): assert not deniable.record('ui.theme', 'dark')\n"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == ""
+    assert [line.startswith("deniable: all metrics: no_consent: ") for line in done.stderr.splitlines()] == [True] * lines
 
 
 def test_the_table_of_reports_needed():
@@ -63,7 +70,7 @@ def test_the_table_of_reports_needed():
 
 def test_links_lead_somewhere():
     """Every relative link of the pages leads to a file, or to a page or a picture that `just docs` builds."""
-    built = re.compile(r"docs/(reference/(mechanisms/|(commands|variables|accuracy)\b)|decisions/index\.md)")
+    built = re.compile(r"docs/(reference/(mechanisms/|(commands|variables|reasons|accuracy)\b)|decisions/index\.md)")
     for page in (ROOT / "docs").rglob("*.md"):
         links = re.findall(r"\]\(([^)#]+)", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL))
         files = [os.path.normpath(page.parent / link) for link in links if "://" not in link]

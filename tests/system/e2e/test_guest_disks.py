@@ -107,7 +107,7 @@ full(resource.RLIM_INFINITY)
 start(tries=1)
 recorded += attempt(("used", True))[0]
 full(100)
-recorded += [deniable.flush(5)] + attempt(("theme", "dark"), ("used", True))[0]
+recorded += [bool(deniable.flush(5))] + attempt(("theme", "dark"), ("used", True))[0]
 print(json.dumps([recorded, dropped, deniable.stats()["dropped"]]))
 deniable.close(1)
 """

@@ -27,7 +27,7 @@ from deniable.testing import StubServer
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-BUILT = {"commands.md", "variables.md", "accuracy.md"}
+BUILT = {"commands.md", "variables.md", "accuracy.md", "reasons.md"}
 FILES = [path for path in DOCS.rglob("*.md") if path.parent.name not in {"decisions", "mechanisms"} and path.name not in BUILT]
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in FILES}
 HEAD = 'format = 1\napp = "shop"\n'
@@ -196,6 +196,7 @@ def test_every_mechanism_has_a_page(monkeypatch):
     assert "| ln 3 | 3.0000 | 0.87 points | 1 |" in pages["reference/mechanisms/coin.md"]
     assert "## `registry`" in pages["reference/commands.md"]
     assert "| `DENIABLE_DSN` |" in pages["reference/variables.md"]
+    assert "| `this_period` | the device has already made" in pages["reference/reasons.md"]
 
 
 def test_the_map_of_accuracy(monkeypatch, tmp_path):

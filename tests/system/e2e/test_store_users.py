@@ -799,6 +799,18 @@ def test_a_server_that_does_all_works_under_its_user(guarded, registry_file):
         assert http.get(path, headers=credentials, environ_base=elsewhere).status_code == 200
 
 
+def test_people_are_simulated_under_the_worker_s_user(guarded, registry_file, capsys):
+    """Whoever counts may also have simulated people answer into a trial, and the page may say so."""
+    registry_file.write_text(registry_file.read_text("utf-8").replace('app = "shop"', 'app = "trial"'), "utf-8")
+    with guarded.client("server") as client:
+        Store(client, "trial").put(schema.AUDIT_SERVED, load(registry_file).digest)
+    send = ["simulate", str(registry_file), "--send", "--redis-url", guarded.url("worker"), "--devices", "20", "--days", "2"]
+    assert main(send) == 0, capsys.readouterr().err
+    for user in ("server", "query"):
+        with guarded.client(user) as client:
+            assert Store(client, "trial").simulated
+
+
 def test_questions_are_answered_under_their_user(guarded, registry_file):
     """The users of queries answer from what the worker counted and withheld, and spend."""
     registry_file.write_text(registry_file.read_text("utf-8").replace('app = "shop"', 'app = "market"'), "utf-8")

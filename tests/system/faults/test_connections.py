@@ -330,6 +330,7 @@ def test_a_proxy_may_hold_as_many_connections_as_there_are(alone):
 
 STRANGE = {
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03canary\r\n\r\n", (400, "malformed_request")),
+    "TLS, which waits for an answer": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03canary", (400, "malformed_request")),
     "a method nobody knows": (b"CANARY / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", (405, "method_not_allowed")),
     "another version": (b"GET / HTTP/7.1\r\nHost: x\r\n\r\n", (400, "malformed_request")),
     "a long address": (b"GET /" + b"canary" * 600 + b" HTTP/1.1\r\nHost: x\r\n\r\n", (414, "address_too_long")),

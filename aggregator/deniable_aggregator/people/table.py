@@ -1,0 +1,118 @@
+"""People from a CSV file, one a line: its columns are metrics, and segments."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ConfigurationError, ParameterError
+from deniable.source import OS
+from deniable_aggregator.people.crowd import NOTHING, Crowd, Told
+from deniable_aggregator.people.plausible import members
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from deniable.registry import Metric, Registry
+
+    Integers = NDArray[np.int64]
+
+
+def crowd(
+    registry: Registry,
+    path: Path,  # of the file
+    people: int | None,  # how many are picked from the file, again and again if it has fewer; None for each line once
+    chance: np.random.SeedSequence,  # who is picked follows from it, and segments that have no column
+) -> Crowd:
+    """Read people, who give their answers in every period; who leaves a cell empty does not answer that metric."""
+    columns, lines = _read(path, registry)
+    rng = np.random.default_rng(chance)
+    picked = np.arange(len(lines)) if people is None else rng.choice(len(lines), people, replace=people > len(lines))
+    segments = members(registry, len(picked), rng)
+    answers = {}
+    for name, cells in columns.items():
+        if name in registry.segments:
+            segments[name] = _segment(path, name, registry.segments[name], lines, cells)[picked]
+        else:
+            values, held = _answers(path, registry.metrics[name], lines, cells)
+            answers[name] = Told(registry.metrics[name], values, held[picked])
+    left = sorted(registry.metrics.keys() - answers.keys())
+    description = f"{len(picked):,} people of {path} give the same answers in all periods"
+    return Crowd(len(picked), segments, answers, f"{description}; it has no column {', '.join(left)}" if left else description)
+
+
+def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Sequence[int]]:
+    """Read the cells of each column, and the number of the line of each row."""
+    rows, lines = list[list[str]](), list[int]()
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = next(reader, [])
+            _check(path, header, registry)
+            for row in reader:
+                if row and len(row) != len(header):
+                    raise _wrong(
+                        path, reader.line_num, f"a line has a cell for each of the {len(header)} columns; got {len(row)}"
+                    )
+                if row:
+                    rows.append(row)
+                    lines.append(reader.line_num)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
+    if not rows:
+        raise ConfigurationError(f"{path} has no line below its header: each line is a person")
+    return dict(zip(header, zip(*rows, strict=True), strict=True)), lines
+
+
+def _check(path: Path, header: Sequence[str], registry: Registry) -> None:
+    """Refuse a header that names anything but metrics and segments, or no metric."""
+    for name in header:
+        if name not in registry.metrics and name not in registry.segments:
+            known = ", ".join([*registry.metrics, *registry.segments])
+            raise _wrong(path, 1, f"a column is a metric or a segment of {registry.file}, one of {known}; got {name!r}")
+        if header.count(name) > 1 or (name in registry.metrics and name in registry.segments):
+            raise _wrong(path, 1, f"each column is one metric or one segment; {name!r} is not")
+    if not any(name in registry.metrics for name in header):
+        raise _wrong(path, 1, f"at least one column is a metric of {registry.file}: {', '.join(registry.metrics)}")
+
+
+def _answers(path: Path, metric: Metric, lines: Sequence[int], cells: Sequence[str]) -> tuple[list[object], Integers]:
+    """Return the answers that occur, and the place of each person's among them."""
+    places, values = dict[str, int](), list[object]()
+    for line, written in zip(lines, cells, strict=True):
+        if written in places:
+            continue
+        places[written] = len(values) if written else NOTHING
+        if written:
+            values.append(_answer(path, metric, line, written))
+    return values, np.array([places[written] for written in cells], np.int64)
+
+
+def _answer(path: Path, metric: Metric, line: int, written: str) -> object:
+    """Read an answer; one that is undeclared is the metric's `other`, as on a device."""
+    value = metric.kind.parse(written)
+    try:
+        metric.position(value)
+    except ParameterError as error:
+        if metric.other is None:
+            rule = metric.kind.allowed(metric, error.rule)
+            raise _wrong(path, line, f"column {metric.id}: {rule}; got {written!r}") from None
+        return metric.value(metric.stand_in(OS))
+    return value
+
+
+def _segment(path: Path, name: str, values: Sequence[str], lines: Sequence[int], cells: Sequence[str]) -> Integers:
+    places = {value: place for place, value in enumerate(values)}
+    for line, written in zip(lines, cells, strict=True):
+        if written not in places:
+            raise _wrong(path, line, f"column {name}: segment {name} is one of {', '.join(values)}; got {written!r}")
+    return np.array([places[written] for written in cells], np.int64)
+
+
+def _wrong(path: Path, line: int, rule: str) -> ConfigurationError:
+    return ConfigurationError(f"{path}, line {line}: {rule}")

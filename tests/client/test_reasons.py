@@ -1,0 +1,689 @@
+"""Nothing is dropped silently: each reason is said once, with what to do, and the table of reasons is complete."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+import socket
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from senders import Fake as Post
+from senders import eventually, reports
+
+import deniable
+from deniable.arrival import Arrival
+from deniable.client import Client
+from deniable.errors import ParameterError, StateError
+from deniable.limits.caps import Caps
+from deniable.process import notice
+from deniable.process.reasons import ANSWERS, CODES, FAILURES, LOSSES, REFUSALS, SERVED, STATUSES, of_answer, of_refusal
+from deniable.registry import parse
+from deniable.registry.tables import Budget
+from deniable.testing import StubServer
+from deniable.transport import SenderSettings, Spool
+from deniable.transport.delivery import Delivery
+from deniable.transport.dsn import Dsn
+from deniable.transport.failures import failure
+from deniable.transport.http import HttpPost
+from deniable.transport.network import Courier, Orders
+from deniable.wire.batch import Batch
+
+ROOT = Path(__file__).parents[2]
+DSN = "https://canary-key@t.example/shop"
+CANARY = "canary-4c1e"
+FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+REGISTRY = """
+format = 1
+app = "shop"
+segments = { arm = ["a", "b"] }
+
+[metrics."ui.theme"]
+type = "categorical"
+values = ["light", "dark"]
+epsilon = 1
+description = "d"
+owner = "o"
+
+[metrics."rare"]
+type = "boolean"
+epsilon = 1
+sample = 0.000001
+description = "d"
+owner = "o"
+
+[metrics."old"]
+type = "boolean"
+epsilon = 1
+expires = 2001-01-01
+description = "d"
+owner = "o"
+
+[metrics."often"]
+type = "boolean"
+epsilon = 1
+per_period = 100
+description = "d"
+owner = "o"
+
+[metrics."size"]
+type = "number"
+range = [0, 10]
+unit = "bytes"
+estimate = "mean"
+epsilon = 1
+description = "d"
+owner = "o"
+
+[metrics."split"]
+type = "boolean"
+epsilon = 1
+segments = ["arm"]
+description = "d"
+owner = "o"
+"""
+
+
+@pytest.fixture
+def client_of(caplog):
+    """Make clients whose reports go to a fake server, and close them after the test."""
+    caplog.set_level(logging.INFO)
+    clients: list[Client] = []
+
+    def make(post=None, **options) -> Client:
+        defaults = {
+            "dsn": DSN,
+            "registry": parse(REGISTRY),
+            "consent": True,
+            "segments": {"arm": "a"},
+            "settings": SenderSettings(flush_interval=60),
+            "caps": FREE,
+        }
+        clients.append(Client(post=post or (lambda *_: (202, {}, None)), **(defaults | options)))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close(60)
+
+
+class Case:
+    """What a drop is made with: clients, and patches that last as long as the test."""
+
+    def __init__(self, client_of, patch) -> None:
+        self.client = client_of
+        self.patch = patch
+
+
+@pytest.fixture
+def case(client_of, monkeypatch):
+    return Case(client_of, monkeypatch)
+
+
+def _before_init(case):
+    case.patch.setattr(deniable, "_client", None)
+    case.patch.setattr(deniable, "_early", False)
+    return lambda: deniable.record("ui.theme", CANARY)
+
+
+def _disabled(case):
+    client = case.client(dsn=None)
+    return lambda: client.record("ui.theme", CANARY)
+
+
+def _no_consent(case):
+    client = case.client(consent=False)
+    return lambda: client.record("ui.theme", CANARY) or client.record("often", CANARY)
+
+
+def _unknown_metric(case):
+    client = case.client()
+    return lambda: client.record("nothing.like.it", CANARY)
+
+
+def _segment(case):
+    client = case.client(segments={})
+    return lambda: client.record("split", CANARY)
+
+
+def _expired(case):
+    client = case.client()
+    return lambda: client.record("old", CANARY)
+
+
+def _unit(case):
+    client = case.client()
+    return lambda: client.record_time("size", 1.0)
+
+
+def _not_sampled(case):
+    case.patch.setattr("deniable.device.prepared.Prepared.sampled", lambda *_: False)
+    client = case.client()
+    return lambda: client.record("often", CANARY)
+
+
+def _this_period(case):
+    client = case.client()
+    assert client.record("ui.theme", "dark")
+    return lambda: client.record("ui.theme", CANARY)
+
+
+def _budget(case):
+    now = [datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()]
+    registry = parse(REGISTRY.partition('[metrics."rare"]')[0])
+    client = case.client(
+        registry=registry,
+        caps=Caps(budget=Budget(window=1, per_window=2, lifetime=2)),
+        segments={},
+        state=None,
+        clock=lambda: now[0],
+    )
+    for _ in range(2):
+        assert client.record("ui.theme", "dark")
+        now[0] += 86_400
+    return lambda: client.record("ui.theme", CANARY)
+
+
+def _state(case):
+    client = case.client()
+
+    def fail(*_):
+        raise StateError
+
+    case.patch.setattr(client._session.state, "transaction", fail)
+    client._session.state.trouble = "/some/folder is full"
+    return lambda: client.record("ui.theme", CANARY) or client.record("often", CANARY)
+
+
+def _queue_full(case):
+    client = case.client(settings=SenderSettings(flush_interval=60, queue_size=1))
+    assert client.record("often", value=True)
+    return lambda: client.record("ui.theme", CANARY) or client.record("often", CANARY)
+
+
+def _closed(case):
+    client = case.client()
+    client.close(60)
+    return lambda: client.record("ui.theme", CANARY) or client.record("often", CANARY)
+
+
+def _refused_key(case):
+    client = case.client(lambda *_: (401, {}, None))
+    client.record("often", value=True)
+    assert not client.flush(60)
+    return lambda: client.record("ui.theme", CANARY)
+
+
+def _no_thread(case):
+    case.patch.setattr("deniable.transport.Sender._start", lambda *_, **__: False)
+    client = case.client()
+    return lambda: client.record("ui.theme", CANARY)
+
+
+def _interrupted(case):
+    def consent() -> bool:
+        assert not client.record("ui.theme", CANARY)
+        return True
+
+    client = case.client(consent=consent)
+    return lambda: not client.record("often", value=True)
+
+
+def _error(case):
+    client = case.client()
+
+    def fail(*_, **__):
+        raise ZeroDivisionError(CANARY)
+
+    case.patch.setattr(client._session.ledger, "spend", fail)
+    return lambda: client.record("ui.theme", CANARY)
+
+
+DROPS = {
+    "before_init": (_before_init, "record"),
+    "disabled": (_disabled, None),
+    "no_consent": (_no_consent, "all metrics"),
+    "unknown_metric": (_unknown_metric, "record"),
+    "segment": (_segment, "split"),
+    "expired": (_expired, "old"),
+    "unit": (_unit, "size"),
+    "not_sampled": (_not_sampled, "often"),
+    "this_period": (_this_period, "ui.theme"),
+    "budget": (_budget, "ui.theme"),
+    "state": (_state, "all metrics"),
+    "queue_full": (_queue_full, "all metrics"),
+    "closed": (_closed, "all metrics"),
+    "refused_key": (_refused_key, "all metrics"),
+    "no_thread": (_no_thread, "all metrics"),
+    "interrupted": (_interrupted, "all metrics"),
+    "error": (_error, "record"),
+}
+"""How an answer is dropped for each reason, and of what the log speaks then."""
+
+
+@pytest.mark.parametrize("reason", ANSWERS)
+def test_an_answer_that_is_dropped_is_told_once(case, caplog, reason):
+    """Each reason is a warning at once, with what happened and what to do, and only once; no line has the answer."""
+    drop, subject = DROPS[reason]
+    dropped = drop(case)
+    for _ in range(3):
+        assert not dropped()
+    words = ANSWERS[reason]
+    if subject is None:
+        lines = [line for line in caplog.messages if line.startswith("deniable is off: no DSN was given; pass one to init")]
+    else:
+        lines = [line for line in caplog.messages if line.startswith(f"deniable: {subject}: {reason}: {words.happened}")]
+        assert all(words.remedy in line for line in lines)
+    assert len(lines) == 1, caplog.messages
+    assert all(record.levelname == "WARNING" for record in caplog.records if record.message in lines)
+    assert CANARY not in caplog.text
+
+
+def test_every_reason_is_dropped_for():
+    """The table above has each of them."""
+    assert set(DROPS) == set(ANSWERS)
+
+
+FACTS = {
+    "expired": "on 2001-01-01",
+    "unit": "it is bytes",
+    "this_period": "1 in each day",
+    "budget": "it may spend 2 nats in any window, and 2 ever",
+    "state": "/some/folder is full",
+    "segment": 'init(segments={"arm": ...}) is given one of a, b; got None',
+    "error": "ZeroDivisionError",
+    "not_sampled": "it is 1",
+}
+
+
+@pytest.mark.parametrize(("reason", "facts"), FACTS.items())
+def test_the_facts_of_a_case(case, caplog, reason, facts):
+    """Where the registry or the device knows more, a line has it."""
+    DROPS[reason][0](case)()
+    assert f": {reason}: {ANSWERS[reason].words(facts)}" in caplog.text
+
+
+def test_each_metric_has_its_own_line(client_of, caplog):
+    """A reason of one metric is told of another one, too."""
+    client = client_of()
+    for metric in ("ui.theme", "size", "ui.theme", "size"):
+        client.record(metric, 1)
+    assert [line.split(": ")[1:3] for line in caplog.messages] == [["ui.theme", "this_period"], ["size", "this_period"]]
+
+
+def test_drops_are_in_the_table():
+    """Whoever drops an answer or counts a loss names a reason of the table."""
+    known = {*ANSWERS, *LOSSES, "sent", "rejected", "spooled"}
+    calls = {"drop", "_drop", "count", "settle"}
+    named = set()
+    for path in (ROOT / "client" / "deniable").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            function = node.func if isinstance(node, ast.Call) else None
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+            if name in calls and path.parent.name in ("client", "transport", "device"):
+                texts = [part.value for argument in node.args for part in ast.walk(argument) if isinstance(part, ast.Constant)]
+                named |= {
+                    text for text in texts if isinstance(text, str) and text.isidentifier() and text not in ("http_", "refused")
+                }
+    assert {"this_period", "interrupted"} - named == {"this_period"}, "the search finds what is written as text"
+    assert named - known == set()
+
+
+def test_every_code_of_the_server_has_words():
+    """Each code by which a server refuses an upload, or reports in it, is in the table with what to do; and no other."""
+    folder = ROOT / "docs" / "reference" / "http"
+    common, page = ((folder / name).read_text("utf-8") for name in ("index.md", "uploads.md"))
+    upload, _, groups = page.partition("## `GET /v1/registry`")[0].partition("Codes of rejected groups and reports:")
+
+    def codes(text, column):
+        rows = [line.split("|")[column] for line in text.splitlines() if line.startswith("|")]
+        return {code for row in rows for code in re.findall(r"`(\w+)`", row)}
+
+    assert codes(groups, 1) == set(REFUSALS)
+    assert codes(common, 2) | codes(upload, 2) == set(CODES)
+
+
+@pytest.mark.parametrize("table", [ANSWERS, LOSSES, FAILURES, CODES, STATUSES, REFUSALS, SERVED])
+def test_reasons_are_short_lines(table):
+    """Each says what happened and what to do, in one line that the log does not cut."""
+    for name, reason in table.items():
+        assert reason.happened, name
+        assert reason.remedy, name
+        words = reason.words("x" * 200)
+        assert words.isascii(), name
+        assert words.isprintable(), name
+        assert len(words) <= notice._LONGEST_WORDS, name
+        assert "|" not in words, "it is a cell of a table"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason"),
+    [
+        (401, "unknown_key", CODES["unknown_key"]),
+        (401, None, STATUSES[401]),
+        (418, "teapot", STATUSES[400]),
+        (307, None, STATUSES[300]),
+        (599, None, STATUSES[500]),
+    ],
+)
+def test_an_answer_has_words(status, code, reason):
+    """A code that is known, or the status, or its kind."""
+    assert of_answer(status, code) is reason
+    assert of_answer(777, None).remedy
+    assert of_refusal("of_tomorrow").remedy
+
+
+# segments
+
+
+@pytest.mark.parametrize("segments", [{}, {"arm": "c"}, {"amr": "a"}])
+def test_only_metrics_with_the_segment_stop(client_of, caplog, segments):
+    """What lacks a value, or has another one than declared, is told at once; other metrics go on."""
+    client = client_of(segments=segments)
+    (line,) = [line for line in caplog.messages if ": segment: " in line]
+    assert 'init(segments={"arm": ...}) is given one of a, b; got' in line
+    assert client.record("ui.theme", "dark")
+    assert not client.record("split", value=True)
+    assert client.stats()["dropped"] == {"segment": 1}
+    assert client.explain("split") is not None
+    assert client.flush(60)
+
+
+def test_a_missing_segment_raises_if_strict(client_of):
+    """A strict client says at once what is missing."""
+    with pytest.raises(ParameterError, match=r'init\(segments=\{"arm": ...\}\) is given one of a, b; got None'):
+        client_of(segments={}, strict=True)
+
+
+# names
+
+
+def test_a_mistyped_name_is_told_while_developing(client_of, caplog):
+    """Where reports stay on this machine, the name itself is told, and the declared one that is like it."""
+    client = client_of(dsn="http://k@localhost/shop")
+    for _ in range(2):
+        client.record("ui.tehme", CANARY)
+        client.record("nothing.like.it", CANARY)
+    first, second = caplog.messages
+    assert first.startswith(
+        "deniable: 'ui.tehme': unknown_metric: the registry does not declare the metric (it is much like ui.theme"
+    )
+    assert second.startswith("deniable: 'nothing.like.it': unknown_metric: the registry does not declare the metric; ")
+
+
+def test_a_mistyped_name_is_raised_if_strict(client_of):
+    """A strict client names both, too."""
+    with pytest.raises(ParameterError, match=r"declared in the registry, such as ui\.theme; got 'ui\.tehme'"):
+        client_of(strict=True).record("ui.tehme", CANARY)
+
+
+def test_a_name_that_is_none_is_told(client_of, caplog):
+    """Of what is no text, the type alone is told."""
+    client_of().record(CANARY.encode(), value=True)
+    assert caplog.messages == ["deniable: record: unknown_metric: the metric is a text; got bytes"]
+
+
+# what `flush` returns
+
+
+def test_nothing_to_send(client_of, monkeypatch):
+    """It is false, and says why there is nothing."""
+    assert str(client_of().flush(1)) == "nothing to send: nothing was recorded"
+    client = client_of(consent=False)
+    client.record("ui.theme", "dark")
+    arrival = client.flush(1)
+    assert (bool(arrival), arrival.status) == (False, "nothing to send")
+    assert str(arrival) == "nothing to send: dropped: 1 as no_consent"
+    assert str(client_of(dsn=None).close(1)).startswith("nothing to send: the client is off: no DSN was given")
+    monkeypatch.setattr(deniable, "_client", None)
+    assert str(deniable.flush(1)) == str(deniable.close(1)) == "nothing to send: deniable.init was not called"
+
+
+def test_what_arrived_and_what_did_not(client_of):
+    """What has arrived is true; what has not says how much and why, also after a later success."""
+    answers = [202, 400, 202]
+    client = client_of(lambda *_: (answers.pop(0), {}, {"code": "json"}))
+    client.record("often", value=True)
+    arrival = client.flush(60)
+    assert (bool(arrival), arrival.status, str(arrival)) == (True, "arrived", "arrived: 1 of 1 reports")
+    for _ in range(2):
+        client.record("often", value=True)
+        arrival = client.flush(60)
+        assert (bool(arrival), arrival.status, arrival.arrived) == (False, "not delivered", arrival.queued - 1)
+        assert str(arrival).startswith(
+            f"not delivered: 1 of {arrival.queued} reports: status 400: the server cannot read the upload"
+        )
+
+
+def test_what_is_refused_in_part(client_of):
+    """The metrics and the server's codes are named."""
+    error = {"group": 0, "code": "definition_mismatch", "count": 1}
+    client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": [error]}))
+    client.record("often", value=True)
+    assert str(client.flush(60)) == "not delivered: 1 of 1 reports: the server refused often: definition_mismatch"
+
+
+def test_a_timeout_says_that_no_answer_has_come(client_of):
+    """While the server is silent, nothing is known."""
+    release = threading.Event()
+    client = client_of(lambda *_: release.wait(300) and (202, {}, None), state=None)
+    client.record("often", value=True)
+    assert str(client.flush(0.1)) == "not delivered: 1 of 1 reports: no answer has come yet"
+    release.set()
+
+
+def test_withdrawn_reports_are_told(client_of, caplog):
+    """What a withdrawal deletes is told, and is why nothing arrived."""
+    client = client_of()
+    client.record("often", value=True)
+    client.set_consent(False)
+    assert f"deniable: reports: purged: {LOSSES['purged'].words()}" in caplog.messages
+    assert client.flush(1).why == LOSSES["purged"].happened
+
+
+def test_a_faulty_handler_of_the_app_changes_nothing(client_of, monkeypatch):
+    """What a filter of the app's log raises does not reach the app."""
+
+    def fail(_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(logging.getLogger("deniable"), "filters", [fail])
+    client = client_of()
+    assert client.record("ui.theme", "dark")
+    assert not client.record("ui.theme", "dark")
+    assert client.stats()["dropped"] == {"this_period": 1}
+
+
+# losses
+
+
+def test_lost_reports_are_told(sending, caplog):
+    """What the sender loses is told once."""
+    sender = sending(Post(*[OSError()] * 9), SenderSettings(max_tries=1, flush_interval=60))
+    for report in reports(3):
+        sender.submit(report)
+        sender.flush(60)
+    assert eventually(lambda: f"deniable: reports: undelivered: {LOSSES['undelivered'].words()}" in caplog.messages)
+    assert sum(": undelivered: " in line for line in caplog.messages) == 1
+
+
+def test_a_spool_that_loses_is_told(sending, tmp_path, caplog):
+    """The spool's losses are told, too."""
+    spool = Spool(tmp_path / "spool", max_files=1)
+    sender = sending(Post(*[OSError()] * 9), SenderSettings(max_tries=1, flush_interval=60), spool=spool)
+    for report in reports(2):
+        sender.submit(report)
+        sender.flush(60)
+    assert eventually(lambda: f"deniable: reports: spool_full: {LOSSES['spool_full'].words()}" in caplog.messages)
+
+
+# no answer
+
+
+def _listening(answer):
+    if answer is None:  # a port that is taken, and accepts nothing
+        closed = socket.socket()
+        closed.bind(("127.0.0.1", 0))
+        return closed
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(1)
+                if answer:
+                    connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer", "reason"),
+    [
+        ("http", None, "refused"),
+        ("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", "no_tls"),
+        ("http", b"", "cut"),
+    ],
+)
+def test_why_there_is_no_answer(scheme, answer, reason):
+    """A connection that is refused, and a port that speaks no TLS, are told apart."""
+    server = _listening(answer)
+    with server, pytest.raises(OSError) as caught:
+        HttpPost(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/")(b"{}", {}, 30.0)
+    assert failure(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["UnreachedError"], "timeout"),
+        (["UnreachedError", "gaierror"], "no_name"),
+        (["ConnectionError", "SSLError", "SSLCertVerificationError"], "certificate"),
+        (["SSLError"], "tls"),
+        (["ReadTimeout"], "timeout"),
+        (["OSError"], "no_answer"),
+    ],
+)
+def test_kinds_of_failures(names, reason):
+    """An error, or what it was made of, tells why."""
+    error = None
+    for name in reversed(names):
+        outer = type(name, (OSError,), {})()
+        outer.__cause__ = error
+        error = outer
+    assert failure(error) == reason
+    circular = OSError()
+    circular.__cause__ = circular
+    assert failure(circular) == "no_answer"
+
+
+def test_no_answer_is_told_at_the_first_try(caplog):
+    """A first try that fails is told while others follow; they are quiet."""
+    orders = Orders(spooled=False)
+    lines: list[int] = []
+
+    def post(*_):
+        lines.append(len(caplog.records))
+        raise ConnectionRefusedError
+
+    courier = Courier(orders, lambda: post, None, lambda: None)
+    courier.thread.start()
+    try:
+        delivery = Delivery(Dsn("http://t.example", "canary-key", "shop"), 60.0, orders, courier)
+        assert delivery.deliver(Batch.of(tuple(reports(1))), 2).kind == "later"
+    finally:
+        courier.stop()
+        courier.thread.join(60)
+    assert lines == [0, 1]
+    assert caplog.messages == [f"deniable: http://t.example: refused: {FAILURES['refused'].words()}"]
+    assert orders.trouble == f"http://t.example: {FAILURES['refused'].words()}"
+
+
+def test_a_server_that_is_not_ready_is_told_at_the_first_try(caplog):
+    """So is a status after which is tried again."""
+    orders = Orders(spooled=False)
+    lines: list[int] = []
+
+    def post(*_):
+        lines.append(len(caplog.records))
+        return 503, {}, {"code": "store_full", "detail": "no room"}
+
+    courier = Courier(orders, lambda: post, None, lambda: None)
+    courier.thread.start()
+    try:
+        delivery = Delivery(Dsn("http://t.example", "canary-key", "shop"), 60.0, orders, courier)
+        assert delivery.deliver(Batch.of(tuple(reports(1))), 2).kind == "later"
+    finally:
+        courier.stop()
+        courier.thread.join(60)
+    assert lines == [0, 1]
+    assert caplog.messages == [
+        f"deniable: status 503: store_full: {CODES['store_full'].words(chr(105) + 't says ' + repr('no room'))}"
+    ]
+
+
+def test_a_definition_that_changed_is_told_with_its_remedy(client_of, caplog):
+    """The server's reason comes with what to do about it."""
+    changed = parse(REGISTRY.replace("epsilon = 1\nper_period", "epsilon = 1.5\nper_period"))
+    with StubServer(changed, key="pk_12345678") as server:
+        client = client_of(HttpPost(f"{Dsn.parse(server.dsn).url}/v1/reports"), dsn=server.dsn)
+        client.record("often", value=True)
+        assert not client.flush(60)
+    assert f"deniable: often: definition_mismatch: {REFUSALS['definition_mismatch'].words()}" in caplog.messages
+
+
+# who sees it
+
+
+@pytest.fixture
+def unheard(monkeypatch):
+    """Give the handlers of the logger, as in a fresh process."""
+    log = logging.getLogger("deniable")
+    monkeypatch.setattr(log, "handlers", [notice._unheard])
+    return log
+
+
+@pytest.mark.parametrize(
+    ("options", "visible"),
+    [
+        ({}, False),
+        ({"dsn": None}, False),
+        ({"dsn": "http://k@localhost:8000/shop"}, True),
+        ({"dsn": "http://127.0.0.1:8000/shop"}, True),
+        ({"dsn": "http://["}, False),
+        ({"strict": True}, True),
+    ],
+)
+def test_warnings_are_shown_while_developing(client_of, unheard, options, visible):
+    """Python writes them to stderr while the DSN, sound or not, leads to this machine, or if strict; and not elsewhere."""
+    client_of(**options)
+    assert unheard.handlers == ([] if visible else [notice._unheard])
+
+
+def test_an_answer_before_init_is_told_again_while_developing(case, caplog):
+    """By an `init` that knows that the app is being developed: the first line may have been seen by nobody."""
+    case.patch.setattr("deniable.process.exits.at_exit", lambda *_: None)
+    _before_init(case)()
+    deniable.init("http://k@localhost/shop", registry=parse(REGISTRY), consent=False, segments={"arm": "a"}, caps=FREE).close(1)
+    words = ANSWERS["before_init"].words()
+    assert caplog.messages == [f"deniable: record: before_init: {words}", f"deniable: init: before_init: {words}"]
+
+
+def test_an_arrival():
+    """It is a plain value."""
+    assert Arrival(2, 2)
+    assert not Arrival(2, 1)
+    assert not Arrival()
+    assert [str(each) for each in (Arrival(), Arrival(2, 2), Arrival(2, 1))] == [
+        "nothing to send",
+        "arrived: 2 of 2 reports",
+        "not delivered: 1 of 2 reports",
+    ]

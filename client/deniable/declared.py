@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms
+from deniable.words import plural
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
@@ -57,7 +58,7 @@ class Declared:
         It is ``100 reports``, or of a set ``100 reports about each option, some 3,000 in all``.
         """
         least = self.metric.min_reports
-        reports = f"{least:,} report{'s' if least > 1 else ''}"
+        reports = plural(least, "report")
         part = self.mechanism.part
         return f"{reports} about each {part}, some {self.mechanism.needed(least):,} in all" if part else reports
 

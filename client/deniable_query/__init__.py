@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import requests
 from requests.auth import AuthBase
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, str | int | float | bool | None]
 
-__all__ = ["Answer", "Query", "QueryError"]
+__all__ = ["Answer", "Metric", "Query", "QueryError"]
 
 _PAGE = 10_000
 _TRIES = 3
@@ -42,6 +42,32 @@ class QueryError(Exception):
         self.code = code
         self.detail = detail
         self.retry_after = retry_after
+
+
+class Metric(TypedDict):
+    """A metric as the server lists it, before anything is estimated."""
+
+    trial: bool  # whether everything is published at once, however few reports there are
+    id: str
+    type: str
+    version: int
+    description: str  # what is asked and why, in words
+    owner: str  # whom to ask about it
+    expires: str | None  # the last day of collection
+    period_length: str  # hour, day, week or month
+    domain_size: int | None  # number of possible answers; None if they cannot be listed
+    candidates: int | None  # number of answers that are looked for; None if none are declared
+    discover: bool  # whether answers that nobody listed are searched for
+    mechanism: str
+    epsilon: float  # privacy loss of one report in nats
+    epsilon_permanent: float | None  # of all reports of one answer; None if reports are independent
+    sample: float  # share of the occasions on which a device reports
+    min_reports: int  # fewest reports that a release rests on
+    next_release: str | None  # when the next period closes; None if no release depends on it
+    report_bytes: int
+    n: int  # reports in what was published of this version
+    updated: str | None  # the hour of the last release; None if nothing was published
+    versions: list[dict[str, Any]]  # each version, the highest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +155,7 @@ class _Bearer(AuthBase):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question about metrics. Each method returns a new one; `rows`, `frame` and `answer` ask it.
+    """A question about metrics. Each method returns a new one; `rows`, `frame` and `answer` ask it, `metrics` what there is.
 
     Parameters
     ----------
@@ -160,11 +186,11 @@ class Query:
         return self._with(dimensions=[*dimensions, *["value"] * (values and "value" not in dimensions)])
 
     def between(self, first: str | date, last: str | date) -> Query:
-        """Ask about the periods that begin between two days in UTC, both included, or between two times."""
+        """Ask about the periods that overlap the time between two days in UTC, both included, or between two times."""
         return self._with(date_range=[each if isinstance(each, str) else each.isoformat() for each in (first, last)])
 
     def last(self, days: int | str) -> Query:
-        """Ask about the last days, today included: 30, or ``"30d"``."""
+        """Ask about the periods that overlap the last days, today included: 30, or ``"30d"``."""
         return self._with(date_range=f"{str(days).removesuffix('d')}d")
 
     def where(self, **segments: str | Iterable[str]) -> Query:
@@ -211,6 +237,23 @@ class Query:
         """Ask, and return a data frame of pandas or polars: see `Answer.frame`."""
         return self.answer().frame(library)
 
+    def metrics(self) -> list[Metric]:
+        """Ask which metrics there are, and return all of them in the registry's order, whatever else the query asks about.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        listed: list[Metric] = []
+        after: str | None = ""
+        with self._session() as session:
+            while after is not None:
+                page = self._sent(session, "GET", "metrics", "metrics", params={"after": after} if after else {})
+                listed += page["metrics"]
+                after = page["next"]
+        return listed
+
     def answer(self) -> Answer:
         """Ask, and return the rows of all pages with what the columns mean.
 
@@ -228,22 +271,27 @@ class Query:
         raise QueryError(200, "", "something was published between the pages, again and again; ask again")
 
     def _pages(self) -> list[dict[str, Any]]:
-        if not (self.key.isascii() and self.key.isprintable()):
-            raise QueryError(0, "", "a read key has printable ASCII characters only, and this one has others: copy it anew")
         pages: list[dict[str, Any]] = []
         offset: int | None = 0
-        with requests.Session() as session:
-            session.auth = _Bearer(self.key)
+        with self._session() as session:
             while offset is not None:
-                pages.append(self._page(session, offset))
+                question = self._members | {"pagination": {"limit": _PAGE, "offset": offset}}
+                pages.append(self._sent(session, "POST", "query", "rows", json=question))
                 offset = pages[-1]["next"]
         return pages
 
-    def _page(self, session: requests.Session, offset: int) -> dict[str, Any]:
-        question = self._members | {"pagination": {"limit": _PAGE, "offset": offset}}
-        address = f"{self.url.rstrip('/')}/api/v1/query"
+    def _session(self) -> requests.Session:
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise QueryError(0, "", "a read key has printable ASCII characters only, and this one has others: copy it anew")
+        session = requests.Session()
+        session.auth = _Bearer(self.key)
+        return session
+
+    def _sent(self, session: requests.Session, method: str, path: str, member: str, **options: Any) -> dict[str, Any]:
+        """Send a request, and return the document that answers it; it has this member."""
+        address = f"{self.url.rstrip('/')}/api/v1/{path}"
         try:
-            answer = session.post(address, json=question, timeout=self.timeout, allow_redirects=False)
+            answer = session.request(method, address, timeout=self.timeout, allow_redirects=False, **options)
         except requests.RequestException as error:
             raise QueryError(0, "", self._unanswered(error)) from error
         try:
@@ -251,7 +299,7 @@ class Query:
         except ValueError:
             sent = None
         document: dict[str, Any] = sent if isinstance(sent, dict) else {}
-        if answer.status_code == requests.codes.ok and "rows" in document:
+        if answer.status_code == requests.codes.ok and member in document:
             return document
         wait = answer.headers.get("Retry-After", "")
         detail = document.get("detail") or f"{self.url} did not answer like a server of deniable"

@@ -630,6 +630,26 @@ def test_an_erased_metric_leaves_the_archive(shop, store_url, capsys, registry_t
     assert shop.files_of("theme") == set()
 
 
+def test_an_erased_app_leaves_the_archive(shop, store_url, capsys):
+    """No worker would delete its files later, so the command has to have the archive, and removes nothing without it."""
+    shop.send(20, shop.of(), shop.of("export"))
+    shop.count()
+    former, before = shop.folder, shop.names()
+    for partition in shop.store.partitions:
+        shop.redis.delete(partition.workers)
+    shop.store.metrics.add(["theme", "export"])  # as a worker does
+    options = ["erase", "--redis-url", store_url, "--app", "shop", "--yes"]
+    assert main(options) == 2
+    assert "shop has an archive, whose files nobody would delete later: name it by --archive" in capsys.readouterr().err
+    assert shop.names() == before
+    count = len(former.find())
+    assert count > 0
+    assert main([*options, "--archive", shop.archive.url]) == 0
+    assert f"removed: files of the archive {count}\n" in capsys.readouterr().out
+    assert former.find() == []
+    assert shop.names() == set()
+
+
 def test_an_archive_that_is_away_does_not_keep_a_metric(shop, store_url, capsys):
     """Everything else is removed, and what happens to the files is said; so is that a recount cannot be made."""
     shop.send()
@@ -720,8 +740,8 @@ def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
     shop.count(batch=1)
     shop.tidy(CLOSED + 1)
     assert recount(shop, store_url) == 0
-    equal = "theme version 1, 2026-11-21, segment none: 60 reports in 1 files, equal to the live tally\n"
-    differing = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 files, {}\n"
+    equal = "theme version 1, 2026-11-21, segment none: 60 reports in 1 file, equal to the live tally\n"
+    differing = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 file, {}\n"
     assert capsys.readouterr().out == equal + differing.format("equal to the live tally")
     assert recount(shop, store_url, "--files") == 0
     assert sorted(capsys.readouterr().out.split()) == sorted(map(str, Path(shop.archive.url).rglob("*.parquet")))
@@ -827,7 +847,7 @@ def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsy
 
     monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", late_pool)
     assert recount(shop, store_url) == 0
-    assert capsys.readouterr().out.endswith("60 reports in 1 files, equal to the live tally\n")
+    assert capsys.readouterr().out.endswith("60 reports in 1 file, equal to the live tally\n")
 
 
 def test_a_recount_finishes_a_commit(shop, store_url, capsys, monkeypatch):
@@ -866,7 +886,7 @@ def test_a_partition_that_is_not_archived_is_missing(shop, store_url, capsys, mo
     shop.count()
     assert len(late.archived.names([shop.of()])) == 1
     assert recount(shop, store_url) == 1
-    line = "theme version 1, 2026-11-21, segment none: 20 reports in 1 files, the live tally has {}, and differs\n"
+    line = "theme version 1, 2026-11-21, segment none: 20 reports in 1 file, the live tally has {}, and differs\n"
     assert capsys.readouterr().out == line.format(20 * shop.sent)
 
 

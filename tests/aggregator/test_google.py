@@ -76,7 +76,7 @@ def test_the_table_says_what_it_means(collected, capsys):
     status, out, _ = run(capsys, "decode", *where, "--candidates", collected / "candidates.txt")
     assert status == 0
     assert "4 of 34 candidates detected" in out
-    assert "256000 reports, epsilon 2.043 each, 4.394 for all of one value" in out
+    assert "256,000 reports, epsilon 2.043 each, 4.394 for all of one value" in out
     assert "is detected half of the time" in out
     assert "absent" not in out
     _, out, _ = run(capsys, "decode", *where, "--candidates", collected / "candidates.txt", "--all", "--control", "discovery")
@@ -208,7 +208,7 @@ def test_variables_that_go_together(pairs, capsys):
         assert abs(row["frequency"] - truth.get(tuple(row["values"]), 0)) < 5 * row["stderr"] + 0.03
     _, out, _ = run(capsys, "associate", "--reports", pairs / "pairs.csv", *variables)
     assert out.splitlines()[0].endswith("owl, true")
-    assert "4000 devices; independent? chi-square" in out
+    assert "4,000 devices; independent? chi-square" in out
 
 
 @pytest.mark.parametrize(
@@ -233,3 +233,27 @@ def test_bad_pairs_are_explained(pairs, capsys, change, message):
     assert status == 2
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("decode", "--params", "params.csv", "--counts", "gone.csv", "--candidates", "candidates.txt"),
+        ("decode", "--params", "params.csv", "--reports", "gone.csv", "--candidates", "candidates.txt"),
+        ("decode", "--params", "params.csv", "--counts", "counts.csv", "--map", "gone.csv"),
+        ("decode", "--params", "gone.csv", "--counts", "counts.csv", "--candidates", "candidates.txt"),
+        ("count", "--params", "params.csv", "--reports", "gone.csv", "--out", "sums.csv"),
+        ("map", "--params", "gone.csv", "--candidates", "candidates.txt", "--out", "map.csv"),
+        ("map", "--params", "params.csv", "--candidates", "gone.csv", "--out", "map.csv"),
+        ("map", "--params", "params.csv", "--candidates", "candidates.txt", "--out", "gone.csv/map.csv"),
+        ("associate", "--reports", "gone.csv", *(("--variable", "a", "params.csv", "candidates.txt") * 2)),
+    ],
+)
+def test_a_missing_file_is_named(collected, capsys, monkeypatch, arguments):
+    """Of a file that is not there, the command says so in one line, with its name."""
+    monkeypatch.chdir(collected)
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("deniable rappor: gone.csv")
+    assert err.endswith("got 'No such file or directory'\n") or "candidates" in err
+    assert err.count("\n") == 1

@@ -58,7 +58,7 @@ def chances(mechanism, point):
 def test_the_scores_are_unbiased_at_every_point(epsilon, options):
     """The exact mean score of the reports of each point is its place, and that of the squares' scores its square."""
     mechanism = window(epsilon, options)
-    _, squares, least = decode_mean._tables(mechanism)
+    _, squares, least, _ = decode_mean._tables(mechanism)
     variances = []
     for point in range(mechanism.points):
         place = Fraction(point, mechanism.points - 1)

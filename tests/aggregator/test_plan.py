@@ -189,6 +189,15 @@ def test_numbers_and_sets(run):
     assert many["detects"] > 2 * few["detects"]
 
 
+def test_a_wanted_error_of_a_number_is_part_of_its_range(run, declared):
+    """The table says which length that is, in the unit of the number."""
+    out = run("--range", "0", "60000", "--epsilon", "1", "--within", "0.01")[1]
+    assert "\nwithin: 0.01 is part of the range: 600.\n" in out
+    out = run(declared, "--within", "0.01")[1]
+    assert "\nwithin: 0.01 is part of the range of start: 10 ms.\n" in out
+    assert "within: " not in run("--values", "8", "--epsilon", "1", "--within", "0.01")[1]
+
+
 def test_what_the_test_of_all_values_sees(run, declared):
     """Of two values it is what a single one shows, of more values more; sets, numbers and searches have no such test."""
     rows = {}
@@ -274,6 +283,7 @@ def test_a_percentage_is_a_number(run):
         (["--values", "8", "--users", "10", "--epsilon", "1", "--level", "1"], "a confidence level"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--difference", "0.95"], "a difference"),
         (["--values", "8", "--within", "2", "--epsilon", "1"], "a wanted error"),
+        (["--range", "0", "60000", "--within", "600", "--epsilon", "1"], "part of the range of a number; got 600"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--per-day", "0"], "reports a day"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--mechanism", "binary"], "binary"),
         (["--values", "8", "--users", "10", "--epsilon", "99"], "epsilon"),

@@ -40,10 +40,21 @@ def ask(**members):
     return question
 
 
-def test_periods_that_begin_in_a_range_are_in_it():
+def test_periods_that_overlap_a_range_are_in_it():
     day, tick = timedelta(days=1), timedelta(microseconds=1)
     assert DateRange(MIDNIGHT, MIDNIGHT + 2 * day).names("day") == ("2026-11-21", "2026-11-22")
-    assert DateRange(MIDNIGHT + tick, MIDNIGHT + 2 * day + tick).names("day") == ("2026-11-22", "2026-11-23")
+    assert DateRange(MIDNIGHT + tick, MIDNIGHT + 2 * day + tick).names("day") == ("2026-11-21", "2026-11-23")
+    assert DateRange(MIDNIGHT, MIDNIGHT + tick).names("month") == ("2026-11", "2026-11")
+
+
+@pytest.mark.parametrize(
+    ("length", "first", "last"),
+    [("day", "2026-11-15", "2026-11-21"), ("week", "2026-W46", "2026-W47"), ("month", "2026-11", "2026-11")],
+)
+def test_the_last_week_has_all_periods_that_it_touches(length, first, last):
+    """Otherwise the last 7 days of a monthly metric would be empty on most days."""
+    assert date_range.read("7d", MIDNIGHT).names(length) == (first, last)
+    assert date_range.read("35d", MIDNIGHT).names("month") == ("2026-10", "2026-11")
 
 
 @pytest.mark.parametrize("now", [MIDNIGHT, MIDNIGHT + timedelta(hours=23, minutes=59)])

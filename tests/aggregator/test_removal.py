@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -24,9 +25,9 @@ from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
-from deniable_aggregator.store import GROUP, Store, Upload, Weights
+from deniable_aggregator.store import GROUP, Store, Upload, Weights, schema
 from deniable_aggregator.store.sums.tallies import name
-from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads import batch, health
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
@@ -330,3 +331,99 @@ def test_a_release_is_gone_for_readers(shop):
     assert release.listed(shop.store, "ui.theme")
     shop.erase("--metric", "ui.theme", "--yes")
     assert release.listed(shop.store, "ui.theme") == {}
+
+
+STAYS = {"audit", "erased", "partitions", "spent"}
+
+
+def kinds(shop):
+    return {key.decode().partition(":")[2].split(":")[0] for key in shop.redis.scan_iter("{shop}*")}
+
+
+def leave(shop):
+    """Let an hour pass without a worker."""
+    for partition in shop.store.partitions:
+        shop.redis.delete(partition.workers)
+
+
+def test_an_app_goes_with_all_that_it_has(shop, capsys):
+    """Only what erasing must not undo stays: the log, what was spent, which metrics were erased, the number of partitions."""
+    shop.erase("--metric", "ui.size", "--yes")
+    shop.append(shop.batch(shop.stratum("ui.theme")))
+    shop.append(shop.batch(Stratum("unknown", 1, "0" * 16, TODAY, "")))
+    shop.store.table(schema.KEYS).put({"x": "y"})
+    shop.redis.hset(schema.REFUSED.of("shop", str(datetime.now(UTC).date())), "|0|unknown_metric", 3)
+    other = Store(shop.redis, "other")
+    other.partitions[0].join()
+    other.append(Upload(b"another app's", key="k", remember=b"-", cap=99, ttl=60))
+    neighbours = {key: dumped for key, dumped in shop.all().items() if key.startswith("{other}")}
+    leave(shop)
+    capsys.readouterr()
+    assert shop.erase("--yes") == 0
+    out = capsys.readouterr().out
+    assert "ui.theme: keys and fields" in out
+    assert "batches that wait: 2; dead letters: 4; keys of people and devices: 1\n" in out
+    assert {"audit", "erased", "spent"} <= kinds(shop) - {"seen"} <= STAYS
+    assert all(shop.redis.ttl(key) > 0 for key in shop.redis.scan_iter("{shop}:seen:*"))
+    assert shop.naming("ui.theme", "ui.size", "unknown") == ["audit"]
+    assert {key: dumped for key, dumped in shop.all().items() if key.startswith("{other}")} == neighbours
+    last = AuditLog(Store(shop.redis, "shop")).last()
+    assert (last.event, last.details["metrics"]) == ("app.erased", 1)
+    assert shop.erase() == 1
+    assert "the store has nothing of shop" in capsys.readouterr().err
+
+
+def test_an_app_of_the_same_name_begins_anew(shop):
+    """Afterwards uploads are taken and counted, as of an app that nobody has used; an erased metric stays erased."""
+    shop.erase("--metric", "ui.size", "--yes")
+    leave(shop)
+    assert shop.erase("--yes") == 0
+    shop.append(shop.batch(shop.stratum("ui.theme"), shop.stratum("ui.size")))
+    shop.work()
+    assert list(shop.store.strata("ui.theme")) == [shop.stratum("ui.theme")]
+    assert not shop.store.strata("ui.size")
+
+
+def test_an_app_that_is_counted_stays(shop, capsys):
+    """What comes meanwhile would be counted, so a living worker is told of, and nothing is changed."""
+    health.beat(shop.store.partitions[0], "w")
+    before = shop.all()
+    assert shop.erase("--yes") == 2
+    assert "a worker counts shop: take it out of the registries" in capsys.readouterr().err
+    assert shop.all() == before
+
+
+def test_without_yes_an_app_stays(shop, capsys):
+    leave(shop)
+    before = shop.all()
+    assert shop.erase() == 0
+    out = capsys.readouterr().out
+    assert "all of shop: metrics 2; batches that wait: 0; dead letters: 5; keys of people and devices: 0\n" in out
+    assert out.endswith("nothing was removed; --yes removes it for good\n")
+    assert shop.all() == before
+
+
+def test_no_app_goes_that_is_not_named(shop, monkeypatch, capsys):
+    """A variable names the app for a metric; who forgets the metric does not mean all of it."""
+    monkeypatch.setenv("DENIABLE_APPS", "shop")
+    before = shop.all()
+    assert main(["erase", "--redis-url", shop.url, "--yes"]) == 2
+    assert shop.erase("--version", "1", "--yes") == 2
+    assert shop.erase("--app", "other", "--yes") == 2
+    assert "name the metric by --metric, or by --app an app" in capsys.readouterr().err
+    assert shop.all() == before
+
+
+def test_what_failed_half_way_is_done_again(shop, monkeypatch):
+    """Wherever the store fails, another try removes the remainder."""
+    leave(shop)
+    with monkeypatch.context() as patch:
+
+        def away(*_arguments, **_options):
+            raise redis.ConnectionError
+
+        patch.setattr(Removal, "sweep", away)
+        assert shop.erase("--yes") == 3
+    assert len(shop.naming("ui.theme")) > 1
+    assert shop.erase("--yes") == 0
+    assert shop.naming("ui.theme") == ["audit"]

@@ -203,6 +203,20 @@ def test_nothing_published_is_changed(command, proposed, tmp_path, text, words):
     assert sorted(source.name for source in at.iterdir()) == ["0001.toml", "0002.toml"]
 
 
+def test_what_is_breaking_is_told_first(command, proposed, tmp_path):
+    """Whoever may not publish reads why in the first line: before what may change, and before what lint has to say."""
+    at = tmp_path / "registries"
+    assert command("publish", proposed(FIRST), at)[0] == 0
+    text = FIRST.replace("epsilon = 1.0", "epsilon = 2.0").replace('version = ["1.0", "1.1"]', 'version = ["1.1"]')
+    status, out = command("publish", proposed(text), at)
+    assert status == 1
+    assert out.startswith("BREAKING ")
+    lines = out.splitlines()
+    breaking = [line.startswith("BREAKING ") for line in lines]
+    assert breaking == sorted(breaking, reverse=True)
+    assert lines[-1] == "nothing was published: mend what is BREAKING"
+
+
 def test_lint_reads_a_folder_as_the_server_does(command, folder):
     """A fault between files is an error, and so is one in a file."""
     status, out = command("lint", folder(FIRST, FIRST.replace("epsilon = 1.0", "epsilon = 2.0")))

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -15,10 +16,13 @@ import pytest
 from werkzeug.serving import make_server
 
 import deniable_query
-from deniable_query import Query, QueryError
+from deniable.registry import period
+from deniable_aggregator.answer.model.metric import Listed
+from deniable_query import Metric, Query, QueryError
 
 from .conftest import READ
-from .test_rows import RANGE, ask, filled, shop  # noqa: F401 - fixtures
+from .test_rows import RANGE, ask, filled, send, shop  # noqa: F401 - fixtures
+from .test_rows import REGISTRY as MONTHLY
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "query.md").read_text("utf-8")
 
@@ -92,6 +96,20 @@ def test_pages_are_put_together(url, monkeypatch):
     numbers = iter(range(100))
     with pytest.raises(QueryError, match="between the pages"):
         query.rows()
+
+
+def test_all_metrics_are_listed(url, filled, monkeypatch):  # noqa: F811
+    """The list is the server's, over all of its pages, with the members that the type says; a filter has no effect on it."""
+    listed = Query(url, READ).metric("theme").last(1).metrics()
+    assert listed == filled.get("/api/v1/metrics").get_json()["metrics"]
+    assert [each["id"] for each in listed] == ["theme", "update", "wait", "tools", "url"]
+    assert {name for each in listed for name in each} == set(Metric.__annotations__) == set(Listed.__struct_fields__)
+    monkeypatch.setattr("deniable_server.api.answers.metrics._MOST_LISTED", 2)
+    assert Query(url, READ).metrics() == listed
+    with pytest.raises(QueryError, match="unknown_key"):
+        Query(url, "rk_wrong_12345678").metrics()
+    with pytest.raises(QueryError, match="cannot be reached"):
+        Query("http://127.0.0.1:9", READ).metrics()
 
 
 def test_a_frame_has_the_types_of_its_columns(url):
@@ -210,6 +228,18 @@ def test_the_last_days_may_be_written_as_the_server_writes_them(url):
     assert Query(url, READ).metric("theme").last("30d") == Query(url, READ).metric("theme").last(30)
     with pytest.raises(QueryError, match="metrics names 1 to 10 metrics"):
         Query(url, READ).rows()
+
+
+def test_the_last_days_have_the_periods_that_overlap_them(serve):
+    """A month is in the last day on each of its days, as a whole; a month of which no day is among them is not."""
+    served = serve(MONTHLY.replace('type = "categorical"', 'type = "categorical"\nperiod = "month"'))
+    now = datetime.now(UTC)
+    send(served, "theme", [0] * 100, period.of(now, "month"))
+    served.drain(days=80)
+    with listening(served.flask) as address:
+        months = Query(address, READ).metric("theme").by("time", values=False)
+        assert [row["period"] for row in months.last(1).rows()] == [period.of(now, "month")]
+        assert months.between(*[(now - timedelta(days=ago)).date() for ago in (99, 40)]).rows() == []
 
 
 def test_a_password_of_the_machine_does_not_replace_the_key(url, tmp_path, monkeypatch):

@@ -889,7 +889,7 @@ def test_a_distribution_in_words_and_picture(numbers):
     html = client.get("/m/startup").get_data(as_text=True)
     median = next(each for each in headers["quantiles"] if each["share"] == 0.5)
     assert 450 < median["value"] < 550
-    assert html.index("Median <b>") < html.index("Geometric mean")
+    assert html.index("Median <b>") < html.index("<dt>Geometric mean") < html.index("<dt>Mean") < html.index("<dt>Sum over")
     rows = Rows(html.partition("quantiles")[2]).rows
     assert [row[0] for row in rows] == [
         f"{100 * each['share']:g}%" + ("" if each["resolved"] else "(not resolved)") for each in headers["quantiles"]
@@ -905,8 +905,8 @@ def test_a_distribution_in_words_and_picture(numbers):
             assert -0.01 <= y <= 100.01
     assert len(html.encode()) < 40_000
     rows, _ = table(client, "/m/startup/values.csv")
-    assert [row["figure"] for row in rows][:2] == ["geometric mean", "5% quantile"]
-    assert [float(row["estimate"]) for row in rows[1:]] == [each["value"] for each in headers["quantiles"]]
+    assert [row["figure"] for row in rows][:4] == ["geometric mean", "mean", "sum", "5% quantile"]
+    assert [float(row["estimate"]) for row in rows[3:]] == [each["value"] for each in headers["quantiles"]]
 
 
 def test_means_in_words(numbers):
@@ -943,8 +943,8 @@ def test_ordered_answers_and_sets(numbers):
         ("startup", r"Half of the answers are below \d+\u202fms, between \d+ and \d+\u202fms\."),
         ("session", r"The mean is [56]\d(\.\d)?\u202fmin, between [56]\d(\.\d)? and [56]\d(\.\d)?\u202fmin\."),
         ("rating", r"The mean is position \d\.\d+, between \d\.\d+ and \d\.\d+\."),
-        ("mood", r"fair is the most frequent answer: \d+\.?\d*% of people, between \d+\.?\d* and \d+\.?\d*%\."),
-        ("used", r"search may be the most frequent option: .* It cannot be told from 2 others\."),
+        ("mood", r"“fair” is the most frequent answer: \d+\.?\d*% of people, between \d+\.?\d* and \d+\.?\d*%\."),
+        ("used", r"“search” may be the most frequent option: .* It cannot be told from 2 others\."),
     ],
 )
 def test_a_sentence_comes_first(numbers, page, words):

@@ -9,7 +9,7 @@ from math import sqrt
 import pytest
 from registries import metric_toml, registry_toml
 
-from .conftest import Served
+from .conftest import READ, Served
 from .test_series import ask as answered
 from .test_series import day, page, send
 
@@ -77,6 +77,7 @@ def test_a_logarithmic_number_changes_by_factors(shop):
     body = ask(shop, "wait/series")
     assert (body["unit"], body["scale"]) == ("ms", "log")
     mean, median = body["lines"]
+    assert (mean["kind"], mean["label"]) == ("geometric_mean", "geometric_mean")
     every_point_is_ordered(mean)
     assert covers(mean["points"][0]["interval"], 10)
     assert covers(mean["change"]["interval"], 4)
@@ -85,8 +86,15 @@ def test_a_logarithmic_number_changes_by_factors(shop):
     assert covers(mean["trend"]["interval"], 4)
     assert covers(median["points"][2]["interval"], 160)
     (compared,) = ask(shop, f"wait/compare?a={day(4)}&b={day(2)}")["differences"]
-    assert covers(compared["interval"], 16)
+    assert (compared["label"], covers(compared["interval"], 16)) == ("geometric_mean", True)
+    headers = {"Authorization": f"Bearer {READ}"}
+    for value, status in (("geometric_mean", 200), ("mean", 400)):
+        question = {"metrics": ["wait"], "filters": [["is", "value", [value]]]}
+        answer = shop.http.post("/api/v1/query", json=question, headers=headers)
+        assert answer.status_code == status
+        assert status != 200 or [row["value"] for row in answer.get_json()["rows"]] == [value]
     html = page(shop, "wait")
+    assert "The geometric mean rose from " in html
     assert "a factor of " in html[html.index('class="changed"') :][:300]
 
 

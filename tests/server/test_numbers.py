@@ -104,6 +104,7 @@ def test_a_mean(numbers, answered):
     number, true = body["number"], sum(answers) / 600
     assert (body["n"], number["unit"], number["range"], number["scale"]) == (600, "min", [0, 720], "linear")
     assert number["interval"][0] < true < number["interval"][1]
+    assert number["geometric_mean"] is None
     assert number["respondents"][0] < true < number["respondents"][1]
     assert number["sum"][0] == pytest.approx(600 * number["mean"])
     assert number["sum"][1][0] < 600 * true < number["sum"][1][1]
@@ -117,8 +118,14 @@ def test_a_distribution_on_a_logarithmic_scale(numbers, answered):
     answered(numbers, "start", [answers])
     numbers.drain(days=5)
     number = answer_of(numbers, "start")["number"]
-    assert number["stderr"] is number["sum"] is None
-    assert number["interval"][0] < 2**7.5 < number["interval"][1]
+    geometric, true = number["geometric_mean"], sum(answers) / len(answers)
+    assert geometric["interval"][0] < 2**7.5 < geometric["interval"][1]
+    assert geometric["respondents"][0] > geometric["interval"][0]
+    # The arithmetic mean of the same reports is far less exact.
+    assert number["interval"][0] < true < number["interval"][1]
+    assert number["interval"][1] - number["interval"][0] > 3 * (geometric["interval"][1] - geometric["interval"][0])
+    assert number["sum"][0] == pytest.approx(len(answers) * number["mean"])
+    assert number["sum"][1][0] < sum(answers) < number["sum"][1][1]
     median = next(each for each in number["quantiles"] if each["share"] == 0.5)
     assert median["resolved"]
     assert median["interval"][0] < 256  # half of the answers are at most 128, the others at least 256
@@ -208,7 +215,7 @@ def test_segments_and_withheld_cells(numbers, answered):
     answered(numbers, "start", [[1000.0] * 400], "macos")
     numbers.drain(days=5)
     for platform, true in (("linux", 10), ("macos", 1000)):
-        low, high = answer_of(numbers, "start", f"{SURE}&segment=platform={platform}")["number"]["interval"]
+        low, high = answer_of(numbers, "start", f"{SURE}&segment=platform={platform}")["number"]["geometric_mean"]["interval"]
         assert low < true < high
         assert high < true * 4
 

@@ -222,7 +222,9 @@ def test_the_page_says_what_changed_and_draws_it(shop):
     shop.drain(days=40)
     html = page(shop, "theme")
     sentence = re.search(r'<p class="changed">([^<]*)</p>', html)[1]
-    assert re.match(r"(dark rose|light fell) from \d+\.?\d*% to \d+\.?\d*% \(.* points\) from week \d+ of \d+ to week", sentence)
+    assert re.match(
+        r"(“dark” rose|“light” fell) from \d+\.?\d*% to \d+\.?\d*% \(.* points\) from week \d+ of \d+ to week", sentence
+    )
     assert sentence.endswith("1 more changed.")
     section = html[html.index('<section class="timeline"') :]
     assert section.count('class="course"') == 3
@@ -346,7 +348,7 @@ def test_two_segments_in_words(filled):
     assert status == 200
     yes = next(each for each in ask(filled, f"used/compare{query}")["differences"] if each["value"] is True)
     text = re.fullmatch(
-        r"yes is more frequent in platform = macos than in platform = linux: ([\d.]+)% against ([\d.]+)%, "
+        r"“yes” is more frequent in platform = macos than in platform = linux: ([\d.]+)% against ([\d.]+)%, "
         r"by ([\d.]+) to ([\d.]+) points\.",
         headline(html),
     )
@@ -355,7 +357,7 @@ def test_two_segments_in_words(filled):
     assert [float(each) for each in text.groups()] == pytest.approx(answer, abs=0.06)
     assert "more in the second" in html
     _, turned = compared(filled, "used", "?b=platform%3Dlinux&a=platform%3Dmacos")
-    assert "yes is less frequent in platform = linux than in platform = macos" in headline(turned)
+    assert "“yes” is less frequent in platform = linux than in platform = macos" in headline(turned)
 
 
 def test_two_periods_in_words(filled):
@@ -363,7 +365,7 @@ def test_two_periods_in_words(filled):
     _, html = compared(filled, "used")
     assert f"<option selected>{day(9)}<" in html
     assert f"<option selected>{day(2)}<" in html
-    assert re.match(r"yes rose from [\d.]+% in \d+ \w+ \d{4} to [\d.]+% in \d+ \w+ \d{4}, by [\d.]+ to", headline(html))
+    assert re.match(r"“yes” rose from [\d.]+% in \d+ \w+ \d{4} to [\d.]+% in \d+ \w+ \d{4}, by [\d.]+ to", headline(html))
     _, html = compared(filled, "used", f"?a={day(10)}&b={day(9)}&level=0.99")
     assert "No difference beyond chance between " in headline(html)
     assert "99% interval" in html
@@ -373,7 +375,7 @@ def test_two_periods_in_words(filled):
         r"The mean rose from \d+\u202fms in week \d+ of \d+ to \d+\u202fms in .*, by \d+ to \d+\u202fms\.", headline(html)
     )
     _, html = compared(filled, "theme")
-    assert re.match(r"(dark rose|light fell) from .* points\. 1 more differs\.", headline(html)), headline(html)
+    assert re.match(r"(“dark” rose|“light” fell) from .* points\. 1 more differs\.", headline(html)), headline(html)
 
 
 @pytest.mark.parametrize(

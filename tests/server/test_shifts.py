@@ -78,7 +78,7 @@ def test_one_day_far_out_is_an_unusual_day(shop):
     assert line["between"]["pairs"] == 20
     assert line["between"]["sd"] < 0.1
     assert re.search(
-        r"an unusual day: yes rose by [\d.]+ to [\d.]+ points on \d+ \w+ 2\d{3}, and perhaps not for long", page(shop, "used")
+        r"an unusual day: “yes” rose by [\d.]+ to [\d.]+ points on \d+ \w+ 2\d{3}, and perhaps not for long", page(shop, "used")
     )
 
 
@@ -99,6 +99,6 @@ def test_the_page_marks_where_a_shift_begins(shop):
     html = page(shop, "used")
     assert re.search(r"Days differ (by about|no more than chance)", html)
     (mark,) = re.findall(r'<line class="shift"[^>]*><title>([^<]*)</title>', html)
-    assert re.fullmatch(r"yes rose by [\d.]+ to [\d.]+ points from \d+ \w+ 2\d{3} on, seen with \d+ \w+ 2\d{3}", mark)
+    assert re.fullmatch(r"“yes” rose by [\d.]+ to [\d.]+ points from \d+ \w+ 2\d{3} on, seen with \d+ \w+ 2\d{3}", mark)
     assert "An upright line is where a shift began, or an unusual period." in html
     assert f"<td>{mark}</td>" in html  # in the table, too, which is read aloud

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable.words import plural
 from deniable_aggregator.alarms import tail_bounds
 from deniable_aggregator.decode.families import family_of
 
@@ -101,7 +102,7 @@ def _weight(kinds: NDArray[np.float64], weights: NDArray[np.int64]) -> Finding:
     most = np.minimum(np.stack([kinds.max(axis=0), light.max(axis=0), heavy.max(axis=0)]), 1.0)
     p_values = tail_bounds.at_least(seen, n, most)
     which, ones = np.unravel_index(int(np.argmin(p_values)), p_values.shape)
-    bits = f"{('', 'at most ', 'at least ')[which]}{ones} bit{'s' if ones != 1 else ''} set"
+    bits = f"{('', 'at most ', 'at least ')[which]}{plural(int(ones), 'bit')} set"
     usual = _about(n * most[which, ones])
     what = f"{_about(seen[which, ones])} of {_about(n)} reports have {bits}; of honest ones {usual} or fewer on average"
     return Finding("weight", min(1.0, float(p_values.min()) * p_values.size), what)
@@ -142,7 +143,7 @@ def _cells(known: Bounds, tally: Tally) -> Iterator[Finding]:
         p_value, size = tail_bounds.set_surplus(counts, n, most, least, exclusive=not unary)
         top = np.argsort(-counts, kind="stable")[:size]
         total = (int(counts[top].sum()) - n * size * least) / (n * (most - least))
-        what = f"{size} value{'s' if size != 1 else ''} together have an estimated share of {total:.1%}"
+        what = f"{plural(size, 'value')} together have an estimated share of {total:.1%}"
         yield Finding("set", p_value, what, tuple(top[:_NAMED].tolist()))
 
 

@@ -17,6 +17,7 @@ from deniable_aggregator.answer.model.comparison import (
     ValueDiffering,
 )
 from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
 from deniable_aggregator.answer.readings.differing import differing
 from deniable_aggregator.answer.readings.number import moved, to_number
@@ -149,7 +150,7 @@ def _differences(
         case NumberReading(), NumberReading():
             metric, sides = first.declared.metric, (first.centre.side, second.centre.side)
             means = differing(*sides, level, planned, to_number(metric), moved(metric))
-            return [_value_differing(None, "mean", each) for each in means], 0, None
+            return [_value_differing(None, mean_name(metric), each) for each in means], 0, None
         case ShareReading(), ShareReading() if not first.declared.metric.discover:
             return _shares(first, second, level, planned)
     return [], 0, None

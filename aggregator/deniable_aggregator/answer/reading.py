@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable_aggregator.answer.model.number import MEAN
+from deniable_aggregator.answer.model.number import MEANS
 from deniable_aggregator.decode import panel
 from deniable_aggregator.inference.difference import Side
 
@@ -117,7 +117,7 @@ class Lines:
         """The lines that can be compared: all shares, or the mean; None of quantiles, and of several versions."""
         if self.shares:
             return Side(self.shares.frequency, self.interval, self.shares.mirrored)
-        return self.centre.side if self.centre and MEAN in self.labels else None
+        return self.centre.side if self.centre and MEANS.intersection(self.labels) else None
 
     @property
     def alike(self) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable.registry import period
-from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.model.number import MEANS, QUANTILE_NAMES
 from deniable_aggregator.answer.model.query import MOST_ROWS, Page
 from deniable_aggregator.answer.model.rows import COLUMNS, About, RowColumn, Rows
 from deniable_aggregator.answer.pool import pooled
@@ -208,7 +208,7 @@ class _Estimates:
     def __init__(self, app: AppMetrics, query: Query, needed: Sequence[Selection]) -> None:
         self._app, self._query = app, query
         self._by_value = "value" in query.dimensions
-        keeps = value_filter(query) if self._by_value else MEAN.__eq__
+        keeps = value_filter(query) if self._by_value else MEANS.__contains__
         self.options = LineOptions(keeps, query.target, query.view == "consistent", query.level)
         # Groups and courses share releases: those of each selection are read and estimated once.
         distinct = {tuple(each.releases): each for each in needed if self._estimated(each.declared)}

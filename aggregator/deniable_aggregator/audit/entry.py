@@ -40,6 +40,7 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
             "query.refused": (*_QUERY, "problem"),
             "reports.simulated": ("people", "days"),
             "metric.erased": ("metric", "version", "keys"),
+            "app.erased": ("metrics", "keys"),
             "audit.rotated": ("file", "first", "last", "hash"),
             "audit.expired": ("files", "last", "hash"),
         }.items()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.words import plural
 from deniable_aggregator.audit.entry import EVENTS, intact_entry
 from deniable_aggregator.commands import options
 
@@ -106,7 +107,7 @@ def _print(log: AuditLog, verification: Verification) -> None:
         places = "1 place" if len(verification.faults) == 1 else f"{len(verification.faults)} places"
         print(f"the audit log of {log.app} is broken in {places}")
     elif verification.entries:
-        print(f"{verification.entries} entries of {log.app}, whole as far as {verification.number}:{verification.hash}")
+        print(f"{plural(verification.entries, 'entry')} of {log.app}, whole as far as {verification.number}:{verification.hash}")
     else:
         print(f"nothing was ever logged of {log.app}, or all of it was removed")
 

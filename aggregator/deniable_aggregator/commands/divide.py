@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.words import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
@@ -30,17 +31,13 @@ def divide(parser: argparse.ArgumentParser) -> Run:
             raise ConfigurationError(f"an app has 1 to {MOST} partitions; got --into {arguments.into}")
         app, number = store.app, store.divide(arguments.into)
         if number == arguments.into:
-            print(f"{app}: {_words(number)}")
+            print(f"{app}: {plural(number, 'partition')}")
             return 0
         print(
-            f"{app} has {_words(number)} for good. The first worker or upload fixes the number: with another one, an upload that "
-            "is sent again would be counted twice. Divide an app with another name.",
+            f"{app} has {plural(number, 'partition')} for good. The first worker or upload fixes the number: with "
+            "another one, an upload that is sent again would be counted twice. Divide an app with another name.",
             file=sys.stderr,
         )
         return 1
 
     return run
-
-
-def _words(number: int) -> str:
-    return "1 partition" if number == 1 else f"{number} partitions"

@@ -1,4 +1,4 @@
-"""The subcommand ``erase``: remove everything about a metric, or about one of its versions, from the store."""
+"""The subcommand ``erase``: remove everything about a metric, one of its versions, or a whole app from the store."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _MOST = 1 << 53
 
 
 def erase(parser: argparse.ArgumentParser) -> Run:
-    """``deniable erase --redis-url URL --app NAME --metric ID [--version V] [--yes]``."""
-    # Exit status: 0 done, or, without `--yes`, the data are listed; 1 if the metric is unknown; 2 for a wrong configuration; 3 if
-    # the store cannot be used.
+    """``deniable erase --redis-url URL --app NAME [--metric ID [--version V]] [--yes]``."""
+    # Exit status: 0 done, or, without `--yes`, the data are listed; 1 if there is nothing of the metric or the app; 2 for a wrong
+    # configuration; 3 if the store cannot be used.
     options.add(parser)
     about = "metrics.toml of the app; several are joined by : (default: DENIABLE_REGISTRY, or none)"
     parser.add_argument("--registry", metavar="FILE", help=about)
-    parser.add_argument("--metric", required=True, metavar="ID", help="the metric; registries may have dropped it")
-    parser.add_argument("--version", type=_version, metavar="V", help="only this version (default: all)")
+    about = "the metric; registries may have dropped it (default: all of the app that --app names)"
+    parser.add_argument("--metric", metavar="ID", help=about)
+    parser.add_argument("--version", type=_version, metavar="V", help="only this version of the metric (default: all)")
     options.add_archive(parser, "its files in the archive, too")
     parser.add_argument("--yes", action="store_true", help="do it; without this, only show what would be removed")
 
@@ -37,8 +38,13 @@ def erase(parser: argparse.ArgumentParser) -> Run:
         from deniable_aggregator.deletion.erase import Removal
 
         environment = options.environment(arguments)
-        store = options.store(environment, arguments.app, "erase takes")
         metric, version = arguments.metric, arguments.version
+        # An app goes only if it is named: a variable that names one must not make a forgotten --metric mean all of it.
+        if metric is None and (version or not arguments.app):
+            raise ConfigurationError("name the metric by --metric, or by --app an app to erase all of, without --version")
+        store = options.store(environment, arguments.app, "erase takes")
+        if metric is None:
+            return _erase_app(store, environment["DENIABLE_REGISTRY"], options.archive(arguments), yes=arguments.yes)
         if not 0 < len(metric) <= LONGEST or not metric.isprintable() or "|" in metric:
             raise ConfigurationError(f"--metric is the id of a metric, such as ui.theme; got {metric!r}")
         declared = _declared(environment["DENIABLE_REGISTRY"], store.app, metric)
@@ -97,6 +103,53 @@ def _erase_files(store: Store, archive: Folder | None, metric: str, version: int
             raise ConfigurationError(f"--archive: the archive cannot be used ({error}); {later}") from None
     elif any(each.archived.number() for each in store.partitions):
         print(later)
+
+
+def _erase_app(store: Store, registries: str | None, archive: Folder | None, *, yes: bool) -> int:
+    from deniable_aggregator.audit.log import AuditLog
+    from deniable_aggregator.deletion.app import AppRemoval
+    from deniable_aggregator.store.uploads import health
+
+    app = store.app
+    loaded = published.load_all(registries or "").get(app)
+    removal = AppRemoval(store, loaded.metrics if loaded else ())
+    plan = removal.find()
+    archived = any(each.archived.number() for each in store.partitions)
+    if not plan and not archived:
+        print(f"the store has nothing of {app}", file=sys.stderr)
+        return 1
+    for metric, keys in plan.metrics.items():
+        print(f"{metric}: keys and fields {keys}")
+    counts = f"batches that wait: {plan.waiting}; dead letters: {plan.letters}; keys of people and devices: {plan.keys}"
+    print(f"all of {app}: metrics {len(plan.metrics)}; {counts}")
+    print("the audit log, what analysts have spent, and which metrics were erased stay")
+    if archived and archive is None:
+        raise ConfigurationError(f"{app} has an archive, whose files nobody would delete later: name it by --archive")
+    if health.read(store).workers:
+        rule = f"a worker counts {app}: take it out of the registries of workers and servers first, and start them again"
+        raise ConfigurationError(f"{rule}; a worker that has ended counts as alive for a minute")
+    if not yes:
+        print("nothing was removed; --yes removes it for good")
+        return 0
+    AuditLog(store).append("app.erased", "command", {"metrics": len(plan.metrics), "keys": sum(plan.metrics.values())})
+    if archive:
+        # The store names the folders of the files, so they go first.
+        print(f"removed: files of the archive {_without_files(store, archive)}")
+    removal.sweep()
+    print(f"removed: metrics {len(plan.metrics)}; {counts}")
+    print("it leaves the store's append-only file when that is rewritten: within an hour if a worker of another app runs")
+    return 0
+
+
+def _without_files(store: Store, archive: Folder) -> int:
+    """Delete all files of an app's archive; return how many there were."""
+    from deniable_aggregator.archive.errors import ArchiveError
+    from deniable_aggregator.deletion import archived_files
+
+    try:
+        return archived_files.erase(store, archive)
+    except ArchiveError as error:
+        raise ConfigurationError(f"--archive: the archive cannot be used ({error}); nothing else was removed") from None
 
 
 def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, plan: ErasePlan, highest: int) -> None:

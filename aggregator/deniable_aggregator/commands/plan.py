@@ -49,9 +49,8 @@ def plan(parser: argparse.ArgumentParser) -> Run:
     # Without `--users` it finds how many users `--within` or an arm needs. Without `--epsilon` it finds the epsilon.
     parser.add_argument("file", nargs="?", metavar="FILE", help="a registry: all its metrics, with their budget")
     parser.add_argument("--users", type=whole_number, metavar="N", help="people who answer once, such as 1e5")
-    parser.add_argument(
-        "--within", type=share, metavar="W", help="find the users or the epsilon for this error; of a range, a part"
-    )
+    about = "find the users or the epsilon for this error: of a share, or part of the range of a number"
+    parser.add_argument("--within", type=share, metavar="W", help=about)
     parser.add_argument("--share", type=share, default=0.1, metavar="F", help="the share whose errors are shown (default 0.1)")
     parser.add_argument("--difference", type=share, metavar="D", help="size the arms of a comparison that is to see this rise")
     parser.add_argument("--level", type=share, default=0.95, metavar="P", help="confidence (default 0.95)")
@@ -231,6 +230,10 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         f"A/B sees: a rise by so much, from {terms.share:g}, with half of the reports in each arm and power 80%.",
         "overall: such a rise, while all other values fall evenly, for the test that takes all values together.",
     ]
+    for row in rows:
+        if terms.within is not None and row.of == "mean" and not row.cell:
+            name = f" of {row.metric.id}" if row.metric.id else ""
+            lines.append(f"within: {terms.within:g} is part of the range{name}: {length(row.metric, terms.within).strip()}.")
     if terms.difference is not None:
         needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"
         often = "An experiment may be looked at often, and needs more: deniable registry lint tells how many people"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.words import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -65,11 +65,13 @@ def rappor(parser: argparse.ArgumentParser) -> Run:
         if arguments.action == "count":
             counted = decode.load_tally(params, reports=arguments.reports)
             files.save_counts(arguments.out, counted.counts, counted.reports)
-            print(f"{arguments.out}: {counted.n} reports of {params.cohorts} cohorts; next: deniable rappor decode --counts")
+            listed = f"{plural(counted.n, 'report')} of {plural(params.cohorts, 'cohort')}"
+            print(f"{arguments.out}: {listed}; next: deniable rappor decode --counts")
         elif arguments.action == "map":
             candidates = decode.load_candidates(arguments.candidates)
             files.save_map(arguments.out, candidates, params)
-            print(f"{arguments.out}: {len(candidates)} candidates; next: deniable rappor decode --map {arguments.out}")
+            listed = plural(len(candidates), "candidate")
+            print(f"{arguments.out}: {listed}; next: deniable rappor decode --map {arguments.out}")
         else:
             _decode(arguments, params)
         return 0
@@ -139,8 +141,8 @@ def _decode(arguments: argparse.Namespace, params: Params) -> None:
         interval = f"{low[i]:8.3%} to {high[i]:7.3%}"
         print(f"{estimate.frequency[i]:8.3%} ± {estimate.stderr[i]:.3%}  {interval}  {names[i]}{mark}")
     forever = f"{params.epsilon_permanent:.4g}" if isfinite(params.epsilon_permanent) else "without a bound"
-    print(f"{counted.n} reports, epsilon {params.epsilon_one_time:.4g} each, {forever} for all of one value")
-    print(f"{detected.sum()} of {len(names)} candidates detected; their intervals allow for having been selected")
+    print(f"{plural(counted.n, 'report')}, epsilon {params.epsilon_one_time:.4g} each, {forever} for all of one value")
+    print(f"{detected.sum()} of {plural(len(names), 'candidate')} detected; their intervals allow for having been selected")
     if isfinite(unallocated_stderr):
         print(f"{unallocated:.1%} ± {unallocated_stderr:.1%} of people hold none of the candidates")
     if not detected.any():
@@ -161,7 +163,7 @@ def _associate(arguments: argparse.Namespace) -> int:
         decode.Variable(files.load_params(params), column, () if names == "-" else tuple(decode.load_candidates(names)))
         for column, params, names in arguments.variable
     ]
-    with Path(arguments.reports).open(encoding="utf-8-sig", newline="") as lines:
+    with files.opened(arguments.reports) as lines:
         association = decode.associate(lines, variables, arguments.cohort)
     test = association.independence()
     low, high = association.interval(0.95)
@@ -182,5 +184,5 @@ def _associate(arguments: argparse.Namespace) -> int:
     if len(order) > _SHOWN:
         print(f"... and {len(order) - _SHOWN} more combinations; --json prints them all")
     chi_square = f"chi-square {test.statistic:.4g} on {test.degrees} degrees, p = {test.p_value:.2g}"
-    print(f"{association.n} devices; independent? {chi_square}")
+    print(f"{plural(association.n, 'device')}; independent? {chi_square}")
     return 0

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ConfigurationError
+from deniable.words import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _tell(stratum: Stratum, recounts: list[_Recount], left_out: list[_Read]) -> 
     verdict = (
         "equal to the live tally" if counted == live else f"the live tally has {sum(each.n for each in live):,}, and differs"
     )
-    print(f"{title}: {sum(each.n for each in counted):,} reports in {files:,} files, {verdict}")
+    print(f"{title}: {plural(sum(each.n for each in counted), 'report')} in {plural(files, 'file')}, {verdict}")
     return _EQUAL if counted == live else _DIFFERS
 
 

@@ -11,6 +11,7 @@ from threading import Event, Timer
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.words import plural
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import logs, variables
 
@@ -92,7 +93,7 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         finally:
             if compilation:
                 compilation.stop()
-        summary = f"counted {counter.counted} reports, put aside {counter.buried} batches"
+        summary = f"counted {plural(counter.counted, 'report')}, put aside {plural(counter.buried, 'batch')}"
         if log_settings.format == "json":  # readers of the log expect nothing else in it
             log.info("%s", summary)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
+from math import exp, expm1, log, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +17,12 @@ from deniable_aggregator import decode
 from deniable_aggregator.decode.multiple_testing import tail
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
+    from deniable.registry.answers.axis import Axis
     from deniable_aggregator.decode.estimate import Estimate, Target
     from deniable_aggregator.tally import Tally
 
@@ -75,8 +78,9 @@ def mean(
     *,
     repeats: float = 0.0,  # other reports of a report's device, at most: see `panel`
     permanent: bool = False,  # whether devices keep their permanent responses
+    scores: Sequence[float] = (),  # of a window: what its points count as, from 0 to 1, in place of their places
 ) -> Mean:
-    """Estimate the mean place of answers."""
+    """Estimate the mean place of answers, or the mean of other scores of the points that they were rounded to."""
     # The mean is that of the scores of all reports. Its variance is that of the scores, over n. It includes the spread of the
     # answers. It is never taken to be below the least that the mechanism has. The answers' mean square is estimated by scores of
     # its own: `c[i + w] - c[i] = G (2 i + 1)` makes their mean i^2 for every point i. So the spread is known, which all reports
@@ -92,14 +96,13 @@ def mean(
     n = tally.n
     if not n:
         return Mean(0, float("nan"), float("nan"), float("nan"), 0.25, 0.0)
-    scores, squares, least = _tables(mechanism)
+    cells, squares, least, worst = _scored(mechanism, tuple(scores)) if scores else _tables(mechanism)
     seen = tally.counts[0] / n
-    place = float(seen @ scores)
-    total = max((float(seen @ scores**2) - place**2) * n / max(n - 1, 1), least)
-    centred = squares - 2 * place * scores
+    place = float(seen @ cells)
+    total = max((float(seen @ cells**2) - place**2) * n / max(n - 1, 1), least)
+    centred = squares - 2 * place * cells
     spread = float(seen @ centred) + place**2
     error = sqrt(max(float(seen @ centred**2) - float(seen @ centred) ** 2, 0.0) / n)
-    worst = float(mechanism.worst_noise)
     if n == 1:  # which shows no variance
         return Mean(1, place, sqrt(worst + 0.25), sqrt(worst), 0.25, 1.0)
     # If all answers are at the ends, the spread is largest.
@@ -110,8 +113,8 @@ def mean(
 
 
 @lru_cache(maxsize=256)
-def _tables(mechanism: Window) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return the score of each cell for the place, and for its square, and the least variance of the former at any point."""
+def _tables(mechanism: Window) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]:
+    """Return the score of each cell for the place, and for its square, and the least and the largest variance of the former."""
     w, steps = mechanism.length, mechanism.points - 1
     scores = np.array([float(score) for score in mechanism.cell_scores])
     inside, outside = float(mechanism.inside), float(mechanism.outside)
@@ -120,4 +123,85 @@ def _tables(mechanism: Window) -> tuple[NDArray[np.float64], NDArray[np.float64]
         squares[cell] = squares[cell - w] + (2 * (cell - w) + 1) / (inside - outside)
     squares -= outside * squares.sum() + (inside - outside) * squares[:w].sum()
     least = min(mechanism.score_variance(point / steps) for point in range(mechanism.points))
-    return scores, squares / steps**2, least
+    return scores, squares / steps**2, least, float(mechanism.worst_noise)
+
+
+@lru_cache(maxsize=256)
+def _scored(mechanism: Window, points: tuple[float, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]:
+    """Return the same for other scores of the points."""
+    scores = np.array(points)
+    cells, squares = _cells(mechanism, scores), _cells(mechanism, scores**2)
+    w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
+    within = np.convolve(cells**2, np.ones(w), "valid")
+    variances = outside * float(cells @ cells) + (inside - outside) * within - scores**2
+    # An answer between two points a and b has the variance (1 - u) a + u b + u (1 - u) d^2, with d the distance of their scores.
+    a, b, d = variances[:-1], variances[1:], np.diff(scores) ** 2
+    u = np.clip((1 + np.divide(b - a, d, out=np.zeros_like(d), where=d > 0)) / 2, 0.0, 1.0)
+    return cells, squares, float(variances.min()), float(max(variances.max(), ((1 - u) * a + u * b + u * (1 - u) * d).max()))
+
+
+def _cells(mechanism: Window, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores of cells whose mean over the reports of each point is the score of that point."""
+    # They are determined but for the first one of each row of cells that are a window apart, which is free if the mean over all
+    # points is right. These have the least variance on average over the points: the mean of each row is that of all.
+    w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
+    cells = np.zeros(mechanism.layout.width)
+    for cell in range(w, len(cells)):
+        cells[cell] = cells[cell - w] + (scores[cell - w + 1] - scores[cell - w]) / (inside - outside)
+    likely = outside + (inside - outside) * np.convolve(np.ones(mechanism.points), np.ones(w)) / mechanism.points
+    for row in range(w):
+        cells[row::w] -= np.average(cells[row::w], weights=likely[row::w])
+    return cells + float(scores.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class ArithmeticMean:
+    """The arithmetic mean of answers on a logarithmic axis, in the unit of the axis."""
+
+    mean: Mean  # of what the points stand for, as a part of the way from the least to the greatest number
+    low: float  # the least number
+    length: float  # how far the greatest is from it
+    # Devices round an answer to one of two points, so that the mean of its logarithm stays. The mean of what the points stand for
+    # is then greater than the answer, at most by this factor.
+    rounding: float
+
+    @property
+    def value(self) -> float:
+        """The middle between no rounding and the most."""
+        return self._number(self.mean.place) * (1 + 1 / self.rounding) / 2
+
+    @property
+    def stderr(self) -> float:
+        """Its standard error."""
+        return self.mean.stderr * self.length * (1 + 1 / self.rounding) / 2
+
+    def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
+        """Compute a confidence interval, whatever the rounding was."""
+        low, high = (self._number(end) for end in self.mean.interval(level, target=target))
+        return (low / self.rounding if low > 0 else low), high
+
+    def _number(self, place: float) -> float:
+        return self.low + place * self.length
+
+
+def arithmetic_mean(
+    mechanism: Mechanism,
+    tally: Tally,
+    axis: Axis,  # a logarithmic one
+    *,
+    repeats: float = 0.0,  # as `mean` takes it
+) -> ArithmeticMean | None:
+    """Estimate the arithmetic mean of answers; None unless the reports are of a window, which tell where answers are."""
+    # Who rounds to one of two ends tells the mean of the logarithm and nothing else: answers of 1 and 100, and answers of 10
+    # alone, give the same reports.
+    if not isinstance(mechanism, Window):
+        return None
+    steps = mechanism.points - 1
+    low, high = float(axis.low), float(axis.high)
+    numbers = [axis.number(point / steps) for point in range(steps + 1)]
+    # Both ends are exact: what is read of one tally does not depend on how a logarithm is rounded.
+    scores = [0.0, *((number - low) / (high - low) for number in numbers[1:-1]), 1.0]
+    step = log(high / low) / steps
+    at = 1 / step - 1 / expm1(step)  # where the mean of two points is the largest multiple of the number between them
+    rounding = (1 + at * expm1(step)) * exp(-at * step)
+    return ArithmeticMean(mean(mechanism, tally, repeats=repeats, scores=scores), low, high - low, rounding)

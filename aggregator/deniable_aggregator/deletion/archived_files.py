@@ -228,11 +228,11 @@ def _noted(partition: Partition, metric: str) -> dict[Stratum, set[str]]:
 def erase(
     store: Store,  # where it is marked as erased
     archive: Folder,
-    # metric, version: as in `Removal`
-    metric: str,
-    version: int | None,
+    # metric, version: as in `Removal`; without a metric, the files of all
+    metric: str = "",
+    version: int | None = None,
 ) -> int:
-    """Delete the files of a metric, or of a version of it; return how many there were."""
+    """Delete the files of an app, of a metric, or of a version of it; return how many there were."""
     deleted = 0
     for _, folder in folders_of(store, archive):
         paths = [each.path for each in folder.find(metric) if version in (None, each.version)]

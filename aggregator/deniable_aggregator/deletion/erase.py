@@ -18,7 +18,7 @@ from deniable_aggregator.store.uploads import batch, refused_reports
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
@@ -66,11 +66,15 @@ class Removal:
     ) -> None:
         self._store, self._metric, self._version = store, metric, version
 
-    def find(self) -> ErasePlan:
+    def find(
+        self,
+        letters: Iterable[DeadLetter] | None = None,  # the dead letters to look through; None for all
+    ) -> ErasePlan:
         """Find the data to delete, without changing anything."""
         held = Holdings(self._store, self._metric)
         strata = set(filter(self._matches, held.strata(*INDEXES)))
-        letters = [letter for letter in DeadLetters(self._store) if self._changed(letter) is not None]
+        letters = DeadLetters(self._store) if letters is None else letters
+        letters = [letter for letter in letters if self._changed(letter) is not None]
         put_aside = {group.stratum for letter in letters for group in letter.groups if self._matches(group.stratum)}
         fields = self._fields(held)
         return ErasePlan(

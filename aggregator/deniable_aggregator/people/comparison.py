@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.declared import Declared
 from deniable_aggregator.answer.app import AppMetrics
 from deniable_aggregator.answer.measurement import measure
-from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.model.number import QUANTILE_NAMES
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.publish import release
 
@@ -61,7 +61,11 @@ def _estimates(answer: Measurement) -> dict[str, tuple[float, float, float]]:
     """Return each estimate with its interval, by the answer as it is shown, or what rows of a table call it."""
     estimates = {row.label: (row.frequency, *row.simultaneous) for row in answer.estimates}
     if answer.number:
-        estimates[MEAN] = answer.number.mean, *answer.number.interval
+        geometric = answer.number.geometric_mean
+        if geometric:
+            estimates["geometric_mean"] = geometric.value, *geometric.interval
+        else:
+            estimates["mean"] = answer.number.mean, *answer.number.interval
         for name, quantile in zip(QUANTILE_NAMES, answer.number.quantiles, strict=False):
             if quantile.resolved:
                 estimates[name] = quantile.value, *quantile.interval

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable.registry.text import visible
-from deniable_aggregator.answer.model.number import MEAN
+from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.people.crowd import NOTHING
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _figures(answers: Answers, counts: Integers) -> dict[str, float]:
     if metric.axis is not None:
         return _of_numbers(metric, answers, counts)
     if metric.estimate:  # the mean position in an order, from 1
-        return {MEAN: float(counts @ (np.array(answers.positions) + 1)) / people}
+        return {mean_name(metric): float(counts @ (np.array(answers.positions) + 1)) / people}
     if metric.kind.options:
         chosen = ((position, int(n)) for position, n in zip(answers.positions, counts, strict=True))
         of = defaultdict[str, int](int)
@@ -107,7 +107,7 @@ def _of_numbers(metric: Metric, answers: Answers, counts: Integers) -> dict[str,
     people = max(int(counts.sum()), 1)
     logarithmic = metric.scale == "log"
     mean = float(counts @ (np.log(numbers) if logarithmic else numbers)) / people
-    figures = {MEAN: exp(mean) if logarithmic else mean}
+    figures: dict[str, float] = {mean_name(metric): exp(mean) if logarithmic else mean}
     if metric.estimate == "distribution":
         order = np.argsort(numbers)
         below = np.cumsum(counts[order])

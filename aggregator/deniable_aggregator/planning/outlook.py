@@ -52,7 +52,9 @@ class Terms:
         if not 0 <= self.share < 1:
             raise ParameterError("a share is from 0 to below 1", self.share)
         if self.within is not None and not 0 < self.within < 1:
-            raise ParameterError("a wanted error lies between 0 and 1", self.within)
+            raise ParameterError(
+                "a wanted error lies between 0 and 1: it is of a share, or part of the range of a number", self.within
+            )
         if not 0 < self.level < 1:
             raise ParameterError("a confidence level lies between 0 and 1", self.level)
         if self.difference is not None and not 0 < self.difference <= 1 - self.share:

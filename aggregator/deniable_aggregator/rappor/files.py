@@ -27,7 +27,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -55,7 +55,8 @@ def load_params(
 ) -> Params:
     """Read parameters, from CSV or from JSON."""
     try:
-        text = Path(path).read_text("utf-8-sig")
+        with opened(path) as file:
+            text = file.read()
     except UnicodeDecodeError:
         raise _not_utf8(path) from None
     if text.lstrip().startswith("{"):
@@ -162,6 +163,14 @@ def save_map(
     _write(path, ([candidate, *positions(candidate.encode(), params)] for candidate in candidates))
 
 
+def opened(path: str | PathLike[str]) -> TextIO:
+    """Open a file of text, with or without a byte order mark; raise `ParameterError` if it cannot be read."""
+    try:
+        return Path(path).open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        raise ParameterError(f"{path}: a file is there, and can be read", error.strerror) from None
+
+
 def sum_reports(
     path: str | PathLike[str],  # A reports file. Only two of its columns are used: `cohort`, and that of the reports.
     params: Params,  # parameters of the collection
@@ -202,7 +211,7 @@ def _payload(path: str | PathLike[str], line: int, row: list[str], width: int, w
 def _rows(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
     """Read a CSV file: the line number where each row begins, and its cells. Empty lines are skipped."""
     empty, line = True, 1
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+    with opened(path) as file:
         reader = csv.reader(file, strict=True)
         try:
             for row in reader:
@@ -219,8 +228,11 @@ def _rows(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _write(path: str | PathLike[str], rows: Iterable[Sequence[Any]]) -> None:
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(rows)
+    try:
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(rows)
+    except OSError as error:
+        raise ParameterError(f"{path}: a file can be written", error.strerror) from None
 
 
 def _fault(path: str | PathLike[str], line: int, rule: str, value: object) -> ParameterError:

@@ -49,6 +49,11 @@ CATALOGUE: dict[str, CommandInfo] = {
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
         ),
     ),
+    "backup": CommandInfo(
+        "copy a running store into a file",
+        "aggregator",
+        ("deniable backup --to copies", "deniable backup --redis-url redis://localhost --to copies --keep-days 7"),
+    ),
     "dead-letters": CommandInfo(
         "list batches that could not be counted, and count them after all",
         "aggregator",
@@ -75,9 +80,13 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": CommandInfo(
-        "remove all that the store has of a metric, for good",
+        "remove all that the store has of a metric or an app, for good",
         "aggregator",
-        (f"deniable erase {_STORE} --metric ui.theme", f"deniable erase {_STORE} --metric ui.theme --version 1 --yes"),
+        (
+            f"deniable erase {_STORE} --metric ui.theme",
+            f"deniable erase {_STORE} --metric ui.theme --version 1 --yes",
+            f"deniable erase {_STORE}",
+        ),
     ),
     "explain": CommandInfo(
         "tell in words what a metric sends, with what probabilities",
@@ -201,6 +210,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "publish",
         "worker",
         "dead-letters",
+        "backup",
         "erase",
         "recount",
         "audit-log",

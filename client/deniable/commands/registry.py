@@ -6,6 +6,7 @@ import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from deniable.registry.places import placed
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
+from deniable.words import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from deniable.commands.parser import Run
-    from deniable.lint import Note
+    from deniable.lint import Lint, Note
     from deniable.registry import Registry
 
 _FILE, _SIGNED = "metrics.toml", "metrics.signed.json"
@@ -107,7 +109,10 @@ def _lint(path: str, maxmemory: int | None = None) -> int:
 
 
 def _lint_file(file: str) -> int:
-    findings = lint(file)
+    return _print_findings(file, lint(file))
+
+
+def _print_findings(file: str, findings: Lint) -> int:
     for note in findings.notes:
         _print_note(note)
     if findings.exposed:
@@ -116,7 +121,7 @@ def _lint_file(file: str) -> int:
         print(f"error: {fault}")
     for warning in findings.warnings:
         print(f"warning: {warning}")
-    print(f"{file}: {_number(findings.faults, 'error')}, {_number(findings.warnings, 'warning')}")
+    print(f"{file}: {plural(len(findings.faults), 'error')}, {plural(len(findings.warnings), 'warning')}")
     return 1 if findings.faults else 0
 
 
@@ -127,23 +132,20 @@ def _print_note(note: Note) -> None:
         print(fill(words, _WIDTH, initial_indent=f"  {about:<{width}}  ", subsequent_indent=" " * (width + 4)))
 
 
-def _number(faults: Sequence[object], what: str) -> str:
-    return f"{len(faults)} {what}{'s' if len(faults) != 1 else ''}"
-
-
 def _diff(before: str, proposed: str) -> int:
     changes = diff(published.load(before), load(proposed))
-    for change in changes:
+    for change in sorted(changes, key=attrgetter("breaking"), reverse=True):
         print(change)
     breaking = sum(change.breaking for change in changes)
-    print(f"{len(changes)} changes, {breaking} breaking")
+    print(f"{plural(len(changes), 'change')}, {breaking} breaking")
     return 1 if breaking else 0
 
 
 def _publish(file: Path, folder: Path) -> int:
     """Add a registry to a folder, unless it has faults, breaks what is published, or is the last one again."""
-    if _lint_file(str(file)):
-        return 1
+    findings = lint(str(file))
+    if findings.faults:
+        return _print_findings(str(file), findings)
     earlier = published.files(folder) if any(folder.glob("*.toml")) else []
     if earlier and earlier[-1].read_bytes() == file.read_bytes():
         print(f"{file} is published already: {earlier[-1]}")
@@ -151,6 +153,7 @@ def _publish(file: Path, folder: Path) -> int:
     if earlier and _diff(str(folder), str(file)):
         print("nothing was published: mend what is BREAKING")
         return 1
+    _print_findings(str(file), findings)
     print(f"published as {published.add(file, folder)}; start the server and the worker anew with DENIABLE_REGISTRY={folder}")
     return 0
 

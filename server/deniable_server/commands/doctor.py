@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from deniable.commands import terminal
+from deniable.words import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
                 _print(group)
             client.close()
         if not arguments.json:
-            print(f"{statuses.count('fault')} faults, {statuses.count('warning')} warnings")
+            print(f"{plural(statuses.count('fault'), 'fault')}, {plural(statuses.count('warning'), 'warning')}")
         return int("fault" in statuses)
 
     return run
@@ -95,7 +96,7 @@ def _print_settings(report: ConfigReport) -> None:
     for kind, sentences in (("error", report.errors), ("warning", report.warnings)):
         for sentence in sentences:
             print(f"{kind}: {sentence}")
-    print(f"{len(report.errors)} errors, {len(report.warnings)} warnings")
+    print(f"{plural(len(report.errors), 'error')}, {plural(len(report.warnings), 'warning')}")
     if report.errors:
         print("Fix the errors and run this again; a server would not start, or would ignore a variable.")
     else:

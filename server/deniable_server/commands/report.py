@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import deniable
 from deniable.errors import ConfigurationError
+from deniable.words import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _privacy(arguments: argparse.Namespace) -> int:
             arguments.output.write_text(text, "utf-8")
         except OSError as error:
             raise ConfigurationError(f"the report cannot be written: {error}") from None
-        print(f"{arguments.output}: {len(facts.metrics)} metrics, SHA-256 of the registry {facts.digest}")
+        print(f"{arguments.output}: {plural(len(facts.metrics), 'metric')}, SHA-256 of the registry {facts.digest}")
     failed = [each.metric for each in proved or () if each.proof and not each.proof.holds]
     if failed:
         print(f"not proved: {', '.join(failed)}", file=sys.stderr)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
+from deniable.words import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store
@@ -150,7 +151,7 @@ def experiments(registry: Registry, store: Store) -> Finding:
     # Of many metrics one may differ by chance.
     differing = [f"{name}: {sizes.says}" for name, sizes in tested if sizes.differ and sizes.p_value * len(tested) < DIFFER]
     if not differing:
-        seen = f"{len(tested)} metrics have arms as declared" if tested else "none is published"
+        seen = f"{plural(len(tested), 'metric')} with arms as declared" if tested else "none is published"
         return Finding("experiments", "ok", seen, app=store.app)
     meaning = "a comparison of arms of other sizes than declared may mislead"
     remedy = "look whether the app draws arms as `split` says, and whether one arm fails or sends less"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from deniable.words import plural_noun
 from deniable_aggregator.store import Store, schema
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
 from deniable_aggregator.store.server import about, durability, room
@@ -85,7 +86,7 @@ def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str,
 
 
 def _worst(client: Client, check: Callable[[Client], Finding], away: set[Client]) -> Finding:
-    """Check each server of the store that answers; return the worst finding, and say of which server of several."""
+    """Check each server of the store that answers; return the worst finding, and say of which server of plural_noun."""
     checked: list[tuple[Finding, Client]] = []
     servers = primaries(client)
     for server in servers:
@@ -179,7 +180,7 @@ def replicas(info: dict[str, Any], promised: Replicas) -> Finding:
     """Check how many replicas a primary has, from ``INFO replication``, beside how many it should have."""
     states = [info[f"slave{number}"] for number in range(int(info.get("connected_slaves", 0)))]
     online = sum(each.get("state") == "online" for each in states)
-    seen = f"{_COUNTED.get(online, online)} replica{'s' if online != 1 else ''} of {promised.number}"
+    seen = f"{_COUNTED.get(online, online)} {'replica' if online == 1 else plural_noun('replica')} of {promised.number}"
     if online > promised.number:
         meaning = "one that uploads do not wait for may be elected: what was answered would be lost"
         return Finding("durability", "fault", seen, meaning, f"set DENIABLE_REPLICAS to {online}, or take replicas away")

@@ -152,8 +152,8 @@ def _sentence(comparison: Comparison, a: str, b: str) -> str:
     most = max(moved, key=lambda row: abs(distance(row.difference, scale)))
     up, of_shares = distance(most.difference, scale) > 0, _is_of_shares(comparison)
     first, second, by = _estimate(most.first, most, comparison), _estimate(most.second, most, comparison), _size(most, comparison)
-    subject = most.label if of_shares else f"The {most.label}"
-    others = f" {len(moved) - 1} more differ{'s' if len(moved) == 2 else ''}." if len(moved) > 1 else ""  # noqa: PLR2004
+    subject = figures.quoted(most.label) if of_shares else f"The {_name(most)}"
+    others = f" {len(moved) - 1} more {'differs' if len(moved) == 2 else 'differ'}." if len(moved) > 1 else ""  # noqa: PLR2004
     if comparison.kind == "periods":
         return f"{subject} {'rose' if up else 'fell'} from {first} in {a} to {second} in {b}, by {by}.{others}"
     how = ("more" if up else "less") + " frequent" if of_shares else "higher" if up else "lower"
@@ -172,13 +172,19 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
         most, text = max(pairs, key=lambda pair: abs(pair[0].difference))
     mean = most.value is None
     size = f"{text.difference}, {text.between}{'' if mean else ' points'}"
-    sentence = f"{'Mean' if mean else text.label}: {text.second} with {arm}, {text.first} with {base} ({size})."
+    name = text.label.capitalize() if mean else figures.quoted(text.label)
+    sentence = f"{name}: {text.second} with {arm}, {text.first} with {base} ({size})."
     if not differing:
         lead = "Furthest apart is " if len(pairs) > 1 else ""
         return f"{arm} and {base} do not differ beyond chance so far. {lead}{sentence}"
     more = len(differing) - 1
     others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more else ""
     return f"{sentence}{others}"
+
+
+def _name(row: ValueDiffering) -> str:
+    """Return what people call a value, or a mean."""
+    return row.label.replace("_", " ") if row.value is None else row.label
 
 
 def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> DifferenceRow:
@@ -188,7 +194,7 @@ def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> Differenc
     words = ("rose", "fell") if comparison.kind == "periods" else ("more in the second", "less in the second")
     low, high = row.simultaneous
     return DifferenceRow(
-        label=row.label,
+        label=_name(row),
         first=_estimate(row.first, row, comparison),
         second=_estimate(row.second, row, comparison),
         difference=_signed(row.difference, row, comparison),

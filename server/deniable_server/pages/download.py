@@ -43,7 +43,9 @@ def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
 
 
 def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
-    yield "geometric mean" if number.scale == "log" else "mean", number.mean, *number.interval
+    if number.geometric_mean:
+        yield "geometric mean", number.geometric_mean.value, *number.geometric_mean.interval
+    yield "mean", number.mean, *number.interval
     if number.sum is not None:
         total, ends = number.sum
         yield "sum", total, *ends

@@ -111,6 +111,11 @@ def moment(
     return f"{begins.day} {begins:%B %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:%B %Y}"
 
 
+def quoted(label: str) -> str:
+    """Write a value as it stands in a sentence, where it may look like a word of it."""
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{label}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
 def segment(name: str) -> str:
     """Write the name of a segment with spaces, as people read it."""
     return name.replace("=", " = ").replace(",", ", ")

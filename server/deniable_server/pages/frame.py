@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, make_response, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 
+from deniable.words import plural, plural_noun
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError
@@ -99,6 +100,8 @@ def _day(day: date) -> str:
 
 
 blueprint.add_app_template_filter(figures.count, "thousands")
+blueprint.add_app_template_filter(plural, "plural")
+blueprint.add_app_template_filter(plural_noun, "plural_noun")
 blueprint.add_app_template_filter(figures.segment, "segment")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flask import request
 from msgspec.structs import asdict, replace
 
+from deniable.words import plural
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_server.http import paging
 from deniable_server.pages import chart, figures, frame, number_page
@@ -107,9 +108,9 @@ def _of_values(top: ValueEstimate, others: list[ValueEstimate], noun: str) -> st
     share = f"{_share(top)} of people, between {_share_ends(top.simultaneous, top)}"
     near = [row for row in others if row.simultaneous[1] >= top.simultaneous[0]]
     if not near:
-        return f"{top.label} is the most frequent {noun}: {share}."
-    rivals = near[0].label if len(near) == 1 else f"{len(near)} others"
-    return f"{top.label} may be the most frequent {noun}: {share}. It cannot be told from {rivals}."
+        return f"{figures.quoted(top.label)} is the most frequent {noun}: {share}."
+    rivals = figures.quoted(near[0].label) if len(near) == 1 else f"{len(near)} others"
+    return f"{figures.quoted(top.label)} may be the most frequent {noun}: {share}. It cannot be told from {rivals}."
 
 
 def _share(row: ValueEstimate) -> str:
@@ -233,7 +234,7 @@ def _domain(metric: Metric, size: int, *, candidates: bool) -> str:
     if metric.estimate:
         return f"{len(metric.values)} positions"
     noun = "candidate" if candidates else metric.kind.noun
-    return f"{figures.count(size)} {noun}{'s' if size != 1 else ''}"
+    return plural(size, noun)
 
 
 def _table(measured: Estimates) -> dict[str, Any] | None:

@@ -69,7 +69,8 @@ def view(
     kind: str = VIEWS[0],  # of picture: one of `VIEWS`
 ) -> NumberView | None:
     """Describe what a page shows of a number; None without an estimate."""
-    if isnan(number.mean):
+    geometric = number.geometric_mean
+    if isnan(geometric.value if geometric else number.mean):
         return None
     low, high = number.range
     scale = chart.number_scale(low, high, is_log=number.scale == "log")
@@ -84,7 +85,9 @@ def view(
             (scale.across(interval[0]), scale.across(interval[1])),
         )
 
-    listed = [figure("Geometric mean" if number.scale == "log" else "Mean", number.mean, number.interval)]
+    listed = [figure("Geometric mean", geometric.value, geometric.interval)] if geometric else []
+    if not isnan(number.mean):
+        listed.append(figure("Mean", number.mean, number.interval))
     for quantile in number.quantiles:
         if quantile.share == 0.5:  # noqa: PLR2004
             listed.insert(0, figure("Median", quantile.value, quantile.interval))

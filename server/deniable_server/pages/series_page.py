@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Shift
 
 _MOST_LINES = 6
-_NAMES = {"mean": "Mean", "median": "Median"}
+_NAMES = {"mean": "Mean", "geometric_mean": "Geometric mean", "median": "Median"}
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
 _REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
 
@@ -139,7 +139,7 @@ def _sentence(series: Series) -> str:
     ends = change.simultaneous if measure.is_share else change.interval
     # The interval of a ratio becomes one of the second estimate in the metric's unit.
     interval = (change.second / ends[1], change.second / ends[0]) if series.scale == "log" else ends
-    subject = line.label if measure.is_share else f"The {line.label}"
+    subject = figures.quoted(line.label) if measure.is_share else f"The {_NAMES[line.kind].lower()}"
     first, second = (measure.estimate(value, interval) for value in (change.first, change.second))
     others = f" {len(moved) - 1} more changed." if len(moved) > 1 else ""
     by = measure.difference(ends, interval)
@@ -153,7 +153,7 @@ def _shift(line: Line, shift: Shift, series: Series) -> tuple[float, str]:
     if series.scale != "log" and shift.size <= 0:
         ends = (-ends[1], -ends[0])  # the verb says the sign
     by = _measure(line, series).difference(ends, shift.interval)
-    name = _NAMES.get(line.kind, line.label)
+    name = _NAMES.get(line.kind) or figures.quoted(line.label)
     words = f"{name} {shift.direction} by {by} from {begins} on, seen with {seen}"
     if shift.single:
         words = f"an unusual {series.period_length}: {name} {shift.direction} by {by} on {begins}, and perhaps not for long"

@@ -6,6 +6,8 @@ import unicodedata
 from decimal import ROUND_CEILING, Context, Decimal
 from math import ceil, exp, isinf
 
+from deniable.words import plural
+
 __all__ = ["chance", "count", "nats", "odds", "percent", "plain", "plural", "precise"]
 
 _NEAREST, _FIVE, _THREE = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING), Context(prec=3, rounding=ROUND_CEILING)
@@ -17,11 +19,6 @@ _FORBIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # control characters, and those tha
 def count(number: float) -> str:
     """Write a whole number in groups of three digits; infinity means no bound."""
     return "no bound" if isinf(number) else f"{round(number):,}"
-
-
-def plural(number: int, noun: str) -> str:
-    """Write a number with a noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def nats(epsilon: float | None) -> str:

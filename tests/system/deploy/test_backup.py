@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import stat
 import subprocess
+import threading
 import time
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -14,10 +18,12 @@ from service import clean, end, eventually, spawn
 from shipped import DEPLOY, Private, environment
 from test_local import ready
 
+from deniable.cli import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server.embedded import open_store
 from deniable_server.access.keys import KeyStore
 
 LAYOUT = Layout(1, 3, "index")
@@ -108,6 +114,107 @@ def test_a_store_begins_from_the_copy_of_another(place):
         place.start(undo, place.folder / "new")  # and what came since the restore outlives the next start
         with closing(place.client("ingest")) as sending:
             assert Store(sending, "shop").backlog() == 2
+
+
+def test_the_command_copies_what_the_script_does(place, capsys):
+    """`deniable backup` needs no more than the user `backup` may, and its copy is one that a store begins from."""
+    url = environment(place.private.path("private/backup.env"))["DENIABLE_REDIS_URL"]
+    with ExitStack() as undo:
+        process = place.start(undo, place.folder / "data")
+        with closing(place.client("ingest")) as sending, closing(place.client("worker")) as working:
+            ingest, worker = Store(sending, "shop"), Store(working, "shop")
+            for name in ("one", "two"):
+                assert ingest.append(Upload(b"entry", key=name, remember=b"-", cap=10, ttl=3600)).outcome == "appended"
+            assert worker.partitions[0].commit("w", [], {STRATUM: np.array([1, 2, 3])}, 1) == []
+        assert main(["backup", "--redis-url", url, "--to", str(place.copies)]) == 0
+        out = capsys.readouterr().out
+        (copy,) = place.copies.iterdir()
+        assert out.startswith(f"{copy}: {copy.stat().st_size:,} bytes\n")
+        assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+        before = place.held()
+        end(process)
+        (place.folder / "new").mkdir()
+        assert place.run("restore.sh", place.copies, place.folder / "new").returncode == 0
+        place.start(undo, place.folder / "new")
+        assert place.held() == before
+        with closing(place.client("ingest")) as sending:
+            again = Upload(b"entry", key="one", remember=b"-", cap=10, ttl=3600)
+            assert Store(sending, "shop").append(again).outcome == "duplicate"
+
+
+def test_the_store_of_serve_is_copied_while_it_runs(tmp_path):
+    """It is reached by its socket, is larger than a packet, and begins again from the copy; what came later is not in it."""
+    copies, new = tmp_path / "copies", tmp_path / "new"
+    with open_store(directory=tmp_path / "data") as store, connect(store.url) as client:
+        client.mset({f"key {number}": os.urandom(1000) for number in range(3000)})
+        before = {key: client.dump(key) for key in client.scan_iter()}
+        assert main(["backup", "--redis-url", store.url, "--to", str(copies)]) == 0
+        client.set("later", 1)
+    assert stat.S_IMODE(copies.stat().st_mode) == 0o700
+    new.mkdir(mode=0o700)
+    subprocess.run(["sh", DEPLOY / "restore.sh", copies, new], check=True, timeout=60)
+    with open_store(directory=new) as store, connect(store.url) as client:
+        assert {key: client.dump(key) for key in client.scan_iter()} == before
+
+
+def test_old_copies_are_removed_if_that_is_asked_for(tmp_path):
+    """Their names say how old they are; what has another name stays."""
+    names = {f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%dT%H%M%SZ}.rdb": days for days in (2, 6, 8, 90)}
+    for name in (*names, "other.rdb"):
+        (tmp_path / name).write_text("x")
+    with open_store() as store:
+        command = ["backup", "--redis-url", store.url, "--to", str(tmp_path)]
+        assert main(command) == 0
+        assert {*names, "other.rdb"} < {path.name for path in tmp_path.iterdir()}
+        assert main([*command, "--keep-days", "0"]) == 2
+        time.sleep(1)  # a name has whole seconds
+        assert main([*command, "--keep-days", "7"]) == 0
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left & {*names, "other.rdb"} == {"other.rdb", *(name for name, days in names.items() if days < 7)}
+    assert len(left) == 5
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"$9\r\nREDIS00", b"$EOF:" + b"a" * 40 + b"\r\nREDIS0011" + b"a" * 39, b"$8\r\nsomething", b"", b"-ERR no\r\n"],
+)
+def test_half_a_copy_is_none(tmp_path, sent, capsys):
+    """Whatever comes in place of a whole file, or of its end, leaves no file behind."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                while received := connection.recv(4096):
+                    if b"SYNC" in received:
+                        connection.sendall(b"\n" + sent)
+                        return
+                    connection.sendall(b"+OK\r\n" * received.count(b"*"))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"redis://127.0.0.1:{server.getsockname()[1]}/0?protocol=2"
+        assert main(["backup", "--redis-url", url, "--to", str(tmp_path)]) == 3
+        thread.join()
+    assert capsys.readouterr().err == "the store cannot be used (BrokenSnapshot)\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_user_who_may_not_copy_is_told(place, capsys):
+    """Nothing stays in the folder of a copy that failed, and the message has no password."""
+    with ExitStack() as undo:
+        place.start(undo, place.folder / "data")
+        url = environment(place.private.path("private/worker.env"))["DENIABLE_REDIS_URL"]
+        assert main(["backup", "--redis-url", url, "--to", str(place.copies)]) == 3
+    assert capsys.readouterr().err == "the store cannot be used (NoPermissionError)\n"
+    assert list(place.copies.iterdir()) == []
+    cluster = "redis+cluster://backup:secret@a:6379,b:6379/0"
+    assert main(["backup", "--redis-url", cluster, "--to", str(place.copies)]) == 2
+    assert capsys.readouterr().err == (
+        "deniable backup: backup copies one server: name each primary of a cluster by its own redis:// URL\n"
+    )
+    assert main(["backup", "--redis-url", "redis://127.0.0.1:9", "--to", str(place.copies)]) == 3
+    assert list(place.copies.iterdir()) == []
 
 
 def test_what_a_store_had_is_put_aside_once(place):

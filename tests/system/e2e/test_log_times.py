@@ -86,7 +86,7 @@ def test_no_line_tells_when_an_upload_came(tmp_path, form):
             assert client.flush(30)
         requests.post(f"http://{bind}/v1/reports", data=b"x", timeout=10)
         requests.post(f"http://{bind}/v1/reports", headers={"X-Long": "x" * 5000}, timeout=10)
-        await_("counted 1 reports")
+        await_("counted 1 report")
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
@@ -95,7 +95,7 @@ def test_no_line_tells_when_an_upload_came(tmp_path, form):
     text = "".join(lines[first:])
     assert "/v1/reports" in text  # of the server
     assert re.search(r"POST 202 \d+ bytes", text)  # of the access log
-    assert "counted 1 reports" in text  # of the worker
+    assert "counted 1 report" in text  # of the worker
     assert finer("".join(each for each in lines if bind not in each)) == []
 
 

@@ -83,6 +83,17 @@ def test_the_first_page_of_the_site_has_the_same_example():
     assert [line for line in README.splitlines() if first in line or last in line] == [lines[0], lines[-1]]
 
 
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "docs/tutorials/first-trend.md", "docs/how-to/operate/install.md"]
+)
+def test_before_the_first_release_a_clone_stands_for_it(page):
+    """Where the package is to be installed from PyPI, the page says what to do until it is there, and no longer."""
+    unreleased = "## 0.1.0 (not released yet)" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    text = (ROOT / page).read_text("utf-8")
+    assert "pip install 'deniable[serve]'" in text
+    assert ("pip install '.[serve]'" in text) is unreleased
+
+
 def test_the_registry_is_sound(tmp_path):
     """The README's registry has neither faults nor warnings."""
     path = tmp_path / "metrics.toml"

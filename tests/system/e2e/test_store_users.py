@@ -39,7 +39,7 @@ from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, connect, schema
+from deniable_aggregator.store import Store, Upload, connect, schema
 from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.uploads.archived import LastRecount
@@ -188,7 +188,6 @@ NEVER = [
     "PUBLISH news x",
     "GET elsewhere",
     "SET elsewhere x",
-    "DEL {shop}:reports",
     "UNLINK {shop}:tally:x",
     "RENAME {shop}:reports {shop}:gone",
     "COPY {shop}:reports {shop}:copy",
@@ -330,6 +329,11 @@ DELETES = [
 ]
 for user in ("worker", "operator"):
     ALLOWED[user] += DELETES
+# Who erases an app
+ALLOWED["operator"] += [
+    "SMEMBERS {shop}:metrics",
+    *(f"DEL {{none}}:{word}" for word in ("reports", "seen:secret", "archive", "redo", "keys", "keys:used", "audit:served")),
+]
 APPENDS = ["RPUSH {shop}:audit x", "LINDEX {shop}:audit -1", "LRANGE {shop}:audit -16 -1"]
 for user in ALLOWED:
     ALLOWED[user] += APPENDS
@@ -431,6 +435,9 @@ for user in ("ingest", "query"):
         "DEL {shop}:dead",
     ]
 REFUSED["worker"] += ["HSET {shop}:erased x 1", "HDEL {shop}:erased x", "DEL {shop}:dead"]
+for user in ("ingest", "query", "worker"):
+    REFUSED[user] += [f"DEL {{shop}}:{word}" for word in ("reports", "seen:secret", "keys", "archive")]
+REFUSED["operator"] += ["DEL {shop}:audit", "DEL {shop}:erased", "DEL {shop}:partitions", "DEL {shop}:seen:1:2"]
 REFUSED["operator"] += [
     *SPENT,
     "HGETALL {shop}:spent",
@@ -451,7 +458,7 @@ SCRIPTS = [
     ("redis.call('FLUSHALL')", "{shop}:reports"),
     ("redis.call('KEYS', '*')", "{shop}:reports"),
     ("redis.call('SET', KEYS[1], 'x')", "{shop}:reports"),
-    ("redis.call('DEL', KEYS[1])", "{shop}:reports"),
+    ("redis.call('DEL', KEYS[1])", "{shop}:partitions"),
     ("redis.call('GET', 'elsewhere')", "{shop}:reports"),
     ("redis.call('DEL', KEYS[1])", "{shop}:audit"),
     ("redis.call('RPOP', KEYS[1])", "{shop}:audit"),
@@ -662,7 +669,7 @@ def look_at_the_archive(store, settings):
     command = [sys.executable, "-m", "deniable", "recount", "--redis-url", store.url("worker"), "--app", "shop"]
     done = subprocess.run(command, env=clean() | settings, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    reports = [int(number.replace(",", "")) for number in re.findall(r": ([\d,]+) reports in \d+ files, equal", done.stdout)]
+    reports = [int(number.replace(",", "")) for number in re.findall(r": ([\d,]+) reports? in \d+ files?, equal", done.stdout)]
     assert sum(reports) == 3000
     with closing(store.client("query")) as query:  # as the doctor does
         assert LastRecount.of(Store(query, "shop"))[2:] == (0, 0)
@@ -809,6 +816,25 @@ def test_people_are_simulated_under_the_worker_s_user(guarded, registry_file, ca
     for user in ("server", "query"):
         with guarded.client(user) as client:
             assert Store(client, "trial").simulated
+
+
+def test_an_app_is_erased_under_its_user(guarded, capsys):
+    """The operator removes what the others have written, and sees none of it."""
+    stratum = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
+    with guarded.client("ingest") as client:
+        assert Store(client, "former").append(Upload(b"x", key="k", remember=b"-", cap=9, ttl=60)).outcome == "appended"
+    with guarded.client("worker") as client:
+        store = Store(client, "former")
+        store.metrics.add(["ui.theme"])
+        assert store.partitions[0].commit("test", [], {stratum: np.array([5, 5], np.int64)}, 0) == []
+    with guarded.client("operator") as client:
+        KeyStore(Store(client, "former")).create("read", "")
+    assert main(["erase", "--redis-url", guarded.url("operator"), "--app", "former", "--yes"]) == 0
+    assert "removed: metrics 1; batches that wait: 1; dead letters: 0; keys of people and devices: 1\n" in capsys.readouterr().out
+    with guarded.client("worker") as client:
+        assert (Store(client, "former").backlog(), Store(client, "former").strata("ui.theme")) == (0, {})
+    with guarded.client("query") as client:
+        assert Store(client, "former").table(schema.KEYS).all() == {}
 
 
 def test_questions_are_answered_under_their_user(guarded, registry_file):

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from deniable_aggregator.answer.model.fields import Interval, Number
 from deniable_aggregator.answer.model.shares import ValueShare
 
-MEAN = "mean"
+if TYPE_CHECKING:
+    from deniable.registry import Metric
+
+MEANS = frozenset({"mean", "geometric_mean"})
+"""What rows of a table call the mean of a number: the geometric one on a logarithmic scale."""
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
 """What rows of a table call the estimates of a number."""
+
+
+def mean_name(metric: Metric) -> Literal["mean", "geometric_mean"]:
+    """Return the name of the mean that is compared and followed over time."""
+    return "geometric_mean" if metric.scale == "log" else "mean"
 
 
 class QuantileEstimate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +45,16 @@ class NumberPart(Struct, frozen=True, forbid_unknown_fields=True):
     below: Annotated[float, Meta(description="The share of answers below the part's high end")]
 
 
+class GeometricMean(Struct, frozen=True, forbid_unknown_fields=True):
+    """The geometric mean of a number on a logarithmic scale, whose logarithm is estimated without bias."""
+
+    value: Annotated[Number, Meta(description="The geometric mean, in the metric's unit")]
+    interval: Annotated[
+        Interval, Meta(description="Its interval for the population that the respondents were drawn from; not symmetric")
+    ]
+    respondents: Annotated[Interval, Meta(description="Its interval for the answers that came")]
+
+
 class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     """What is estimated of a number, in its unit; of an ordinal of which only the mean is asked, in positions from 1 on."""
 
@@ -44,18 +63,25 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
         tuple[float, float],
         Meta(description="The least and the greatest number. Answers beyond were reported as the nearer end."),
     ]
-    scale: Annotated[Literal["linear", "log"], Meta(description="`log`: the mean is the geometric mean")]
+    scale: Annotated[Literal["linear", "log"], Meta(description="Scale of the axis. `log`: there is a geometric mean")]
+    geometric_mean: Annotated[
+        GeometricMean | None, Meta(description="What is compared and followed over time on a logarithmic scale; else null")
+    ]
     mean: Annotated[
         Number,
-        Meta(description="The unbiased mean, which may lie out of range. On a logarithmic scale its logarithm is unbiased."),
+        Meta(
+            description="The arithmetic mean, unbiased, which may lie out of range. On a logarithmic scale it is far less exact "
+            "than the geometric mean, and off by at most the rounding between the points of a report. There it is null if "
+            "devices keep permanent responses, which do not tell it."
+        ),
     ]
-    stderr: Annotated[
-        Number,
-        Meta(description="Standard error of the mean; null on a logarithmic scale, where the interval is not symmetric"),
-    ]
+    stderr: Annotated[Number, Meta(description="Standard error of the mean")]
     interval: Annotated[
         Interval,
-        Meta(description="Interval of the mean for the population that the respondents were drawn from"),
+        Meta(
+            description="Interval of the mean for the population that the respondents were drawn from. On a logarithmic scale "
+            "it allows for the rounding."
+        ),
     ]
     respondents: Annotated[
         Interval,
@@ -68,8 +94,7 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     sum: Annotated[
         tuple[Number, Interval] | None,
         Meta(
-            description="The mean times the number of reports, with the interval for the answers that came; null on a "
-            "logarithmic scale"
+            description="The mean times the number of reports, with the interval for the answers that came; null without a mean"
         ),
     ]
     quantiles: Annotated[

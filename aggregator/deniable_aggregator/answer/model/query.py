@@ -72,7 +72,7 @@ class Query(Struct, frozen=True, forbid_unknown_fields=True):
         Annotated[tuple[_Text, ...], Meta(min_length=2, max_length=2)] | _Text | None,
         Meta(
             description="The first and the last day in UTC, or two RFC 3339 times; or the last days, such as `30d`. Periods "
-            "that begin in it are in it. Null: all."
+            "that overlap it are in it. Null: all."
         ),
     ] = None
     dimensions: Annotated[

@@ -108,7 +108,10 @@ class BetweenPeriods(Struct, frozen=True, forbid_unknown_fields=True):
 class Line(Struct, frozen=True, forbid_unknown_fields=True):
     """A value, or a mean or median, over the periods."""
 
-    kind: Annotated[Literal["share", "mean", "median"], Meta(description="`share` of a value, `mean`, or `median`")]
+    kind: Annotated[
+        Literal["share", "mean", "geometric_mean", "median"],
+        Meta(description="`share` of a value, `mean`, or `median`; `geometric_mean` on a logarithmic scale"),
+    ]
     value: Annotated[Value | None, Meta(description="The answer exactly; null for a mean or a median")]
     label: Annotated[str, Meta(description="The line's name as it is shown")]
     points: Annotated[list[Point | None], Meta(description="One for each period; null where there is no estimate")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.model.series import Line, Point
 from deniable_aggregator.answer.over_time.changes import ClosedPeriods, changes_of
 from deniable_aggregator.answer.over_time.periods import of_kind
@@ -47,7 +48,8 @@ def number_lines(
     earlier, recent = of_kind(past, NumberReading), _closed_periods(current, closed)
     remembered = _closed_periods(current, [*earlier, *closed]) if earlier else recent
     (changes,) = changes_of(recent, remembered, 1, 1, level)
-    lines = [Line("mean", None, "mean", means, *changes)]
+    name = mean_name(current.metric)
+    lines = [Line(name, None, name, means, *changes)]
     if any(medians):
         lines.append(Line("median", None, "median", medians, None, None))
     return lines if estimated else [], 0

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES
+from deniable_aggregator.answer.model.number import QUANTILE_NAMES, mean_name
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.question.cells import QueryCells, segments_of
 from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension
@@ -113,7 +113,7 @@ def _labels(declared: Declared) -> Sequence[str]:
     """Return what may stand in the column of values."""
     metric = declared.metric
     if metric.estimate:
-        return (MEAN, *(QUANTILE_NAMES if metric.estimate == "distribution" else ()))
+        return (mean_name(metric), *(QUANTILE_NAMES if metric.estimate == "distribution" else ()))
     positions = declared.candidates if metric.open else range(metric.kind.estimated(metric))
     return [metric.label(position) for position in positions]
 

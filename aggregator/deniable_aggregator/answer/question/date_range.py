@@ -26,15 +26,9 @@ class DateRange(NamedTuple):
     end: datetime | None  # the moment after; None: there is no end
 
     def names(self, length: str) -> tuple[str, str]:
-        """Return the first and the last period that begin in it; names between them are in it, too."""
-        first, last = "", "~"
-        if self.first:
-            first = period.of(self.first, length)
-            begins, ends = period.bounds(first, length)
-            if begins < self.first:
-                first = period.of(ends, length)
-        if self.end:
-            last = period.of(self.end - timedelta(microseconds=1), length)
+        """Return the first and the last period that overlap it; names between them are in it, too."""
+        first = period.of(self.first, length) if self.first else ""
+        last = period.of(self.end - timedelta(microseconds=1), length) if self.end else "~"
         return first, last
 
     def before(self, length: str, *, weekday: bool) -> Earlier:

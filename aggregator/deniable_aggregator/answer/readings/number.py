@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from math import ceil
+from math import ceil, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,19 @@ from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.answer.cache import once
 from deniable_aggregator.answer.model.metric import Estimates
-from deniable_aggregator.answer.model.number import MEAN, QUANTILE_NAMES, QUANTILES, NumberEstimate, NumberPart, QuantileEstimate
+from deniable_aggregator.answer.model.number import (
+    QUANTILE_NAMES,
+    QUANTILES,
+    GeometricMean,
+    NumberEstimate,
+    NumberPart,
+    QuantileEstimate,
+    mean_name,
+)
 from deniable_aggregator.answer.model.shares import ValueShare
 from deniable_aggregator.answer.reading import Centre, Lines, Reading
 from deniable_aggregator.decode.distribution import distribution
-from deniable_aggregator.decode.mean import mean
+from deniable_aggregator.decode.mean import arithmetic_mean, mean
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
 from deniable_aggregator.decode.profile import cell_chances, value_shares
@@ -104,23 +112,37 @@ class NumberReading(Reading):
         low, high = (float(metric.axis.low), float(metric.axis.high)) if metric.axis else (1.0, float(len(metric.values)))
         spread = self.spread if metric.estimate == "distribution" else None
         centre = self.centre
-        linear = metric.scale == "linear"
-        respondents = tuple(number(end) for end in centre.respondents(level))
-        ends = centre.interval(level)
+        ends, respondents = (_mapped(number, interval(level)) for interval in (centre.interval, centre.respondents))
+        value, stderr, geometric = number(centre.place), centre.stderr * (high - low), None
+        if metric.scale == "log":
+            geometric = GeometricMean(value, ends, respondents)
+            value, stderr, ends, respondents = self._arithmetic(level)
         return NumberEstimate(
             unit=metric.unit,
             range=(low, high),
             scale=metric.scale,
-            mean=number(centre.place),
-            stderr=centre.stderr * (high - low) if linear else float("nan"),
-            interval=(number(ends[0]), number(ends[1])),
-            respondents=(respondents[0], respondents[1]),
-            sum=(n * number(centre.place), (n * respondents[0], n * respondents[1])) if linear and n else None,
+            geometric_mean=geometric,
+            mean=value,
+            stderr=stderr,
+            interval=ends,
+            respondents=respondents,
+            sum=None if isnan(value) else (n * value, (n * respondents[0], n * respondents[1])),
             quantiles=[] if spread is None else _quantiles(spread, number, level),
             bands="approximate",
             values=self._values(level),
             parts=[] if spread is None else _parts(spread.grouped(), number),
         )
+
+    def _arithmetic(self, level: float) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
+        """Return the arithmetic mean on a logarithmic scale, its standard error, and both of its intervals; nan if not known."""
+        metric, nan = self.declared.metric, _UNKNOWN
+        estimate = None
+        if metric.axis and not metric.permanent:
+            estimate = arithmetic_mean(self.declared.mechanism, self.counted, metric.axis, repeats=self.repeats)
+        if estimate is None:
+            return nan, nan, (nan, nan), (nan, nan)
+        respondents = estimate.interval(level, target="respondents")
+        return estimate.value, estimate.stderr, estimate.interval(level), respondents
 
     def _values(self, level: float) -> list[ValueShare]:
         """Return the shares of the values of a number with a step; of many values, neighbours are joined."""
@@ -172,7 +194,8 @@ class NumberReading(Reading):
         shares = [share for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if options.keeps(name)]
         spread = self.spread if shares and metric.estimate == "distribution" else None
         quantiles = [] if spread is None else shares
-        first = [MEAN] if options.keeps(MEAN) else []
+        name = mean_name(metric)
+        first = [name] if options.keeps(name) else []
         places = [centre.place] * len(first) + [spread.quantile(share).place for share in quantiles if spread]
 
         def interval(level: float) -> Ends:
@@ -209,6 +232,10 @@ def to_number(metric: Metric) -> Callable[[float], float]:
     if not metric.estimate:
         return float  # shares stay as they are
     return metric.axis.number if metric.axis else lambda place: 1 + place * (len(metric.values) - 1)
+
+
+def _mapped(number: Callable[[float], float], ends: tuple[float, float]) -> tuple[float, float]:
+    return number(ends[0]), number(ends[1])
 
 
 def moved(metric: Metric) -> Callable[[float], float]:

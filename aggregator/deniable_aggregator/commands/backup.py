@@ -1,0 +1,88 @@
+"""The subcommand ``backup``: copy a running store into a file."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.commands import options
+
+if TYPE_CHECKING:
+    import argparse
+
+    from deniable.commands.parser import Run
+
+_NAME = "%Y-%m-%dT%H%M%SZ"
+_LATEST = 300.0  # seconds that a server may be silent while it writes
+
+
+def backup(parser: argparse.ArgumentParser) -> Run:
+    """``deniable backup --redis-url URL --to FOLDER [--keep-days N]``."""
+    # Exit status: 0 if the copy is there; 2 for a wrong configuration; 3 if the store cannot be used.
+    options.add_store(parser)
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="where the copy goes; made where there is none")
+    about = "remove copies in the folder that are older (default: none is removed)"
+    parser.add_argument("--keep-days", type=options.whole_number, metavar="N", help=about)
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        url = options.environment(arguments)["DENIABLE_REDIS_URL"]
+        if urlsplit(url).scheme.partition("+")[2] == "cluster":
+            raise ConfigurationError("backup copies one server: name each primary of a cluster by its own redis:// URL")
+        if arguments.keep_days is not None and arguments.keep_days < 1:
+            raise ConfigurationError(f"--keep-days is a whole number of at least 1; got {arguments.keep_days}")
+        try:
+            arguments.to.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file, size = _copy(url, arguments.to)
+            removed = _expire(arguments.to, arguments.keep_days) if arguments.keep_days else 0
+        except OSError as error:
+            raise ConfigurationError(f"--to {arguments.to}: the copy cannot be written ({error.strerror})") from None
+        print(f"{file}: {size:,} bytes")
+        if removed:
+            print(f"removed: copies older than {arguments.keep_days} days {removed}")
+        print("it has all that the store has, also what retention or an erasure deletes later: encrypt it, and let it expire")
+        return 0
+
+    return run
+
+
+def _copy(url: str, folder: Path) -> tuple[Path, int]:
+    """Copy the store into a new file, which only its owner can read; it has its name once it is whole and on the disk."""
+    from deniable_aggregator.store.server import snapshot
+
+    file = folder / f"{datetime.now(UTC):{_NAME}}.rdb"
+    part = file.with_suffix(".rdb.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as sink, closing(options.opened(url, timeout=_LATEST)) as client:
+            size = snapshot.copy(client, sink)
+            sink.flush()
+            os.fsync(sink.fileno())
+        part.rename(file)
+    finally:
+        part.unlink(missing_ok=True)
+    with suppress(OSError):  # not every file system can
+        _sync(folder)
+    return file, size
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _expire(folder: Path, days: int) -> int:
+    """Remove copies whose names say that they are older; return how many there were."""
+    before = f"{datetime.now(UTC) - timedelta(days=days):{_NAME}}"
+    old = [path for path in folder.glob("????-??-??T??????Z.rdb") if path.stem < before]
+    for path in old:
+        path.unlink()
+    return len(old)

@@ -1,0 +1,26 @@
+"""How sentences write a count."""
+
+from __future__ import annotations
+
+_IRREGULAR = {"person": "people"}
+_HISSES = ("ch", "s", "x")
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a number with its noun, such as 1 batch and 2 batches; of plural_noun words the last one changes.
+
+    Examples
+    --------
+    >>> plural(1, "report"), plural(1200, "report"), plural(0, "entry")
+    ('1 report', '1,200 reports', '0 entries')
+    """
+    return f"{number:,} {noun if number == 1 else plural_noun(noun)}"
+
+
+def plural_noun(noun: str) -> str:
+    """Return the plural of a noun."""
+    if noun in _IRREGULAR:
+        return _IRREGULAR[noun]
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(_HISSES) else f"{noun}s"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parent))
 
 import made
+import references
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -31,13 +32,15 @@ html_theme_options = {
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["conf.py", "made.py"]
+exclude_patterns = ["conf.py", "made.py", "references.py"]
+nitpicky = True  # a reference that leads nowhere is a warning; `references` finds what Sphinx alone does not
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 default_role = "py:obj"
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
 autodoc_mock_imports: list[str] = []
 napoleon_use_rtype = False
 napoleon_use_ivar = True
@@ -63,3 +66,4 @@ def setup(app: Sphinx) -> None:
     """Make the pages that come from the code, before any is read."""
     made.write(Path(__file__).parent)
     app.connect("source-read", _outside)
+    references.setup(app)

@@ -20,7 +20,7 @@ from deniable.commands.catalogue import CATALOGUE
 from deniable.commands.parser import Parser
 from deniable.mechanisms.sampled_option import SampledOption, SampledPair
 from deniable.mechanisms.window import Window
-from deniable.process import reasons
+from deniable.messages import reasons
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -68,7 +68,12 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def _commands() -> str:
     os.environ["COLUMNS"] = "100"
-    lines = ["# Commands", "", "Each command prints with `--help` what stands here. An extra brings what a command needs.", ""]
+    lines = [
+        "# Commands",
+        "",
+        "*For everybody.* Each command prints this with `--help`. An extra brings what a command needs.",
+        "",
+    ]
     for point in sorted(entry_points(group="deniable.commands"), key=lambda point: point.name):
         about = CATALOGUE[point.name]
         parser = Parser(prog=f"deniable {point.name}", description=about.summary)
@@ -83,7 +88,8 @@ def _commands() -> str:
 
 
 def _variables() -> str:
-    about = "What each of them does stands in [Embed it](../how-to/embed.md) and [Settings](settings.md)."
+    readers = "*For operators and app developers.*"
+    about = f"{readers} [Add the SDK to an app](../how-to/embed.md) and [Settings](settings.md) say what each of them does."
     lines = ["# Environment variables", "", about, ""]
     for title, floor in (("In an app", "client"), ("Of a server", "server"), ("Of a worker", "aggregator")):
         (point,) = entry_points(group="deniable.variables", name=floor)
@@ -94,9 +100,9 @@ def _variables() -> str:
 
 
 def _reasons() -> str:
-    more = "[Embed it](../how-to/embed.md#8-when-something-is-missing) says where these lines are seen."
-    about = f"Whatever drops a report says so once, on the logger `deniable`. {more}"
-    lines = ["# Why nothing is there", "", about, ""]
+    more = "[Add the SDK to an app](../how-to/embed.md#8-when-something-is-missing) says where these lines are seen."
+    about = f"*For app developers.* Whatever drops a report says so once, on the logger `deniable`. {more}"
+    lines = ["# Why a report is dropped", "", about, ""]
     for title, column, group in (
         ("Answers that are not reported", "`dropped`", reasons.ANSWERS),
         ("Reports that are lost", "`dropped` or `faults`", reasons.LOSSES),
@@ -116,7 +122,12 @@ def _reasons() -> str:
 
 
 def _decisions() -> str:
-    lines = ["# Decisions", "", "Choices that a newcomer would question, each with its reason.", ""]
+    lines = [
+        "# Decisions",
+        "",
+        "*For contributors and reviewers.* Choices that a newcomer would question, each with its reason.",
+        "",
+    ]
     for path in sorted(DECISIONS.glob("[0-9]*.md")):
         title = path.read_text("utf-8").partition("\n")[0].lstrip("# ")
         lines += [f"- [{title}]({path.name})"]
@@ -251,8 +262,8 @@ def _written(figure: Any) -> str:
 _MAP = """\
 # A map of accuracy
 
-Every estimate comes with a standard error and an interval. Are they right? Here each mechanism is simulated many times, and its
-errors are compared with what the code says of them.
+*For those who compare.* Every estimate comes with a standard error and an interval. Are they right? Here each mechanism is
+simulated many times, and its errors are compared with what the code says of them.
 
 | | what it is | right if |
 |---|---|---|
@@ -262,7 +273,7 @@ errors are compared with what the code says of them.
 
 Intervals have two targets: the *population* that the respondents were drawn from, and the *respondents* themselves. Two
 populations are simulated: shares by Zipf's law, and one value that all hold. A name with `-pool` is the mechanism as it is for
-texts, with random hash functions and 128 candidates. Figures stand with their standard error, `0.987±0.012`.
+texts, with random hash functions and 128 candidates. Figures come with their standard error, `0.987±0.012`.
 
 Reports are not made one by one. Their sums are drawn by the exact probabilities of cells and bits, and decoded by the code of the
 service. Tests prove that devices have these probabilities. Respondents send one report each.
@@ -303,7 +314,7 @@ def _accuracy() -> Iterator[tuple[str, str]]:
         "",
         f"{len(off)} of {len(ours):,} cells have a ratio outside {low} to {high} or a coverage below {accuracy.COVERAGE}.",
         f"{sum('again' in cell for cell in ours)} cells looked so at first. They were measured again, with other seeds and eight",
-        "times as long, and only what was measured then counts. What chance may do is told by the standard errors.",
+        "times as long, and only what was measured then counts. The standard errors say what chance may do.",
         "",
         *(_rows(_OFF, map(_cell, sorted(off, key=_distance, reverse=True))) if off else []),
         "## Each mechanism",
@@ -322,7 +333,7 @@ def _accuracy() -> Iterator[tuple[str, str]]:
         "values, epsilon 1 and 4. They have no intervals. Ratio: squared error over the exact variance of an unbiased estimate.",
         "Bias: the mean error of the share of the most common value, in points, of the cell where it is surest. multi-freq-ldpy",
         "cuts and scales its shares, so both its error and its bias depend on the truth. What is wrong with others, we show in",
-        "[Where others are wrong](rivals.md).",
+        "[Faults in other libraries](rivals.md).",
         "",
         *_rows(("library", "mechanism", "cells", "ratio", "bias, points"), _rivals(rivals)),
         _MADE,

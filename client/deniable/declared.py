@@ -53,7 +53,10 @@ class Declared:
 
     @property
     def needed(self) -> str:
-        """How many reports a release needs: ``100 reports``, or of a set ``100 reports about each option, some 3,000 in all``."""
+        """How many reports a release needs, in words.
+
+        It is ``100 reports``, or of a set ``100 reports about each option, some 3,000 in all``.
+        """
         least = self.metric.min_reports
         reports = plural(least, "report")
         part = self.mechanism.part

@@ -192,7 +192,7 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     A permanent mechanism also claims:
 
     - The worst likelihood ratio of the permanent response, over all rows, is the declared one and at most e^permanent.
-    - Values of one `response_key` have the same permanent response, and no row has more keys than declared.
+    - Values of one response key have the same permanent response, and no row has more keys than declared.
     - In every row, a report drawn from a permanent response is distributed as `randomize` of that row.
     - Two reports from one permanent response have no larger likelihood ratio together than the permanent response. All pairs are
       checked. If there are very many, only pairs of equal reports are checked.

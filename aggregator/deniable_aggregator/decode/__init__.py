@@ -41,7 +41,8 @@ def estimate(
         The values wanted, each in [0, domain_size) and listed once; by default the whole domain. If the domain is too large for
         that, such as all texts, these are candidates: values that people might hold.
     repeats
-        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
+        How many other reports the device of a report has made, on average, at most.
+        ``deniable_aggregator.decode.panel`` bounds it.
     permanent
         Whether the devices keep their permanent responses.
 

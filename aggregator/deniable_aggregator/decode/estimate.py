@@ -78,13 +78,13 @@ class Estimate(ABC):
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
-        """Standard error of the frequency among the respondents: without the variance of sampling them."""
+        """Standard error of the frequency among the respondents, without the variance of sampling them."""
         f = np.clip(self.frequency, 0.0, 1.0)
         return np.sqrt(np.maximum(np.square(self.stderr) - f * (1 - f) / (self.n or np.nan), 0.0))
 
     @property
     def shared(self) -> NDArray[np.float64]:
-        """Variance that all reports of a person share: of who the person is."""
+        """Variance that all reports of a person share, because of who the person is."""
         return self.plausible * (1 - self.plausible)
 
     @cached_property
@@ -99,17 +99,17 @@ class Estimate(ABC):
 
     @property
     def mirrored(self) -> bool:
-        """Whether these are two values whose estimates sum to 1, whatever devices report: each says what the other says."""
+        """Whether these are two values whose estimates sum to 1, whatever devices report. Each then says what the other says."""
         return False
 
     @property
     def hypotheses(self) -> int:
-        """How many hypotheses there are about the shares: one for each value, but one for two that are `mirrored`."""
+        """How many hypotheses there are about the shares. There is one for each value, but one for two that are `mirrored`."""
         return 1 if self.mirrored else len(self.frequency)
 
     @property
     def reports(self) -> NDArray[np.int64]:
-        """(values,), how many reports each frequency rests on: by default all."""
+        """(values,), how many reports each frequency rests on; by default all."""
         return np.full(len(self.frequency), self.n, np.int64)
 
     @property

@@ -65,7 +65,7 @@ class Tally:
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        """The tally as one vector: the counts row by row, then, for bits, the reports of each row.
+        """The tally as one vector. It has the counts row by row, then, for bits, the reports of each row.
 
         With indices every report counts once, so the reports of a row are the sum of its counts, and are left out.
         """

@@ -44,7 +44,7 @@ class Client:
     It is off without a DSN or with an unusable configuration. It is also off if ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK`` is set
     to anything but empty or 0. A client that is off only counts what it drops. Unless `strict`, no method raises, prints or waits
     for the network; `flush` and `close` wait at most their timeout.
-    Whatever drops a report says so once, on the logger `deniable`. If the DSN leads to this machine, or if `strict`, the app is
+    Whatever drops a report says so once, on the logger ``deniable``. If the DSN leads to this machine, or if `strict`, the app is
     being developed: then it sees these lines on its stderr, even if it has set up no logging.
 
     A directory keeps what the device has spent, its permanent responses, and what could not be sent yet. All processes of the app

@@ -141,7 +141,7 @@ class PoolFamily:
 
     Function r hashes a key of halves (x, y) to the highest 32 bits of a x + b y + c modulo 2^64, scaled to [0, width). For random
     a, b, c two keys collide with probability 1 / width. The functions of one pool are fixed, so the share of functions in which
-    two keys collide is fixed, too. It differs from 1 / width by an error of the order 1 / sqrt(rows).
+    two keys collide is also fixed. It differs from 1 / width by an error of the order 1 / sqrt(rows).
     """
 
     label: str  # The pool's name. Each label gives another pool.

@@ -89,7 +89,7 @@ def choose(
     max_bytes: int = MAX_REPORT_BYTES,
     permanent: float | str | Fraction | None = None,
 ) -> Choice:
-    """Choose the mechanism of the smallest reports among those of nearly the least exact variance; see `auto.choose`."""
+    """Choose the mechanism of the smallest reports among those of nearly the least exact variance."""
     from deniable.mechanisms import auto  # noqa: PLC0415 - it imports all its candidates
 
     return auto.choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes, permanent=permanent)

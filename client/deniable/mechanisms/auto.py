@@ -60,7 +60,7 @@ class Choice:
 
     @property
     def others(self) -> str:
-        """What each of the others has: its error beside that of the chosen one, and its size where that differs."""
+        """The error of each other candidate beside that of the chosen one, and its size where that differs."""
         return ", ".join(self._beside(each) for each in self.considered if each is not self.mechanism)
 
     def _beside(self, other: FrequencyOracle) -> str:

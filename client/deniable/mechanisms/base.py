@@ -100,7 +100,7 @@ class Mechanism(Sealed, ABC):
 
     @property
     def parts(self) -> tuple[tuple[int, ...], ...]:
-        """The rows that each estimate rests on, as groups: an estimate uses all reports of one or more of them, and no others.
+        """The rows that each estimate rests on, as groups. An estimate uses all reports of one or more of them, and no others.
 
         By default one group of all rows: hash functions and cohorts are only different ways to tell the same.
         """

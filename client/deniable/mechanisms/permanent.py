@@ -25,7 +25,7 @@ class Permanent(FrequencyOracle):
 
     A changed answer has another response. It shows that the answer changed, and that it returned to an earlier one. Compare two
     histories whose answers change, and return to an earlier answer, at the same times. Reports from k responses then have a loss
-    of at most k times `epsilon_permanent`. Answers of one `response_key` count as one. Between other histories there is no such
+    of at most k times `epsilon_permanent`. Answers of one response key count as one. Between other histories there is no such
     bound. If a report is the permanent response itself, there is no bound at all between them.
 
     A device uses one row (cohort, hash function, set of buckets) of the layout for good. The row is drawn uniformly. A new row

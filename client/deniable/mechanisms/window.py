@@ -52,7 +52,7 @@ class Window(Scored):
     Parameters
     ----------
     blocks
-        K, at least 1. With 0, blocks and length are those of `for_mean`.
+        K, at least 1. With 0, blocks and length are those for a mean.
     length
         w, at least 1.
 

@@ -117,7 +117,7 @@ class Registry:
     file
         The file. Files that it names are beside it.
     generalize
-        By segment, the next more general word of each word (see `deniable.registry.hierarchy`).
+        By segment, the next more general word of each word (see ``deniable.registry.hierarchy``).
     experiments
         By segment, the experiment of which its values are the arms.
     publication
@@ -129,7 +129,7 @@ class Registry:
     digest
         SHA-256 of its text, or of the texts of all files of a folder, one after another.
     older
-        Versions of metrics that only earlier registries declare. Apps may still use them (see `deniable.registry.published`).
+        Versions of metrics that only earlier registries declare. Apps may still use them (see ``deniable.registry.published``).
     """
 
     app: str
@@ -210,7 +210,7 @@ class Registry:
         return ",".join(words)
 
     def filed(self, metric: Metric, written: str) -> str:
-        """Rewrite a report's segment with the values that this registry lists. Any other value becomes `OTHER`.
+        """Rewrite a report's segment with the values that this registry lists. Any other value becomes ``(other)``.
 
         Raises
         ------

@@ -182,17 +182,17 @@ class Metric:
 
     @property
     def rounded(self) -> bool:
-        """Whether an answer is rounded to one end of its range, at a point that the device keeps: the mean of a kept number."""
+        """Whether a device rounds an answer to one end of its range, at a point that it keeps, as for a mean of kept numbers."""
         return self.permanent and self.axis is not None and self.estimate == "mean"
 
     @property
     def binned(self) -> bool:
-        """Whether an answer is reported as one of `BINS` equal parts of its range: the distribution of a kept number."""
+        """Whether an answer is reported as one of 16 equal parts of its range; it is, for the distribution of a kept number."""
         return self.permanent and self.axis is not None and self.estimate == "distribution"
 
     @property
     def step_values(self) -> tuple[float, ...]:
-        """Of a number with a step: the values that answers can have, as far as estimates use them: at most `MOST_STEP_VALUES`."""
+        """The values that answers can have, of a number with a step; empty if they are more than estimates can use (128)."""
         if self.axis is None or self.step is None or self.permanent or self.estimate != "distribution":
             return ()
         low, step = self.axis.low, Fraction(self.step)
@@ -201,7 +201,7 @@ class Metric:
 
     @property
     def domain_size(self) -> int:
-        """Number of possible answers. Of a number: positions on its axis, or bins of it."""
+        """Number of possible answers. A number has the positions on its axis, or the bins of it."""
         return self.kind.size(self)
 
     @property

@@ -4,7 +4,7 @@ In production raw answers can be seen nowhere. A capture replaces the client's m
 
 `make_due` lets reports travel that would wait on the device.
 
-With pytest nothing needs to be imported: the package has the fixtures `deniable_capture` and `deniable_stub_server`.
+With pytest nothing needs to be imported: the package has the fixtures ``deniable_capture`` and ``deniable_stub_server``.
 
 >>> def test_theme(deniable_capture):
 ...     toggle_theme()

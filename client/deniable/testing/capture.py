@@ -45,9 +45,9 @@ class Captured(NamedTuple):
 class Capture:
     """Captures all answers that the clients of this process record while it is open.
 
-    The app may call `deniable.init` before, meanwhile or never. It may record by `deniable`, a `Client` or a handle. While the
-    capture is open, nothing is randomised, queued, kept or sent, and no thread is started. The DSN, the device's budget and the
-    last day of a metric do not matter.
+    The app may call `deniable.init` before, meanwhile or never. It may record by the functions of ``deniable``, a
+    `deniable.Client` or a handle. While the capture is open, nothing is randomised, queued, kept or sent, and no thread is
+    started. The DSN, the device's budget and the last day of a metric do not matter.
 
     Parameters
     ----------

@@ -6,9 +6,9 @@ from deniable.transport import Sender
 
 
 def make_due() -> None:
-    """Let all reports that wait in this process, and in the states of its clients, travel now. A `flush` then sends them.
+    """Let all reports that wait in this process, and in the states of its clients, travel now. `deniable.flush` then sends them.
 
-    Reports of metrics with a `delay` are meant, and of blocks by `timed` that have ended. A block that still runs stays.
+    Reports of metrics with a `delay` are meant, and of blocks by `deniable.timed` that have ended. A block that still runs stays.
     """
     for sender in Sender.all():
         sender.make_due()

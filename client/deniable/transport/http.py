@@ -29,7 +29,7 @@ class UnreachedError(OSError):
 
 
 class Post(Protocol):
-    """Sends one request; raises OSError if there was no answer, `UnreachedError` if the server cannot have seen it."""
+    """Sends one request; raises OSError if there was no answer, ``UnreachedError`` if the server cannot have seen it."""
 
     def __call__(self, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, Mapping[str, str], Any]:
         """Return the status, the headers and the JSON of the answer; None if it has no JSON."""

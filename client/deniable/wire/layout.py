@@ -39,7 +39,7 @@ def _bytes_for(largest: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a mechanism's payloads, and of the tally that sums them, which has at most `MAX_CELLS` cells."""
+    """The layout of a mechanism's payloads, and of the tally that sums them, which has at most 4,194,304 cells."""
 
     rows: int  # number of rows (hash functions, cohorts); 1 if the mechanism has none
     width: int  # number of indices or bits in a row; at least 2 for `index`, 1 for `bits`

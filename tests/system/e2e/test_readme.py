@@ -74,7 +74,18 @@ def test_the_sdk_example_reaches_the_page(stack, tmp_path):
     assert "Which theme people use" in page.text
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/first-trend.md", "docs/how-to/operate/install.md"])
+def test_the_first_page_of_the_site_has_the_same_example():
+    """It includes the lines of the README's example, from its first to its last."""
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    first, last = (re.search(rf":{end}: (.*)", index)[1] for end in ("start-at", "end-at"))
+    lines = block("sdk example", "python").splitlines()
+    assert (lines[0], lines[-1].startswith(last)) == (first, True)
+    assert [line for line in README.splitlines() if first in line or last in line] == [lines[0], lines[-1]]
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "docs/tutorials/first-trend.md", "docs/how-to/operate/install.md"]
+)
 def test_before_the_first_release_a_clone_stands_for_it(page):
     """Where the package is to be installed from PyPI, the page says what to do until it is there, and no longer."""
     unreleased = "## 0.1.0 (not released yet)" in (ROOT / "CHANGELOG.md").read_text("utf-8")

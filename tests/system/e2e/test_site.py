@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from test_serve import serving
 
 from deniable import mechanisms, registry
 from deniable.client import Client
@@ -23,13 +24,10 @@ from deniable.registry.answers import types
 from deniable.registry.metric import Metric
 from deniable.registry.tables import Caps
 from deniable.testing import StubServer
-from deniable_aggregator.process.ports import free_port
-from deniable_server.local.stack import Stack
-from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-BUILT = {"commands.md", "variables.md", "accuracy.md"}
+BUILT = {"commands.md", "variables.md", "accuracy.md", "reasons.md"}
 FILES = [path for path in DOCS.rglob("*.md") if path.parent.name not in {"decisions", "mechanisms"} and path.name not in BUILT]
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in FILES}
 HEAD = 'format = 1\napp = "shop"\n'
@@ -135,33 +133,51 @@ def test_what_an_estimate_costs_the_mean():
 
 
 def test_the_tutorial(tmp_path):
-    """Whoever types what the tutorial says sees its figures."""
-    (tmp_path / "people.py").write_text(*marked(TUTORIAL, "tutorial: people.py", "python"), "utf-8")
-    outputs = []
-    for command in marked(TUTORIAL, "tutorial: run", "sh"):
-        words = [sys.executable, "-m", *command.split()]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        outputs.append(done.stdout)
+    """Everything that the tutorial has its reader type works in this order, and shows what the tutorial says."""
+
+    def run(command, **more):
+        words = [sys.executable, *(["-m"] if command.startswith("deniable") else []), *command.removeprefix("python ").split()]
+        environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")} | more
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    init, *others = marked(TUTORIAL, "tutorial: run", "sh")
+    run(init)
+    (tmp_path / "metrics.toml").write_text(*marked(TUTORIAL, "tutorial: metrics.toml", "toml"), "utf-8")
+    (tmp_path / "app.py").write_text(*marked(TUTORIAL, "tutorial: app.py", "python"), "utf-8")
+    linted, explained = map(run, others)
     error = re.search(r"standard error ([\d.]+) / sqrt\(n\)", TUTORIAL)
-    assert error[0] in outputs[1]
-    settings = Settings(
-        registry=str(tmp_path / "metrics.toml"), ingest_keys="shop:PUBLIC_KEY", read_keys="shop:rk_tutorial_key", dashboard="open"
-    )
-    with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=tmp_path / "log") as stack:
-        environment = os.environ | {"DENIABLE_DSN": f"http://PUBLIC_KEY@{stack.bind}/shop"}
-        subprocess.run([sys.executable, "people.py"], cwd=tmp_path, env=environment, timeout=300, check=True)
-        headers = {"Authorization": "Bearer rk_tutorial_key"}
-        deadline = time.monotonic() + 60
-        while (answer := requests.get(f"{stack.url}/api/v1/metrics/ui.theme", headers=headers, timeout=60).json())["n"] < 2000:
-            stack.check()
-            assert time.monotonic() < deadline, answer
+    assert error[0] in linted
+    assert "at most 2.72 times" in explained
+    with serving(tmp_path / "metrics.toml", tmp_path / ".deniable") as (dsn, key, url):
+        headers = {"Authorization": f"Bearer {key}"}
+        (send,) = marked(TUTORIAL, "tutorial: send", "sh")
+        assert "Seed: 1" in run(send)
+        segment, series = (
+            requests.get(url + path, headers=headers, timeout=60).json()
+            for block in marked(TUTORIAL, "tutorial: ask", "sh")
+            for path in re.findall(r"http://127\.0\.0\.1:8080([^'\s]+)", block)
+        )
+        before = sum(period["n"] for period in series["periods"])
+        weeks = [period for period in series["periods"] if period["n"]]
+        assert (len(weeks), min(period["n"] for period in weeks)) >= (12, 20_000)
+        rises = {line["value"]: line["trend"]["interval"] for line in series["lines"]}
+        assert rises["dark"][0] > 0
+        assert segment["segment"] == "platform=windows"
+        assert 0 < segment["n"] < len(weeks) * 20_000
+        browser = requests.Session()
+        token = re.search(r'name="token" value="([^"]+)"', browser.get(f"{url}/login", timeout=60).text)[1]
+        browser.post(f"{url}/login", data={"token": token, "key": key}, timeout=60)
+        page = browser.get(f"{url}/m/ui.theme", timeout=60).text
+        assert all(words in page for words in ("Over time", ">Compare</a>", 'value="platform=windows"'))
+        (app,) = re.findall(r"^python .*", *marked(TUTORIAL, "tutorial: app", "sh"), re.MULTILINE)
+        assert [run(app, DENIABLE_DSN=dsn) for _ in range(2)] == ["arrived\n", "nothing sent\n"]
+        deadline = time.monotonic() + 120
+        while (n := requests.get(f"{url}/api/v1/metrics/ui.theme", headers=headers, timeout=60).json()["n"]) == before:
+            assert time.monotonic() < deadline
             time.sleep(0.2)
-        assert requests.get(f"{stack.url}/m/ui.theme", timeout=60).status_code == 200
-    shares = {each["value"]: each["frequency"] for each in answer["estimates"]}
-    reach = 5 * float(error[1]) / 2000**0.5 + 0.05  # five standard errors, and those of who was drawn
-    for theme, share in (("light", 0.5), ("dark", 0.4), ("system", 0.1)):
-        assert abs(shares[theme] - share) < reach
+        assert n == before + 1
 
 
 def test_every_mechanism_has_a_page(monkeypatch):

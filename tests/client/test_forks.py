@@ -14,10 +14,9 @@ def guarded(monkeypatch):
     """Guard two locks, and give them with what would be called before a fork, and after it in parent and child."""
     handlers = {}
     monkeypatch.setattr(forks.os, "register_at_fork", lambda **hooks: handlers.update(hooks))
-    monkeypatch.setattr(forks, "_PATIENCE", 0.05)
     locks = [threading.RLock(), threading.RLock()]
     begun = []
-    forks.over_forks(lambda: locks, lambda: begun.append(True))
+    forks.over_forks(lambda: locks, lambda: begun.append(True), 0.05)
     return locks, handlers["before"], handlers["after_in_parent"], handlers["after_in_child"], begun
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_PATIENCE = 2.0  # seconds to wait for each lock; then the fork goes on, and the child may hang
+_PATIENCE = 2.0
 
 
 class _Lock(Protocol):
@@ -26,6 +26,7 @@ def over_forks(
     # may interrupt the thread that holds one.
     locks: Callable[[], Iterable[_Lock]],
     reset: Callable[[], None],  # replaces them; called in the child after its locks were released
+    patience: float = _PATIENCE,  # seconds to wait for each lock; then the fork goes on, and the child gets what was half done
 ) -> None:
     """Hold locks while this process forks, and replace them in the child."""
     if not hasattr(os, "register_at_fork"):  # Windows has no fork
@@ -34,7 +35,7 @@ def over_forks(
 
     def hold() -> None:
         for lock in tuple(locks()):
-            if lock.acquire(timeout=_PATIENCE):
+            if lock.acquire(timeout=patience):
                 held.taken = [*getattr(held, "taken", ()), lock]
 
     def release() -> None:

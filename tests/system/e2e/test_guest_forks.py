@@ -135,6 +135,33 @@ def test_a_fork_amid_an_import_of_ours(host, server):
     check(host, server, 1)
 
 
+def test_a_fork_amid_a_slow_import_of_ours(host, server):
+    """A fork waits for an import that takes longer than any lock is held, as on a busy machine: the child sends its reports."""
+    printed = host.run(
+        """
+        amid, parent = threading.Event(), os.getpid()
+
+        class Slow:
+            def find_spec(self, name, *_):
+                if name == "requests.adapters" and os.getpid() == parent:
+                    amid.set()
+                    time.sleep(3)
+
+        sys.meta_path.insert(0, Slow())
+        start(at=1)
+        deniable.record("used", True)
+        assert amid.wait(60)
+        pid = os.fork()
+        if not pid:
+            deniable.record("used", False)
+            os._exit(0 if deniable.flush(60) else 9)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        """
+    )
+    assert printed == "0\n"
+    check(host, server, 2)
+
+
 def test_a_fork_in_a_signal_handler(host, server):
     """A handler that forks amid `record`, whose child goes on in `record` as its parent does, makes no report twice."""
     printed = host.run(

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.messages.plural import plural
 from deniable.registry.published import identity, identity_on_disk
 from deniable_aggregator.store.uploads import registries
 
@@ -86,7 +87,7 @@ class Agreement:
     @property
     def processes(self) -> str:
         """The processes in words, such as ``2 servers, 1 worker``."""
-        return ", ".join(f"{n} {role}{'s' if n > 1 else ''}" for role, n in sorted(self.numbers.items())) or "no process"
+        return ", ".join(plural(n, role) for role, n in sorted(self.numbers.items())) or "no process"
 
     @property
     def doubt(self) -> str:

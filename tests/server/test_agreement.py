@@ -15,6 +15,7 @@ from deniable_server.agreement import Agreement, Sources
 TEXT = """
 format = 1
 app = "shop"
+budget = { per_month = 10000.0, lifetime = 100000.0 }
 
 [metrics.page]
 type = "string"

@@ -11,6 +11,7 @@ from deniable_aggregator.publish import definitions
 TEXT = """
 format = 1
 app = "shop"
+budget = { per_month = 10000.0, lifetime = 100000.0 }
 
 [segments]
 platform = ["linux", "mac"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deniable.errors import RegistryError
-from deniable_server.local.served_registry import ServedRegistry, doubts
+from deniable_server.local.served_registry import ServedRegistry
 from deniable_server.settings import Settings
 
 TEXT = """
@@ -103,11 +103,12 @@ def test_what_stops_a_start_stops_an_edit(file, before, after, words):
             ServedRegistry(Settings(registry=str(file)))
 
 
-def test_what_an_app_refuses_is_told_and_served(file):
-    """The server does not know the caps of the app, so a registry that exceeds the default ones is in use, with a word."""
+def test_what_an_app_refuses_is_refused(file):
+    """A metric that would be off in the app stops an edit, in the words of the app."""
     with ServedRegistry(Settings(registry=str(file))) as registry:
-        assert doubts(registry.settings) == []
         file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 1.0\nper_period = 31"), "utf-8")
-        assert look(registry).changed
-        (line,) = doubts(registry.settings)
-        assert "budget of 32 nats" in line
+        seen = look(registry)
+        assert (seen.changed, seen.valid) == (False, False)
+        assert "it fits into the 32 nats a month" in seen.line or "nats a month that the metrics above leave" in seen.line, (
+            seen.line
+        )

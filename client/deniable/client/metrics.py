@@ -77,7 +77,7 @@ class Metrics:
 
     def explain(self, metric: str, value: object) -> Explanation:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
-        if metric not in self.prepared and metric not in self.off:
+        if metric not in self.prepared:
             raise self.unknown(metric, None)
         return Explanation.of(self.registry, metric, self.budget, value)
 

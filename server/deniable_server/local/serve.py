@@ -17,7 +17,7 @@ from deniable_aggregator.store.server.embedded import redacted
 from deniable_aggregator.store.uploads.registries import Signs
 from deniable_server.access.key_file import KeyFile
 from deniable_server.doctor.pipeline import releases, simulated_people
-from deniable_server.local.served_registry import ServedRegistry, doubts
+from deniable_server.local.served_registry import ServedRegistry
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
             print("Other machines reach it, too: without https everybody on the way reads keys and reports (docs: deploy).")
         if drawn_keys:
             print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
-        for line in (*doubts(settings), *_hidden(registries, stack.store_url)):
+        for line in _hidden(registries, stack.store_url):
             print(f"Warning:   {line}")
         data = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
         print(f"Look at it: deniable status{data}")
@@ -102,7 +102,7 @@ class _Files:
         if not seen.changed:
             return
         self._stack.reload()
-        for line in (*doubts(self._registry.settings), *_hidden(self._registry.registries, self._stack.store_url)):
+        for line in _hidden(self._registry.registries, self._stack.store_url):
             print(f"Warning:   {line}", file=sys.stderr, flush=True)
 
     def close(self) -> None:

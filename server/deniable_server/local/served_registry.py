@@ -152,11 +152,6 @@ def usable(settings: Settings) -> dict[str, Registry]:
     return loaded
 
 
-def doubts(settings: Settings) -> list[str]:
-    """Return what an SDK refuses of usable registries: more than fits into the budget, unless the app raises its caps."""
-    return [str(fault) for path in _paths(settings.registry) for fault in lint.lint(published.files(path)[-1]).faults]
-
-
 def _put(file: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, place)

@@ -9,6 +9,11 @@ case $(head -c 5 "$copy" 2>/dev/null) in
   REDIS | VALKE) ;;
   *) echo "restore.sh takes a copy that backup.sh made; got ${copy:-none in $1}" >&2; exit 2 ;;
 esac
+# `deniable serve` holds the lock of its folder. What another store still writes would be lost at its next start.
+if [ -e "$2/lock" ] && command -v flock >/dev/null && ! flock --nonblock "$2/lock" true; then
+  echo "a store still runs on $2: stop it first" >&2
+  exit 2
+fi
 if [ -e "$2/appendonlydir.replaced" ]; then
   echo "$2/appendonlydir.replaced is there from an earlier restore: remove it first, if the store is well without it" >&2
   exit 2

@@ -34,9 +34,9 @@ limit_request_field_size = 4096
 
 
 def on_starting(server: object) -> None:
-    """Read the settings once before processes start, and report errors and unknown variables."""
+    """Read the settings and the registries once before processes start, and report errors and unknown variables."""
     # Then make the directory of the processes' common counters.
-    from deniable.errors import ConfigurationError  # noqa: PLC0415 - names of this module are gunicorn's settings
+    from deniable.errors import DeniableError  # noqa: PLC0415 - names of this module are gunicorn's settings
     from deniable_aggregator.process import variables  # noqa: PLC0415
     from deniable_server.prometheus import process_slots  # noqa: PLC0415
     from deniable_server.settings import Settings  # noqa: PLC0415
@@ -44,8 +44,9 @@ def on_starting(server: object) -> None:
     del server
     variables.warn()
     try:
-        Settings.from_environment()
-    except ConfigurationError as error:
+        settings = Settings.from_environment()
+        settings.envelopes(settings.registries())
+    except DeniableError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(process_slots.directory())

@@ -77,7 +77,7 @@ def test_what_the_budget_has_no_room_for_is_off_and_the_rest_goes_on():
     registry = parse(written(*monthly(2, 2, 1), head="[budget]\nper_month = 3\nlifetime = 30\n"))
     admission = admit(registry, None, TODAY)
     assert list(admission.metrics) == ["m0", "m2"]
-    words = "it fits into the 1 nats a month that the metrics above leave of 3: write per_month = 5.0 in [budget]; got 2.0"
+    words = "the metrics above leave 1 of 3 nats a month for it: write per_month = 5.0 in [budget]; got 2.0"
     assert reasons(registry) == [("m1", words)]
 
 
@@ -182,7 +182,8 @@ def registry_of(head: dict[str, str], metrics: list[dict[str, object]]) -> str:
     return written(*tables, head="".join(head.values()) + SEGMENTS)
 
 
-@settings(deadline=None, max_examples=150)
+@pytest.mark.slow("it tries many registries")
+@settings(deadline=None, max_examples=100)
 @given(HEAD, st.lists(METRIC, min_size=1, max_size=7))
 def test_whatever_is_on_is_within_the_caps_and_the_budget(head, metrics):
     """All metrics that are on fit together; each other one would not be on with those above it."""
@@ -219,6 +220,7 @@ def change(text: str, metric: str, line: str) -> str:
     return text
 
 
+@pytest.mark.slow("it tries many registries")
 @pytest.mark.parametrize("which", [0, -1], ids=["the first change", "the last change"])
 def test_whoever_takes_the_advice_is_done(which):
     """For any registry: each metric's message has a line, and when it is written nothing is off. There is no circle."""

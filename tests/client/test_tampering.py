@@ -276,7 +276,7 @@ OFF = {
         changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(1001))) + 'mechanism = "oue"\n'),
     ),
     "as many cohorts as people": ("kept", "into 4096 groups at most", changed(("cohorts = 4", "cohorts = 5000"))),
-    "more than the budget": ("kept", "that the metrics above leave of 5", changed(("per_month = 16", "per_month = 5"))),
+    "more than the budget": ("kept", "of 5 nats a month for it", changed(("per_month = 16", "per_month = 5"))),
 }
 
 EVERY = {id_: {"sample": "1", "until": None} for id_ in ("theme", "rare", "kept")}

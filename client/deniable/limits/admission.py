@@ -112,7 +112,7 @@ def _without_room(
             yield id_, (f"{rule}, or write segments = {most.segments} in {place}", exposure.segments)
         if demand.month > _month(budget):
             left = (_month(budget) - demand.month + metric.allowance.month) / MICRO
-            rule = f"it fits into the {left:.4g} nats a month that the metrics above leave of {budget.per_month:g}"
+            rule = f"the metrics above leave {left:.4g} of {budget.per_month:g} nats a month for it"
             changes = [*_asked_less(metrics, everything.month, budget), *_raised(registry, in_code, everything.month)]
             change = f"write {', or '.join(changes)}" if changes else "ask less often, or with a smaller epsilon"
             yield id_, (f"{rule}: {change}", metric.allowance.month / MICRO)

@@ -24,6 +24,7 @@ class Reason(NamedTuple):
 
 
 _KEY = "copy the DSN again that `deniable serve` prints, or make a key with `deniable keys create --role ingest`"
+_STOPPED = "what it refused is lost, and nothing more is sent until the next start"
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
 _KEPT = "what is not delivered is kept and tried again"
@@ -56,12 +57,13 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "not_sampled": Reason(
         "`sample` has left this answer out",
-        "that is normal, and nothing is lost; for more reports raise `sample` in metrics.toml",
+        "that is normal; for more reports raise `sample` in metrics.toml",
     ),
     "this_period": Reason(
         "the device has already made its reports of this period",
-        "that is normal, and nothing is lost: each person counts that often, however often the app starts; for more reports "
-        "raise `per_period` or shorten `period` in metrics.toml; to try once more, set DENIABLE_STATE_DIR to an empty folder",
+        "that is normal: each person counts that often, however often the app starts, also if a report was refused; for more "
+        "reports raise `per_period` or shorten `period` in metrics.toml; to try once more, set DENIABLE_STATE_DIR to an empty "
+        "folder",
     ),
     "budget": Reason(
         "its part of the budget is spent, or what an earlier registry of the app has spent leaves no room yet",
@@ -79,7 +81,11 @@ ANSWERS: Mapping[str, Reason] = {
         alike=True,
     ),
     "closed": Reason("it was recorded after close()", "call close last, or init again", alike=True),
-    "refused_key": Reason("the server has refused the key, so nothing is sent until the next start", _KEY, alike=True),
+    "refused_key": Reason(
+        "the server has refused the key, so what was not sent yet is lost, and nothing is sent until the next start",
+        _KEY,
+        alike=True,
+    ),
     "no_thread": Reason(
         "no thread can be started: the interpreter is ending, there are too many threads, or this is an isolated subinterpreter",
         "record earlier, or in the main interpreter",
@@ -162,7 +168,7 @@ SERVED: Mapping[str, Reason] = {
 
 CODES: Mapping[str, Reason] = {
     "missing_key": Reason("the upload came without its key", "see whether a proxy takes the header Authorization away"),
-    "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; nothing is sent until the next start"),
+    "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; {_STOPPED}"),
     "not_found": Reason("the server has no such address", "correct the path of the DSN: https://KEY@host[/prefix]/app"),
     "method_not_allowed": Reason("the address takes no uploads", "correct host and path of the DSN"),
     "rate_limited": Reason(
@@ -196,8 +202,8 @@ STATUSES: Mapping[int, Reason] = {
         "something refuses the upload",
         "see whether a deniable server, and not another program, listens at the DSN's host and port",
     ),
-    401: Reason("the DSN's key is refused", f"{_KEY}; nothing is sent until the next start"),
-    403: Reason("the server, or a proxy before it, forbids the upload", f"{_KEY}; nothing is sent until the next start"),
+    401: Reason("the DSN's key is refused", f"{_KEY}; {_STOPPED}"),
+    403: Reason("the server, or a proxy before it, forbids the upload", f"{_KEY}; {_STOPPED}"),
     404: CODES["not_found"],
     405: CODES["method_not_allowed"],
     408: Reason("the server did not get the upload in time", _KEPT),

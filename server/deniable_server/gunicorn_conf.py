@@ -45,7 +45,8 @@ def on_starting(server: object) -> None:
     variables.warn()
     try:
         settings = Settings.from_environment()
-        settings.envelopes(settings.registries())
+        if settings.registry:  # else whatever needs one says so
+            settings.envelopes(settings.registries())
     except DeniableError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

@@ -105,7 +105,7 @@ class Client:
         source: Source | None = None,
     ) -> None:
         self.strict = strict
-        self.developed = strict or leads_here(dsn if type(dsn) is str else None, os.environ.get("DENIABLE_DSN"))
+        self.developed: bool = strict or leads_here(dsn if type(dsn) is str else None, os.environ.get("DENIABLE_DSN"))
         if self.developed:
             notice.show()
         self._consent = Consent(consent, strict=strict)

@@ -144,7 +144,7 @@ def test_a_worker_process_looks_where_it_has_the_registry(real_redis, store_url,
         environment["DENIABLE_REGISTRY"] = str(registry_file)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert "counted 1000 reports" in done.stderr
+    assert "counted 1,000 reports" in done.stderr
     assert bool(watcher.alarms(store, [Declared.of(plugin).definition])) == (source != "none")
     assert ("alarm weight" in done.stderr) == (source != "none")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+import time
 from contextlib import contextmanager
 from textwrap import dedent
 from threading import Thread
@@ -141,6 +142,7 @@ def test_an_interrupt(host, server, presses):
         while not any("KeyboardInterrupt" in line for line in lines):
             assert reader.is_alive()
             reader.join(0.01)
+        time.sleep(1)  # it is on its way to where it waits for the server
         process.send_signal(signal.SIGINT)
     process.wait(120)
     reader.join(60)

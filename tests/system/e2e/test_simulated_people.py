@@ -19,7 +19,7 @@ app = "shop"
 [publication]
 trial = true
 [budget]
-per_window = 60.0
+per_month = 60.0
 lifetime = 600.0
 [segments]
 platform = ["linux", "windows"]

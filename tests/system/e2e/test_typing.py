@@ -26,6 +26,7 @@ from typing import Any, assert_type
 
 import deniable
 from deniable import (
+    Arrival,
     Budget,
     Caps,
     Client,
@@ -75,8 +76,8 @@ def use() -> None:
     assert_type(handle.record(None), bool)
     deniable.set_consent(False)
     deniable.set_consent(agreed)
-    assert_type(deniable.flush(1), bool)
-    assert_type(deniable.close(timeout=0.5), bool)
+    assert_type(deniable.flush(1), Arrival)
+    assert_type(deniable.close(timeout=0.5), Arrival)
     assert_type(deniable.stats(), dict[str, Any])
     assert_type(deniable.explain("ui.theme", "dark"), Explanation | None)
     assert_type(deniable.journal(), list[SentReport])
@@ -106,7 +107,7 @@ async def measure(client: Client) -> None:
 
 
 async def stop() -> None:
-    assert_type(await deniable.aflush(5.0), bool)
+    assert_type(await deniable.aflush(5.0), Arrival)
 
 
 def own(registry: Registry, consent: Callable[[], bool]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def test_gunicorn_logs_as_it_is_told(settings):
         ("DENIABLE_LOG_FORMAT", "yaml", 2, "DENIABLE_LOG_FORMAT is console or json; got 'yaml'"),
         ("DENIABLE_CLOCK_SKEW", "soon", 2, "DENIABLE_CLOCK_SKEW is a whole number of at least 1; got 'soon'"),
         ("DENIABLE_READ_KEYS", "rk_11111111", 2, "DENIABLE_READ_KEYS: a key is written app:key"),
-        ("DENIABLE_REGISTRY", "/no/such.toml", 3, "/no/such.toml: the registry is missing"),
+        ("DENIABLE_REGISTRY", "/no/such.toml", 2, "/no/such.toml: the registry is missing"),
     ],
 )
 def test_gunicorn_does_not_start_on_a_bad_value(settings, name, value, status, message):

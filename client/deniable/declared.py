@@ -8,12 +8,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms
+from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.messages.plural import plural
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.mechanisms.permanent import Permanent
-    from deniable.registry import Metric
+    from deniable.registry import Metric, Registry
     from deniable.wire.layout import Layout
 
 Definition = tuple[str, int, str]
@@ -66,6 +67,23 @@ class Declared:
     def definition(self) -> Definition:
         """The metric, version and fingerprint under which it is counted."""
         return self.metric.id, self.metric.version, self.fingerprint
+
+
+def declare(
+    registry: Registry,
+    metric: Metric,  # one of it
+    candidates: tuple[int, ...] = (),  # as of `Declared`
+) -> Declared:
+    """Make the mechanism and the fingerprint of a metric; raise `RegistryError`, which names it, if no mechanism fits it."""
+    try:
+        return Declared.of(metric, candidates)
+    except ParameterError as error:
+        raise RegistryError([Fault(registry.file, metric.id, error.rule, error.value)]) from None
+
+
+def versions(registry: Registry) -> dict[tuple[str, int], Declared]:
+    """Return each version of each metric, with its candidates; raise `RegistryError` if one cannot be counted or decoded."""
+    return {(each.id, each.version): declare(registry, each, registry.candidates(each)) for each in registry.definitions}
 
 
 def fingerprint(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from flask import current_app
 
-from deniable.declared import Declared
+from deniable.declared import versions
 from deniable_aggregator.answer.app import AppMetrics
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.questions.budgets import Budgets
@@ -68,9 +68,7 @@ class App(AppMetrics):
         room: Room | None = None,
     ) -> App:
         """Resolve every version of every metric of a registry."""
-        metrics = registry.definitions
-        versions = {(metric.id, metric.version): Declared.of(metric, registry.candidates(metric)) for metric in metrics}
-        return cls(registry, versions, Store(client, registry.app, durability, room), envelope)
+        return cls(registry, versions(registry), Store(client, registry.app, durability, room), envelope)
 
 
 @dataclass(frozen=True, slots=True)

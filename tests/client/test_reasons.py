@@ -7,10 +7,11 @@ import logging
 import re
 import socket
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from registries import metric_toml, registry_toml
 from senders import Fake as Post
 from senders import eventually, reports
 
@@ -36,55 +37,18 @@ ROOT = Path(__file__).parents[2]
 DSN = "https://canary-key@t.example/shop"
 CANARY = "canary-4c1e"
 FREE = Caps(budget=Budget(per_month=None, lifetime=None))
-REGISTRY = """
-format = 1
-app = "shop"
-segments = { arm = ["a", "b"] }
-
-[metrics."ui.theme"]
-type = "categorical"
-values = ["light", "dark"]
-epsilon = 1
-description = "d"
-owner = "o"
-
-[metrics."rare"]
-type = "boolean"
-epsilon = 1
-sample = 0.000001
-description = "d"
-owner = "o"
-
-[metrics."old"]
-type = "boolean"
-epsilon = 1
-expires = 2001-01-01
-description = "d"
-owner = "o"
-
-[metrics."often"]
-type = "boolean"
-epsilon = 1
-per_period = 100
-description = "d"
-owner = "o"
-
-[metrics."size"]
-type = "number"
-range = [0, 10]
-unit = "bytes"
-estimate = "mean"
-epsilon = 1
-description = "d"
-owner = "o"
-
-[metrics."split"]
-type = "boolean"
-epsilon = 1
-segments = ["arm"]
-description = "d"
-owner = "o"
-"""
+OFTEN = metric_toml("often", per_period=100)
+REGISTRY = registry_toml(
+    metric_toml("ui.theme", values=["light", "dark"]),
+    metric_toml("rare", sample=0.000001),
+    metric_toml("old", expires=date(2001, 1, 1)),
+    OFTEN,
+    metric_toml("size", range=[0, 10], unit="bytes", estimate="mean"),
+    metric_toml("split", segments=["arm"]),
+    segments={"arm": ["a", "b"]},
+    budget={},
+    caps={},
+)
 
 
 @pytest.fixture
@@ -585,14 +549,14 @@ def test_kinds_of_failures(names, reason):
     assert failure(circular) == "no_answer"
 
 
-def test_no_answer_is_told_at_the_first_try(caplog):
-    """A first try that fails is told while others follow; they are quiet."""
+def delivered_later(caplog, answer):
+    """Deliver a batch in two tries that get the same answer; return how many lines each try found, and what is noted of it."""
     orders = Orders(spooled=False)
     lines: list[int] = []
 
     def post(*_):
         lines.append(len(caplog.records))
-        raise ConnectionRefusedError
+        return answer()
 
     courier = Courier(orders, lambda: post, None, lambda: None)
     courier.thread.start()
@@ -602,28 +566,23 @@ def test_no_answer_is_told_at_the_first_try(caplog):
     finally:
         courier.stop()
         courier.thread.join(60)
-    assert lines == [0, 1]
+    return lines, orders.trouble
+
+
+def test_no_answer_is_told_at_the_first_try(caplog):
+    """A first try that fails is told while others follow; they are quiet."""
+
+    def refuse():
+        raise ConnectionRefusedError
+
+    words = f"http://t.example: {FAILURES['refused'].words()}"
+    assert delivered_later(caplog, refuse) == ([0, 1], words)
     assert caplog.messages == [f"deniable: http://t.example: refused: {FAILURES['refused'].words()}"]
-    assert orders.trouble == f"http://t.example: {FAILURES['refused'].words()}"
 
 
 def test_a_server_that_is_not_ready_is_told_at_the_first_try(caplog):
     """So is a status after which is tried again."""
-    orders = Orders(spooled=False)
-    lines: list[int] = []
-
-    def post(*_):
-        lines.append(len(caplog.records))
-        return 503, {}, {"code": "store_full", "detail": "no room"}
-
-    courier = Courier(orders, lambda: post, None, lambda: None)
-    courier.thread.start()
-    try:
-        delivery = Delivery(Dsn("http://t.example", "canary-key", "shop"), 60.0, orders, courier)
-        assert delivery.deliver(Batch.of(tuple(reports(1))), 2).kind == "later"
-    finally:
-        courier.stop()
-        courier.thread.join(60)
+    lines, _ = delivered_later(caplog, lambda: (503, {}, {"code": "store_full", "detail": "no room"}))
     assert lines == [0, 1]
     assert caplog.messages == [
         f"deniable: status 503: store_full: {CODES['store_full'].words(chr(105) + 't says ' + repr('no room'))}"
@@ -632,7 +591,7 @@ def test_a_server_that_is_not_ready_is_told_at_the_first_try(caplog):
 
 def test_a_definition_that_changed_is_told_with_its_remedy(client_of, caplog):
     """The server's reason comes with what to do about it."""
-    changed = parse(REGISTRY.replace("epsilon = 1\nper_period", "epsilon = 1.5\nper_period"))
+    changed = parse(REGISTRY.replace(OFTEN, metric_toml("often", per_period=100, epsilon=1.5)))
     with StubServer(changed, key="pk_12345678") as server:
         client = client_of(HttpPost(f"{Dsn.parse(server.dsn).url}/v1/reports"), dsn=server.dsn)
         client.record("often", value=True)

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.registry import load
 from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.publish import definitions
 
-TEXT = """
-format = 1
-app = "shop"
-budget = { per_month = 10000.0, lifetime = 100000.0 }
-
-[segments]
-platform = ["linux", "mac"]
-
-[publication]
-min_reports = 10
-
-[metrics.theme]
-type = "categorical"
-values = ["light", "dark", "system"]
-epsilon = 2.0
-period = "day"
-segments = ["platform"]
-description = "Which theme"
-owner = "a@shop.example"
-
-[metrics.size]
-type = "number"
-range = [0, 100]
-unit = "MB"
-estimate = "distribution"
-epsilon = 2.0
-description = "How large"
-owner = "a@shop.example"
-"""
+TEXT = registry_toml(
+    metric_toml("theme", values=["light", "dark", "system"], epsilon=2.0, segments=["platform"]),
+    metric_toml("size", range=[0, 100], unit="MB", estimate="distribution", epsilon=2.0),
+    segments={"platform": ["linux", "mac"]},
+    publication={"min_reports": 10},
+)
 
 
 def publish(shop, metric, values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable.declared import Declared
+from deniable.declared import versions
 from deniable_aggregator.answer.app import AppMetrics
 from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.model.number import QUANTILE_NAMES
@@ -43,8 +43,7 @@ class Compared(NamedTuple):
 
 def compare(store: Store, registry: Registry, figures: Iterable[Figure]) -> Iterator[Compared]:
     """Yield the figures of all periods together that are estimated, beside their estimates."""
-    versions = {(metric.id, metric.version): Declared.of(metric, registry.candidates(metric)) for metric in registry.definitions}
-    app = AppMetrics(registry, versions, store)
+    app = AppMetrics(registry, versions(registry), store)
     known = release.summaries(store)
     measured: dict[tuple[str, str], dict[str, tuple[float, float, float]]] = {}
     for figure in figures:

@@ -87,9 +87,8 @@ def _figures(answers: Answers, counts: Integers) -> dict[str, float]:
     if metric.estimate:  # the mean position in an order, from 1
         return {mean_name(metric): float(counts @ (np.array(answers.positions) + 1)) / people}
     if metric.kind.options:
-        chosen = ((position, int(n)) for position, n in zip(answers.positions, counts, strict=True))
         of = defaultdict[str, int](int)
-        for position, n in chosen:
+        for position, n in zip(answers.positions, counts.tolist(), strict=True):
             for bit, option in enumerate(metric.values):
                 of[visible(str(option))] += n * (position >> bit & 1)
         return {option: n / people for option, n in of.items()}

@@ -110,12 +110,12 @@ class Client:
             notice.show()
         self._consent = Consent(consent, strict=strict)
         self._counts = Counts()
-        self._metrics = Metrics({} if segments is None else segments, caps, clock, strict=strict)
+        self._metrics = Metrics({} if segments is None else segments, caps, clock, self._counts, strict=strict)
         self._session: Session | None = None
         self.disabled: str | None = switched_off()
         try:
             loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
-            self._metrics.open(loaded, self._counts)
+            self._metrics.open(loaded)
             directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
             dsn = dsn or os.environ.get("DENIABLE_DSN")
             if self.disabled:  # the user has opted out
@@ -227,7 +227,7 @@ class Client:
         error = self._metrics.unknown(metric, value) if self.strict else None
         if self.disabled:  # perhaps because the registry could not be read
             return self._counts.drop("disabled", error=error)
-        return self._metrics.drop(metric, value, self._counts, error, named=self.developed)
+        return self._metrics.drop(metric, value, error, named=self.developed)
 
     def metric(self, id_: str) -> MetricHandle:
         """Return a handle that records one metric."""

@@ -40,6 +40,7 @@ class Metrics:
         segments: Mapping[str, str],  # the device's value of each segment
         caps: Caps | None,  # those that the app's code gives
         clock: Callable[[], float],  # seconds since the epoch
+        counts: Counts,
         *,
         strict: bool,  # whether a metric that is off is an error
     ) -> None:
@@ -48,14 +49,13 @@ class Metrics:
         self._segments = segments
         self._caps = caps
         self._clock = clock
+        self._counts = counts
         self._strict = strict
 
-    def open(self, registry: Registry, counts: Counts) -> None:
+    def open(self, registry: Registry) -> None:
         """Use the app's registry, and warn about metrics that are off, and about segments that it does not declare."""
         self.budget = budget_of(registry, self._caps)
         self.use(registry)
-        for id_, why in self.off.items():
-            counts.tell("off", id_, why)  # now: it may take long until the first answer
         for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in registry.segments:
                 warn_once(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
@@ -74,6 +74,8 @@ class Metrics:
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
         self.prepared, self.off = prepared, off
         self.registry = registry
+        for id_, why in off.items():
+            self._counts.tell("off", id_, why)  # now: it may take long until the first answer
 
     def explain(self, metric: str, value: object) -> Explanation:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
@@ -112,18 +114,16 @@ class Metrics:
         self,
         metric: object,
         value: object,
-        counts: Counts,
         error: ParameterError | None,  # what a strict client raises for a metric that is not declared
         *,
         named: bool,  # Whether its name is told, as while the app is developed. If the arguments were swapped, it is the answer.
     ) -> bool:
         """Count an answer to a metric that is not prepared, and say why; return False."""
         if metric in self.off:
-            counts.tell("off", str(metric), self.off[str(metric)])
-            return counts.drop("off", error=error)
+            return self._counts.drop("off", error=error)  # why, `use` has told
         if error is None:
-            self._warn_of_unknown(metric, value, counts.dropped["unknown_metric"], named=named)
-        return counts.drop("unknown_metric", error=error)
+            self._warn_of_unknown(metric, value, self._counts.dropped["unknown_metric"], named=named)
+        return self._counts.drop("unknown_metric", error=error)
 
     def _warn_of_unknown(self, metric: object, value: object, earlier: int, *, named: bool) -> None:
         about = ANSWERS["unknown_metric"]

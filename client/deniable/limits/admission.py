@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable.declared import Declared
-from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.declared import Declared, declare
+from deniable.errors import Fault
 from deniable.limits.allowance import MICRO, Allowance, micro
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
@@ -54,7 +54,7 @@ def admit(
     """Find which metrics a device records; raise `RegistryError` if a metric has no mechanism."""
     caps, budget = caps_of(registry, in_code), budget_of(registry, in_code)
     place = "[caps]" if in_code is None else "the app's Caps"
-    declared = [_declared(registry, metric) for metric in registry.metrics.values()]
+    declared = [declare(registry, metric) for metric in registry.metrics.values()]
     excesses = list(exceeding(declared, caps, place))
     refused = {id_ for id_, _ in excesses}
     metrics = {each.metric.id: Admitted(each, Allowance.of(each, budget)) for each in declared if each.metric.id not in refused}
@@ -65,13 +65,6 @@ def admit(
     order = list(registry.metrics)
     reasons = sorted([*excesses, *crowded], key=lambda reason: order.index(reason[0]))
     return Admission(budget, metrics, tuple(Fault(registry.file, id_, *broken) for id_, broken in reasons))
-
-
-def _declared(registry: Registry, metric: Metric) -> Declared:
-    try:
-        return Declared.of(metric)
-    except ParameterError as error:
-        raise RegistryError([Fault(registry.file, metric.id, error.rule, error.value)]) from None
 
 
 class _Demand(NamedTuple):

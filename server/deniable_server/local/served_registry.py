@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from deniable import lint
-from deniable.declared import Declared
-from deniable.errors import ConfigurationError, DeniableError, Fault, ParameterError, RegistryError
+from deniable.declared import versions
+from deniable.errors import ConfigurationError, DeniableError, Fault, RegistryError
 from deniable.registry import published
 
 if TYPE_CHECKING:
@@ -143,11 +143,7 @@ def usable(settings: Settings) -> dict[str, Registry]:
     """Load the registries as a server does, with all that it needs of them; raise for whatever would stop it."""
     loaded = settings.registries()
     for registry in loaded.values():
-        for metric in registry.definitions:
-            try:
-                Declared.of(metric, registry.candidates(metric))
-            except ParameterError as error:
-                raise RegistryError([Fault(registry.file, metric.id, error.rule, error.value)]) from None
+        versions(registry)
     settings.envelopes(loaded)
     return loaded
 

@@ -6,7 +6,7 @@ set -eu
 umask 077
 case $DENIABLE_REDIS_URL in
   redis://*) ;;
-  *) echo "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0; got ${DENIABLE_REDIS_URL%%:*}://" >&2; exit 2 ;;
+  *) echo "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0, not ${DENIABLE_REDIS_URL%%:*}://" >&2; exit 2 ;;
 esac
 told=${DENIABLE_REDIS_URL#redis://}
 login=${told%@*} place=${told##*@}

@@ -8,12 +8,13 @@ DeniableError
 ├── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
 └── StateError            the state of a device is missing, damaged or cannot be written
 
-Messages name the rule, the value that broke it and what to do. No message ever contains a raw answer. If an answer cannot be
+Messages say what is wrong, with the value, and what to do. No message ever contains a raw answer. If an answer cannot be
 recorded, the message names its metric.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,25 @@ __all__ = [
     "StateError",
     "without_locals",
 ]
+
+
+_KEY = re.compile(r"([a-zA-Z_][\w.@-]*): ")
+
+
+def sentence(rule: str, value: object) -> str:
+    """Say first what is wrong, and then what must hold or what to write.
+
+    A rule that begins with a key, such as ``period: write day or week``, becomes ``period = 'year': write day or week``, or
+    ``period is missing: write day or week`` for None. Any other rule follows the value. Without a value it says all.
+    """
+    if value is ...:
+        return rule
+    key = _KEY.match(rule)
+    written = str(value).lower() if isinstance(value, bool) else repr(value)  # as TOML has it
+    if key:
+        wrong = f"{key[1]} is missing" if value is None else f"{key[1]} = {written}"
+        return f"{wrong}: {rule[key.end() :]}"
+    return f"{'something is missing' if value is None else f'{written} is wrong'}: {rule}"
 
 
 class DeniableError(Exception):
@@ -54,13 +74,13 @@ class ParameterError(DeniableError, ValueError):
     Parameters
     ----------
     rule
-        What must hold, in words.
+        What must hold, in words, or what to write: see `sentence`.
     value
         What was given instead.
     """
 
     def __init__(self, rule: str, value: object) -> None:
-        super().__init__(f"{rule}; got {value!r}")
+        super().__init__(sentence(rule, value))
         self.rule = rule
         self.value = value
 
@@ -100,7 +120,7 @@ class Fault:
     metric
         The metric concerned, or ``"-"`` for the file as a whole.
     rule
-        What must hold.
+        What must hold, or what to write: see `sentence`.
     value
         The value in the file; None if it is missing. Without one the rule says all.
     line
@@ -119,11 +139,8 @@ class Fault:
 
     @property
     def words(self) -> str:
-        """The rule and what broke it, without the place."""
-        if self.value is ...:
-            return self.rule
-        written = str(self.value).lower() if isinstance(self.value, bool) else repr(self.value)  # as TOML has it
-        return f"{self.rule}; got {'nothing' if self.value is None else written}"
+        """What is wrong and what to do, without the place."""
+        return sentence(self.rule, self.value)
 
 
 class RegistryError(DeniableError, ValueError):

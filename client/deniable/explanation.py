@@ -102,7 +102,7 @@ class Explanation:
         """
         metric = registry.metrics.get(id_)
         if metric is None:
-            raise ParameterError("a metric is declared in the registry", id_)
+            raise ParameterError(f"the registry declares no metric {id_!r}: correct the name, or declare it", ...)
         declared = Declared.of(metric)
         mechanism = declared.mechanism
         allowance, exposure = Allowance.of(declared, budget), Exposure.of(registry)

@@ -116,7 +116,7 @@ def distribution(randomize: Callable[[Source], bytes]) -> dict[bytes, Fraction]:
         walk = tape.next()
         walks += 1
         if walks > MAX_WALKS:
-            raise ParameterError(f"a proof by exhaustion takes at most {MAX_WALKS} walks: use a smaller domain", walks)
+            raise ParameterError(f"a proof would take {walks} walks: use a smaller domain, with {MAX_WALKS} walks at most", ...)
     return {
         output: sum((Fraction(numerator, denominator) for denominator, numerator in mass.items()), Fraction(0))
         for output, mass in masses.items()

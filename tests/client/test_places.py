@@ -100,9 +100,11 @@ def test_other_ways_to_write_a_table(text):
 def test_an_id_without_quotes():
     """A table whose id has a dot and no quotes gets the hint, and no faults that follow from it."""
     lines = faults(SOUND.replace('[metrics."ui.theme"]', "[metrics.ui.theme]"))
-    assert lines == [(14, "ui", 'an id with a dot needs quotes: [metrics."ui.theme"]')]
+    assert lines == [(14, "ui", '[metrics.ui.theme] is an id with a dot, which needs quotes: write [metrics."ui.theme"]')]
     beside = f'{SOUND}[metrics.b.c]\ntype = "boolean"\n'
-    assert [rule for _, _, rule in faults(beside)] == ['an id with a dot needs quotes: [metrics."b.c"]']
+    assert [rule for _, _, rule in faults(beside)] == [
+        '[metrics.b.c] is an id with a dot, which needs quotes: write [metrics."b.c"]'
+    ]
 
 
 def test_lint_says_lines_of_warnings(tmp_path):

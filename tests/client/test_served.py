@@ -180,21 +180,21 @@ def bad(name, sealed):
 
 
 BAD = {
-    "another key": "the signature is of this text, by the key that the app pins",
-    "another text": "the signature is of this text",
-    "no signature": "an envelope has format, restriction, signature",
-    "an empty signature": "a signature is the base64 of 64 bytes",
-    "zeros": "the signature is of this text",
-    "more members": "nothing else; got 'format, restriction, seed, signature'",
-    "too large": "an envelope has at most",
-    "another app": "app is as in the app: shop; got 'blog'",
-    "no revision": "the revision is a whole number above 0 and below 2^53; got 0",
-    "an older revision": "the revision is at least 3, which was served before; got 2",
-    "the same revision": "a revision is published once; got 'another text of revision 3'",
-    "a whole registry": "its text is canonical JSON: names in order and each once, no spaces, no escapes; got 'another text'",
-    "another form": "its text is canonical JSON: names in order and each once, no spaces, no escapes; got 'another form'",
-    "more about a metric": "theme: a metric has sample, until, and nothing else; got 'epsilon, sample, until'",
-    "a sample of more than all": "theme: sample is 1, or a decimal below it of at most 30 places",
+    "another key": "the signature is of another text, or by another key than the app pins",
+    "another text": "the signature is of another text, or by another key than the app pins",
+    "no signature": "'format, restriction' is wrong: an envelope must have format, restriction, signature, and nothing else",
+    "an empty signature": "a signature must be the base64 of 64 bytes; this is another text",
+    "zeros": "the signature is of another text, or by another key than the app pins",
+    "more members": "'format, restriction, seed, signature' is wrong: an envelope must have format, restriction, signature, and nothing else",
+    "too large": "an envelope of 1,048,577 bytes is too large: 1,048,576 are allowed",
+    "another app": "'blog' is wrong: app must be as in the app, 'shop'",
+    "no revision": "0 is wrong: revision must be a whole number above 0 and below 2^53",
+    "an older revision": "2 is wrong: revision must be at least 3, which was served before",
+    "the same revision": "revision 3 was published before with another text: raise the revision",
+    "a whole registry": "its text must be canonical JSON, with names in order and each once, no spaces and no escapes",
+    "another form": "its text must be canonical JSON, with names in order and each once, no spaces and no escapes",
+    "more about a metric": "theme: 'epsilon, sample, until' is wrong: a metric must have sample, until, and nothing else",
+    "a sample of more than all": "theme: '1.5' is wrong: sample must be 1, or a decimal below it of at most 30 places, such as 0.5, in quotes",
 }
 
 
@@ -248,7 +248,10 @@ def test_few_earlier_registries_are_kept(sealed, tmp_path):
 def test_a_restart_does_not_forget_the_revision(sealed, tmp_path):
     """What was served before an app's restart cannot be rolled back after it."""
     Device(sealed, tmp_path).gets(sealed(text(5)))
-    for revision, sample, words in ((4, "0.5", "at least 5"), (5, "0.4", "published once")):
+    for revision, sample, words in (
+        (4, "0.5", "at least 5"),
+        (5, "0.4", "revision 5 was published before with another text: raise the revision"),
+    ):
         device = Device(sealed, tmp_path)
         device.gets(sealed(text(revision, sample)))
         assert words in device.refused[0]
@@ -346,7 +349,7 @@ def test_a_disk_that_fills_up_leaves_no_scraps(sealed, tmp_path, monkeypatch):
 def test_a_wrong_key_or_a_missing_package_is_told_at_once(sealed, monkeypatch):
     """An app that pins a mistyped key, or lacks the extra, learns it when it starts, not when its registry is first changed."""
     make = {"use": print, "refuse": print}
-    with pytest.raises(ConfigurationError, match="a public key is the base64 of 32 bytes"):
+    with pytest.raises(ConfigurationError, match="a public key must be the base64 of 32 bytes; this is another text"):
         Fetcher(DSN, sealed.public[:-2], BUNDLED, None, **make)
     find = importlib.util.find_spec
     monkeypatch.setattr(
@@ -509,7 +512,7 @@ def test_nobody_lengthens_a_registry_s_days(sealed):
         device = Device(sealed)
         device.gets(json.dumps(changed).encode())
         assert device.used == []
-        assert "another signature" in device.refused[0]
+        assert "the signature is of another text, or by another key than the app pins" in device.refused[0]
     plain = json.loads(sealed(f" until {days(9)}\n" + text(2)))
     device = Device(sealed)
     device.gets(json.dumps({**plain, "restriction": text(2), "valid_until": days(9).isoformat()}).encode())
@@ -520,7 +523,7 @@ def test_nobody_lengthens_a_registry_s_days(sealed):
 def test_a_day_is_a_day(device, sealed, wrong):
     """Anything else is no envelope, and ends sending."""
     device.gets(json.dumps({**json.loads(sealed(text(2), valid_until=days(9))), "valid_until": wrong}).encode())
-    assert "valid_until is a day such as 2026-12-31" in device.refused[0]
+    assert "valid_until" in device.refused[0]
 
 
 def test_what_was_ever_turned_off_is_paused_when_no_registry_is_fresh(sealed, tmp_path):

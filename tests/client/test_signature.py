@@ -43,7 +43,7 @@ def test_a_signature_holds_for_its_text_alone(sealed):
         changed(body, signature=b64encode(bytes(64)).decode()),
         sealed(TEXT, "theirs"),
     ):
-        with pytest.raises(ServedRegistryError, match="the signature is of this text, by the key that the app pins"):
+        with pytest.raises(ServedRegistryError, match="the signature is of another text, or by another key than the app pins"):
             Envelope.read(forged).verify(sealed.public)
 
 
@@ -53,11 +53,11 @@ def test_what_is_signed_begins_with_a_header(sealed):
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     key = load_pem_private_key(sealed.private, password=None)
-    with pytest.raises(ServedRegistryError, match="another signature"):
+    with pytest.raises(ServedRegistryError, match="the signature is of another text, or by another key than the app pins"):
         Envelope(TEXT, key.sign(TEXT.encode())).verify(sealed.public)
     Envelope(TEXT, key.sign(b"deniable restriction 1\n" + TEXT.encode())).verify(sealed.public)
     Ed25519PublicKey.from_public_bytes(b64decode(PUBLIC)).verify(SIGNATURE, b"")
-    with pytest.raises(ServedRegistryError, match="another signature"):
+    with pytest.raises(ServedRegistryError, match="the signature is of another text, or by another key than the app pins"):
         Envelope("", SIGNATURE).verify(PUBLIC)
 
 
@@ -89,20 +89,29 @@ GOOD = {"format": 1, "restriction": "x", "signature": b64encode(bytes(64)).decod
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"signature": None}, "an envelope has format, restriction, signature, and nothing else"),
-        ({"restriction": None}, "an envelope has"),
-        ({"registry": "x"}, "an envelope has"),
-        ({"seed": 7}, "nothing else; got 'format, restriction, seed, signature'"),
-        ({"format": 2}, "the format of an envelope is 1; got 2"),
-        ({"format": True}, "the format of an envelope is 1; got true"),
-        ({"restriction": {"app": "shop"}}, "restriction and signature are texts"),
-        ({"signature": 5}, "restriction and signature are texts"),
-        ({"signature": ""}, "a signature is the base64 of 64 bytes"),
-        ({"signature": b64encode(bytes(63)).decode()}, "a signature is the base64 of 64 bytes"),
-        ({"signature": b64encode(bytes(64)).decode()[:-2] + "B="}, "a signature is"),
-        ({"signature": GOOD["signature"] + "\n"}, "a signature is"),
-        ({"signature": "\u00e9" * 88}, "a signature is"),
-        (b" " * (MAX_BYTES + 1), f"an envelope has at most {MAX_BYTES} bytes"),
+        (
+            {"signature": None},
+            "'format, restriction' is wrong: an envelope must have format, restriction, signature, and nothing else",
+        ),
+        ({"restriction": None}, ", signature' is wrong: an envelope must have format, restriction, signature, and nothing else"),
+        ({"registry": "x"}, ", signature' is wrong: an envelope must have format, restriction, signature, and nothing else"),
+        (
+            {"seed": 7},
+            "'format, restriction, seed, signature' is wrong: an envelope must have format, restriction, signature, and nothing else",
+        ),
+        ({"format": 2}, "2 is wrong: the format of an envelope must be 1"),
+        ({"format": True}, "true is wrong: the format of an envelope must be 1"),
+        ({"restriction": {"app": "shop"}}, "' is wrong: restriction and signature must be texts"),
+        ({"signature": 5}, "' is wrong: restriction and signature must be texts"),
+        ({"signature": ""}, "a signature must be the base64 of 64 bytes; this is another text"),
+        ({"signature": b64encode(bytes(63)).decode()}, "a signature must be the base64 of 64 bytes; this is another text"),
+        (
+            {"signature": b64encode(bytes(64)).decode()[:-2] + "B="},
+            "a signature must be the base64 of 64 bytes; this is another text",
+        ),
+        ({"signature": GOOD["signature"] + "\n"}, "a signature must be the base64 of 64 bytes; this is another text"),
+        ({"signature": "\u00e9" * 88}, "a signature must be the base64 of 64 bytes; this is another text"),
+        (b" " * (MAX_BYTES + 1), f"an envelope of {MAX_BYTES + 1:,} bytes is too large"),
     ],
 )
 def test_a_faulty_envelope_is_refused(body, words):
@@ -123,7 +132,7 @@ def test_a_largest_envelope_is_read():
 @pytest.mark.parametrize("key", ["", "short", PUBLIC[:-1], PUBLIC + "=", PUBLIC + "\n", "-----BEGIN PRIVATE KEY-----"])
 def test_a_public_key_is_32_bytes(key):
     """A mistyped key is noticed before anything is served."""
-    with pytest.raises(ConfigurationError, match="a public key is the base64 of 32 bytes"):
+    with pytest.raises(ConfigurationError, match="a public key must be the base64 of 32 bytes; this is another text"):
         check_public_key(key)
 
 

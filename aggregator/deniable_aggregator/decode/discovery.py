@@ -137,7 +137,7 @@ def discover(
     """Search a tally for common values; the same tally always gives the same."""
     tally.check_decoder(mechanism)
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-        raise ParameterError("keep is a whole number of at least 1", keep)
+        raise ParameterError("keep: write a whole number of at least 1", keep)
     if not 0 < alpha < 1:
         raise ParameterError("a probability of error lies between 0 and 1", alpha)
     if text and mechanism.bits % 8:

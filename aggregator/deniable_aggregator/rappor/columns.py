@@ -52,7 +52,7 @@ class BitColumn:
     def place(self, text: str) -> int:
         """Read a cohort."""
         if not (text.isascii() and text.isdigit() and int(text) < self.cohorts):
-            raise ParameterError(f"{self.cohort} is a whole number in [0, {self.cohorts})", text)
+            raise ParameterError(f"{self.cohort} must be a whole number in [0, {self.cohorts})", text)
         return int(text)
 
 

@@ -304,10 +304,10 @@ def _params(path: str | PathLike[str], line: int, values: Sequence[str], names: 
     probabilities: list[Fraction] = []
     for name, value in zip(names, map(str.strip, values), strict=True):
         if not _NUMBER.fullmatch(value):
-            raise _fault(path, line, f"{name} is a number of at least 0", value)
+            raise _fault(path, line, f"{name}: write a number of at least 0", value)
         if len(sizes) < 3:  # noqa: PLR2004
             if not value.isdecimal():
-                raise _fault(path, line, f"{name} is a whole number", value)
+                raise _fault(path, line, f"{name}: write a whole number", value)
             sizes.append(int(value))
         else:
             probabilities.append(Fraction(value))

@@ -243,7 +243,9 @@ def merge(first: Tally, *others: Tally) -> Tally:
 def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:
     size = layout.payload_size
     if len(payloads) % size:
-        raise PayloadError("payload_length", f"payloads of {size} bytes stand one after another; got {len(payloads)} bytes")
+        raise PayloadError(
+            "payload_length", f"payloads must be of {size} bytes, one after another; these have {len(payloads)} bytes"
+        )
     return np.frombuffer(payloads, np.uint8).reshape(-1, size)
 
 

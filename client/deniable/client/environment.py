@@ -49,7 +49,7 @@ def sender_settings() -> SenderSettings:
             number = kind(text)
             SenderSettings(**{name: number})
         except ValueError:  # ParameterError is one
-            log.warning("DENIABLE_%s is a number above 0; got %r, the default is used", name.upper(), text)
+            log.warning("DENIABLE_%s = %r: write a number above 0; until then the default is used", name.upper(), text)
         else:
             chosen[name] = number
     return SenderSettings(**chosen)

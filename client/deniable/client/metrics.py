@@ -102,13 +102,13 @@ class Metrics:
     def unknown(self, metric: object, value: object) -> ParameterError:
         """Return the error of a metric that is off or undeclared, which only a strict client raises."""
         if type(metric) is str and metric in self.off:
-            return ParameterError(f"{metric} is off: {self.off[metric]}", metric)
+            return ParameterError(f"{metric} is off: {self.off[metric]}", ...)
         if self._is_swapped(value):
-            return ParameterError("the metric is the first argument of record, the answer the second", value)
+            return ParameterError("record takes the metric first, and then the answer: swap the two arguments", ...)
         # What is no declared name may be an answer of any length.
         name = metric[:_LONGEST_NAME] if type(metric) is str else metric
         near = self._nearest(metric)
-        return ParameterError(f"a metric is declared in the registry{f', such as {near}' if near else ''}", name)
+        return ParameterError(f"the registry declares no metric {name!r}: {f'write {near}' if near else 'declare it'}", ...)
 
     def drop(
         self,
@@ -130,7 +130,7 @@ class Metrics:
         if self._is_swapped(value):
             warn_once(str(value), "unknown_metric", self.unknown(metric, value).rule)
         elif type(metric) is not str:
-            warn_once("record", "unknown_metric", f"the metric is a text; got {type(metric).__name__}")
+            warn_once("record", "unknown_metric", f"the metric must be a text; this is of type {type(metric).__name__}")
         elif earlier < _MOST_UNKNOWN:  # searching for the nearest name is slow
             near = self._nearest(metric)
             like = f"it is much like {near}, which is declared" if near else ""
@@ -155,4 +155,4 @@ class Metrics:
 
 def no_time(metric: Metric) -> ParameterError:
     """Return the error of a time that is recorded for a metric of another unit."""
-    return ParameterError(f"the unit of {metric.id} is one of {', '.join(PER_SECOND)}", metric.unit)
+    return ParameterError(f"unit: write one of {', '.join(PER_SECOND)} for {metric.id}, of which times are recorded", metric.unit)

@@ -35,7 +35,7 @@ class Dsn:
         except ValueError:
             raise ConfigurationError(f"{shape}; the host or port cannot be read") from None
         if parts.scheme not in ("http", "https"):
-            raise ConfigurationError(f"{shape}; got the scheme {parts.scheme!r}")
+            raise ConfigurationError(f"the scheme {parts.scheme!r} is wrong: {shape}")
         if not parts.username:
             raise ConfigurationError(f"{shape}; PUBLIC_KEY@ is missing before the host")
         if parts.password:
@@ -48,7 +48,9 @@ class Dsn:
             raise ConfigurationError(f"{shape}; the host is missing")
         if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
             rule = "http:// goes to this machine only, since anybody on the way can read it"
-            raise ConfigurationError(f"{rule}: write https://, or pass allow_http=True; got the host {parts.hostname!r}")
+            raise ConfigurationError(
+                f"the host {parts.hostname!r} is another machine, and {rule}: write https://, or pass allow_http=True"
+            )
         prefix, _, app = parts.path.rpartition("/")
         if not app or parts.query or parts.fragment:
             raise ConfigurationError(f"{shape}; the path ends with the app's name, got {parts.path!r}")

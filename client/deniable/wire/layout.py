@@ -77,16 +77,16 @@ class Layout:
     def unpack(self, payload: bytes) -> tuple[int, int]:
         """Decode a payload: its row, and the index or the bits; raise `PayloadError` for one that no device could have sent."""
         if len(payload) != self.payload_size:
-            raise PayloadError("payload_length", f"a payload has {self.payload_size} bytes; got {len(payload)}")
+            raise PayloadError("payload_length", f"a payload must have {self.payload_size} bytes; this has {len(payload)}")
         if self.kind == "index":
             cell = int.from_bytes(payload, "little")
             if cell >= self.rows * self.width:
-                raise PayloadError("index_range", f"a cell is below {self.rows} x {self.width}; got {cell}")
+                raise PayloadError("index_range", f"a cell must be below {self.rows} x {self.width}; this is {cell}")
             return divmod(cell, self.width)
         row = int.from_bytes(payload[: self.row_size], "little")
         bits = int.from_bytes(payload[self.row_size :], "little")
         if row >= self.rows:
-            raise PayloadError("row_range", f"a row is below {self.rows}; got {row}")
+            raise PayloadError("row_range", f"a row must be below {self.rows}; this is {row}")
         if bits >> self.width:
             raise PayloadError("padding_bits", f"bits from {self.width} up are zero")
         return row, bits

@@ -62,7 +62,7 @@ def _app(name: str | None, settings: Settings) -> str:
     if name is None and len(served) == 1:
         return served[0]
     if name not in served:
-        raise ConfigurationError(f"--app is one of those in DENIABLE_REGISTRY: {', '.join(served)}; got {name!r}")
+        raise ConfigurationError(f"--app {name!r} is not in DENIABLE_REGISTRY: write one of {', '.join(served)}")
     return name
 
 

@@ -69,7 +69,7 @@ def test_the_fixture_with_a_registry(registry_file):
     assert "1 failed, 4 passed, 1 error" in done.stdout, done.stdout
     assert "ERROR test_app.py::test_typo" in done.stdout
     assert "FAILED test_app.py::test_raised - deniable.errors.ParameterError: a metric is declared" in done.stdout
-    assert "test_app.py:6: an answer to ui.theme is one of the 3 declared values" in done.stdout
+    assert "test_app.py:6: an answer to ui.theme must be one of the 3 declared values" in done.stdout
     assert "drak" not in done.stdout.replace("toggle('drak')", "")
 
 

@@ -146,11 +146,11 @@ def _unknown_mechanisms(loaded: Registry) -> Iterator[str]:
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     if loaded.publication.trial:
         yield (
-            "publication.trial: everything is published at once, which reveals who took part; remove it before real people answer",
+            "publication.trial: all is published at once, which reveals who took part; remove it before people answer",
             True,
         )
     if loaded.analysts.epsilon > STRONG_EPSILON:
-        rule = f"analysts.epsilon: above {STRONG_EPSILON:g} they learn which segment a report is in with odds above 50 to 1; write less"
+        rule = f"analysts.epsilon: above {STRONG_EPSILON:g} the segment of a report is known with odds above 50 to 1; write less"
         yield rule, loaded.analysts.epsilon
     if loaded.retention.tallies > LONG_DAYS:
         rule = f"retention.tallies: after {LONG_DAYS} days exact sums are of little use, and somebody may demand them; write less"
@@ -164,7 +164,7 @@ def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     for name in loaded.experiments:
         if not any(name in metric.segments for metric in loaded.metrics.values()):
             yield (
-                f"experiments.{name}: no metric has this segment, so nothing is known of its arms; add it to the segments of a metric",
+                f"experiments.{name}: no metric has this segment; add it to the segments of a metric",
                 ...,
             )
     yield from _alike(loaded)
@@ -253,7 +253,7 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if "other" in metric.kind.members and not metric.kind.ordered and metric.other is None:
         many = "options" if metric.kind.options else "answers"
         yield (
-            f'other is missing: write the {metric.kind.noun} that stands for {many} that are not listed, as in other = "something else"',
+            f'other is missing: write the {metric.kind.noun} for {many} that are not listed, as in other = "something else"',
             ...,
         )
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:

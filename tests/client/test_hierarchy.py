@@ -74,9 +74,9 @@ FAULTS = [
         'generalize.version: write a table of words of letters, digits and _.+-, such as { "2.4.1" = "2.4" }',
         {"3.0": ""},
     ),
-    ('[generalize.version]\n"3.1" = "3"', "generalize.version has '3.1', which no value of version generalises to", "3.1"),
-    ('[generalize.platform]\ndebian = "macos"', "write another word; 'macos' is a value, so only", "debian"),
-    ('[generalize.version]\n"3.0" = "2.4"', "write another word; '2.4' is a value, so only", "3.0"),
+    ('[generalize.version]\n"3.1" = "3"', "generalize.version has '3.1', which no value of version leads to", "3.1"),
+    ('[generalize.platform]\ndebian = "macos"', "only values that begin with 'macos' may lead to it", "debian"),
+    ('[generalize.version]\n"3.0" = "2.4"', "only values that begin with '2.4' may lead to it", "3.0"),
     ('[generalize.platform]\ndebian = "debian"', "back to itself: write a more general word for one of them", "debian"),
     (
         '[generalize.platform]\ndebian = "a"\na = "b"\nb = "a"',

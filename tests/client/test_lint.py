@@ -17,7 +17,7 @@ SEGMENTS = {"platform": ("linux", "macos")}
 PUBLISHED = Registry("shop", {"m": METRIC}, SEGMENTS)
 
 HEAD = 'format = 1\napp = "shop"\nbudget = { lifetime = 320 }\n'
-TRIAL = "publication.trial: everything is published at once, which reveals who took part; remove it before real people answer"
+TRIAL = "publication.trial: all is published at once, which reveals who took part; remove it before people answer"
 BODY = 'description = "d"\nowner = "o"\n'
 
 
@@ -160,7 +160,7 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     tail = f"period = 'month'\nexpires = 2999-01-01\n{BODY}"
     question = f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y"]\nepsilon = 1\n{tail}'
     (warning,) = linted(question).warnings
-    assert warning.rule.startswith("other is missing: write the value that stands for answers that are not listed")
+    assert warning.rule.startswith("other is missing: write the value for answers that are not listed")
     assert not linted(question + 'other = "y"\n').warnings
     path = tmp_path / "unbounded.toml"
     path.write_text(HEAD.replace("budget = { lifetime = 320 }\n", "") + question + 'other = "y"\n', "utf-8")
@@ -246,7 +246,8 @@ def test_the_same_values_twice(linted, first, second, warned):
         + "".join(f'[metrics.{id_}]\ntype = "boolean"\n{tail}' for id_ in "cd")
         + "".join(f'[metrics.{id_}]\ntype = "key"\ndiscover = true\n{tail}' for id_ in "ef")
     )
-    rule = "a, b have the same values: they may ask one question twice, and their losses add up; keep one, unless the questions differ"
+    rule = "a, b have the same values: they may ask one question twice, and their losses add up; "
+    rule += "keep one, unless the questions differ"
     assert [(warning.metric, warning.rule) for warning in findings.warnings] == ([("-", rule)] if warned else [])
 
 
@@ -622,9 +623,7 @@ def test_the_error_of_a_set(linted, joint, error):
     text = f'type = "set"\nvalues = ["a", "b", "c", "d"]\njoint = {joint}\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n'
     facts, doubts = note_of(linted, text + BODY)
     assert (facts["answers"], facts["error"]) == ("any of 4 options", error)
-    assert doubts == [
-        'other is missing: write the option that stands for options that are not listed, as in other = "something else"'
-    ]
+    assert doubts == ['other is missing: write the option for options that are not listed, as in other = "something else"']
 
 
 def test_the_error_of_a_mean_position(linted):

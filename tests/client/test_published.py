@@ -108,7 +108,7 @@ def test_a_version_that_comes_back_is_no_second_one(folder):
         ((FIRST, "format = 1"), "app is missing: write a lower-case name in quotes, such as 'shop'"),
         (
             (),
-            r"the folder has no registry: add registries with `deniable registry publish`, which names them 0001\.toml, 0002\.toml, \.\.\.",
+            r"the folder has no registry: add registries with `deniable registry publish`",
         ),
     ],
 )
@@ -121,9 +121,7 @@ def test_what_does_not_fit_is_refused(folder, texts, words):
 def test_other_names_are_refused(folder):
     """Their order would be anybody's guess."""
     (folder(FIRST) / "metrics.toml").write_text(SECOND, "utf-8")
-    with pytest.raises(
-        RegistryError, match=r"add registries with `deniable registry publish`, which names them 0001\.toml, 0002\.toml, \.\.\."
-    ):
+    with pytest.raises(RegistryError, match=r"add registries with `deniable registry publish`"):
         published.load(folder())
 
 
@@ -333,7 +331,7 @@ def test_nothing_is_written_outside_the_folder(tmp_path):
     path.write_text(STRINGS.replace("pages.txt", "../pages.txt"), "utf-8")
     with pytest.raises(
         ConfigurationError,
-        match=r"the file of candidates '\.\./pages\.txt' is in another folder: put it beside the registry, and write its name alone",
+        match=r"the file of candidates '\.\./pages\.txt' is in another folder: put it beside",
     ):
         published.add(path, tmp_path / "registries")
     assert not list((tmp_path / "registries").iterdir())

@@ -91,13 +91,13 @@ GOOD = {"format": 1, "restriction": "x", "signature": b64encode(bytes(64)).decod
     [
         (
             {"signature": None},
-            "'format, restriction' is wrong: an envelope must have format, restriction, signature, and nothing else",
+            "'format, restriction' is wrong: an envelope must have format, restriction, ",
         ),
-        ({"restriction": None}, ", signature' is wrong: an envelope must have format, restriction, signature, and nothing else"),
-        ({"registry": "x"}, ", signature' is wrong: an envelope must have format, restriction, signature, and nothing else"),
+        ({"restriction": None}, ", signature' is wrong: an envelope must have format, restriction, "),
+        ({"registry": "x"}, ", signature' is wrong: an envelope must have format, restriction, "),
         (
             {"seed": 7},
-            "'format, restriction, seed, signature' is wrong: an envelope must have format, restriction, signature, and nothing else",
+            "'format, restriction, seed, signature' is wrong: an envelope must have format, restriction, ",
         ),
         ({"format": 2}, "2 is wrong: the format of an envelope must be 1"),
         ({"format": True}, "true is wrong: the format of an envelope must be 1"),

@@ -140,7 +140,7 @@ def choose(
     if permanent is not None and least > _WORST * best.mean_variance:
         advice = f"raise max_report_bytes to {best.layout.payload_size}, or name rappor, or loloha with its many rows"
         raise ParameterError(
-            f"max_report_bytes: {advice}; {fitting[0].name}, which fits, has {_error(fitting[0]) / _error(best):.3g} times the error",
+            f"max_report_bytes: {advice}; {fitting[0].name} has {_error(fitting[0]) / _error(best):.3g} times the error",
             max_bytes,
         )
     # Rows of permanent mechanisms tell devices apart. A few bytes less do not justify more rows.

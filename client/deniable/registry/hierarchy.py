@@ -77,14 +77,14 @@ def _table_faults(name: str, values: Sequence[str], declared: dict[str, str]) ->
     for word in declared:
         if word not in known:
             yield (
-                f"generalize.{name} has {word!r}, which no value of {name} generalises to: list it among the values, or remove it",
+                f"generalize.{name} has {word!r}, which no value of {name} leads to: list it as a value, or remove it",
                 ...,
             )
     for word, above in declared.items():
         branch = word.startswith(above) and word[len(above) :].startswith(tuple(SEPARATORS))
         if above in values and not branch and word != above:
             yield (
-                f"generalize.{name}.{word}: write another word; {above!r} is a value, so only values that begin with it generalise to it",
+                f"generalize.{name}.{word}: write another word; only values that begin with {above!r} may lead to it",
                 above,
             )
 

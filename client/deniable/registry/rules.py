@@ -164,7 +164,7 @@ def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Re
         if not isinstance(arms, list) or len(arms) < 2:  # noqa: PLR2004
             yield (
                 "-",
-                f"experiments.{name}: declare a segment of this name under [segments], with two or more values: they are the arms",
+                f"experiments.{name}: declare it under [segments], with two or more values, which are the arms",
                 ...,
             )
             continue
@@ -239,7 +239,7 @@ def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:
         yield from faults
         if not broken and not faults and exact(permanent) < exact(epsilon):  # type: ignore[arg-type]
             yield (
-                f"epsilon_permanent: write {epsilon} or more, the epsilon of one report, since all reports of an answer say no less than one",
+                f"epsilon_permanent: write {epsilon} or more, the epsilon of one report, since all reports say no less than one",
                 permanent,
             )
     sample = table.get("sample", 1)

@@ -212,8 +212,8 @@ class Set(Type):
             short = type(option) is str and len(option) <= longest
             position = positions.get(option, other) if short else other
             if position < 0:
-                rule = f"an option of {metric.id} must be one of the {len(metric.values)} declared; this is of type {type(option).__name__}"
-                raise ParameterError(rule, ...)
+                rule = f"an option of {metric.id} must be one of the {len(metric.values)} declared"
+                raise ParameterError(f"{rule}; this is of type {type(option).__name__}", ...)
             chosen |= 1 << position
         return chosen
 

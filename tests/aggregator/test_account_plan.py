@@ -52,7 +52,7 @@ def test_periods_are_the_most_that_days_touch(length, days):
 
 def test_periods_are_checked():
     """There is a day, and the length is one."""
-    with pytest.raises(ParameterError, match="days is a whole number of at least 1"):
+    with pytest.raises(ParameterError, match="0 is wrong: days must be a whole number of at least 1"):
         periods("day", 0)
     with pytest.raises(ParameterError, match="a period is one of"):
         periods("year", 1)
@@ -134,16 +134,16 @@ def test_metrics_are_chosen():
     """Some, once each; an unknown one is named."""
     three = registry(categorical(), categorical(4), categorical(5))
     assert [use.metric.id for use in plan(three, metrics=["m2", "m0", "m2"]).uses] == ["m2", "m0"]
-    with pytest.raises(ParameterError, match=r"a metric of metrics\.toml is one of m0, m1, m2; got 'm9'"):
+    with pytest.raises(ParameterError, match=r"'m9' is wrong: a metric of metrics\.toml is one of m0, m1, m2"):
         plan(three, metrics=["m0", "m9"])
 
 
 @pytest.mark.parametrize(
     ("numbers", "rule"),
     [
-        ({"days": 0}, "days is a whole number"),
-        ({"reports": 0}, "reports is a whole number"),
-        ({"answers": 0}, "answers is a whole number"),
+        ({"days": 0}, "0 is wrong: days must be a whole number of at least 1"),
+        ({"reports": 0}, "0 is wrong: reports must be a whole number of at least 1"),
+        ({"answers": 0}, "0 is wrong: answers must be a whole number of at least 1"),
         ({"days": 1, "reports": 1}, "either days or reports"),
     ],
 )

@@ -340,7 +340,7 @@ def test_values_that_look_the_same_have_no_error():
         ([np.ones((3, 0))], "each variable has likelihoods"),
         ([np.ones((3, 2)), np.ones((4, 2))], "the same reports"),
         ([np.ones((3, 2), int)], "float32 or float64"),
-        ([np.array([[1.0, 1.0], [0.0, 0.0]])], "possible under some value; got 'report 1 of variable 0'"),
+        ([np.array([[1.0, 1.0], [0.0, 0.0]])], "'report 1 of variable 0' is wrong: each report is possible under some value"),
         ([np.array([[1.0, -1.0]])], "at least 0"),
         ([np.array([[1.0, np.inf]])], "finite"),
         ([np.array([[1.0, np.nan]])], "finite"),

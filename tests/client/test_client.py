@@ -684,7 +684,9 @@ def test_segments_that_never_end(client_of):
 
 def test_swapped_arguments_are_told_without_the_answer(client_of, caplog):
     """Who gives the answer first and the metric second is told so, and the answer is not repeated."""
-    with pytest.raises(ParameterError, match="the metric is the first argument of record") as caught:
+    with pytest.raises(
+        ParameterError, match="record takes the metric first, and then the answer: swap the two arguments"
+    ) as caught:
         client_of(strict=True).record(CANARY, "ui.theme")
     assert CANARY not in str(caught.value)
     ours = [frame.f_locals for frame, _ in walk_tb(caught.tb) if "deniable" in Path(frame.f_code.co_filename).parts]
@@ -787,7 +789,7 @@ def test_an_answer_in_the_place_of_the_metric_is_not_told(client_of, caplog):
     client.record(CANARY.encode(), value=True)
     assert [record.message for record in caplog.records] == [
         "deniable: ui.theme: unknown_metric: the metric is the first argument of record, the answer the second",
-        "deniable: record: unknown_metric: the metric is a text; got bytes",
+        "deniable: record: unknown_metric: the metric must be a text; this is of type bytes",
     ]
     assert client.stats()["dropped"] == {"unknown_metric": 2}
 
@@ -975,7 +977,7 @@ def test_a_bad_setting_is_logged(monkeypatch, caplog, name, value):
     """A value that cannot be used is logged, and the default is used."""
     monkeypatch.setenv(f"DENIABLE_{name}", value)
     assert sender_settings() == SenderSettings()
-    assert f"DENIABLE_{name} is a number above 0" in caplog.text
+    assert f"DENIABLE_{name} = " in caplog.text
 
 
 def test_settings_reach_the_sender(monkeypatch, client_of):
@@ -1006,7 +1008,7 @@ def test_explain_refuses(client_of):
     assert client.explain("ui.theme", CANARY) is None
     assert client.stats()["dropped"] == {}, "it is no error of ours"
     strict = client_of(strict=True)
-    with pytest.raises(ParameterError, match="a metric is declared in the registry; got 'nosuch'"):
+    with pytest.raises(ParameterError, match="the registry declares no metric 'nosuch':"):
         strict.explain("nosuch")
     for explain in (strict.explain, strict.__class__.explain.__get__(strict)):
         with pytest.raises(DeniableError) as caught:

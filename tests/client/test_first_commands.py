@@ -55,7 +55,7 @@ def test_init_of_what_is_no_name(tmp_path, monkeypatch, name, instead):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError) as caught:
         run(init, "--app", name)
-    assert str(caught.value) == f"--app is a lower-case name; got {name!r}; one that fits: --app {instead}"
+    assert str(caught.value) == f"--app {name!r} is no lower-case name; write --app {instead}"
     assert not list(tmp_path.iterdir())
 
 

@@ -178,7 +178,7 @@ def test_no_more_is_quoted_than_what_is_reserved(run, tmp_path):
     path.write_text(SMALL, "utf-8")
     _, out, _ = run("--registry", path, "--days", 3650)
     assert row(out, "plain sum") == ["64.5"]
-    assert "Quote: epsilon 9, which needs no delta (the budget stops there)." in out
+    assert "Quote: epsilon 34, which needs no delta (the budget stops there)." in out
 
 
 def test_the_example_fits_its_own_budget(run):
@@ -242,7 +242,7 @@ def test_a_second_opinion(run):
         (("--epsilon", "x"), "deniable account: epsilon = 'x': write a number of nats above 0 and at most 16"),
         (("--epsilon", "1", "--delta", "0"), "deniable account: delta = 0.0: write a probability from 1e-15 to below 1"),
         (("--epsilon", "1", "--reports", "-1"), "deniable account: -1 is wrong: --reports must be a whole number of at least 1"),
-        (("--epsilon", "1", "--reports", "1", "2"), "--reports has one number, or one for each of the 1 epsilons; got 2"),
+        (("--epsilon", "1", "--reports", "1", "2"), "--reports has 2 numbers: write one, or one for each of the 1 epsilons"),
         (("--epsilon", "1", "--reports", "1", "--days", "2"), "either --days, with a report on each, or --reports"),
         (("--epsilon", "1", "--registry", "x.toml"), "either --registry and --metric or --epsilon"),
         (("--epsilon", "1", "--answers", "2"), "--answers goes with --epsilon-permanent"),

@@ -327,12 +327,12 @@ def test_a_curve():
         (lambda: Observer(mechanisms.make("oue", domain_size=257, epsilon=1)), "at most 256 values"),
         (lambda: Observer(make("l_grr", 3), (1, 2)), "a whole number above 0 for each of 3 values"),
         (lambda: Observer(make("l_grr", 2), (1, 0)), "a whole number above 0"),
-        (lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(), "a permanent mechanism; got 'grr'"),
-        (lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0), "a permanent mechanism; got 'grr'"),
+        (lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(), "'grr' is wrong: "),
+        (lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0), "'grr' is wrong: "),
         (lambda: averaging(Observer(make("l_grr")), devices=0, reports=5), "at least 1 device"),
         (lambda: averaging(Observer(make("l_grr")), devices=1, reports=0), "at least 1 report"),
         (lambda: losing(0), "at least 1 report before it loses its state"),
-        (lambda: Observer(make("loloha", 4)).permanent(b"\x00\x08", [2]), "reports in one row; got '2 rows'"),
+        (lambda: Observer(make("loloha", 4)).permanent(b"\x00\x08", [2]), "'2 rows' is wrong: "),
     ],
 )
 def test_what_makes_no_sense(wrong, words):

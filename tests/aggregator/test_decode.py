@@ -220,7 +220,7 @@ def test_texts(name):
 
 @pytest.mark.parametrize(
     ("values", "rule"),
-    [([1, 2, 1], "candidates are listed once; got '1 twice'"), ([60], "value of the domain"), ([-1], "value of")],
+    [([1, 2, 1], "'1 twice' is wrong: "), ([60], "value of the domain"), ([-1], "value of")],
 )
 def test_bad_candidates(values, rule):
     """Values that are no candidates are refused with the rule."""

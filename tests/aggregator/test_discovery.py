@@ -293,10 +293,10 @@ def test_detection_frequency_of_few_reports(cls, n):
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({"keep": 0}, "keep is a whole number of at least 1; got 0"),
+        ({"keep": 0}, "keep = 0: write a whole number of at least 1"),
         ({"keep": True}, "keep is a whole number"),
-        ({"alpha": 0}, "a probability of error lies between 0 and 1; got 0"),
-        ({"text": True}, "texts are numbers of whole bytes; got '15 bits'"),
+        ({"alpha": 0}, "0 is wrong: a probability of error lies between 0 and 1"),
+        ({"text": True}, "'15 bits' is wrong: texts are numbers of whole bytes"),
     ],
 )
 def test_bad_parameters(options, rule):

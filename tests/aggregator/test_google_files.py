@@ -219,35 +219,41 @@ def test_a_bit_of_two_hashes_may_be_written_once(file):
     [
         ("", "line 1: a file has rows; was it written to the end"),
         ("\n\n", "line 1: a file has rows"),
-        ("8,2,4,0.25,0.75,0.5\n", "line 1: the first line is k,h,m,p,q,f, without row names; got '8,2,4,0.25,0.75,0.5'"),
+        ("8,2,4,0.25,0.75,0.5\n", "line 1: '8,2,4,0.25,0.75,0.5' is wrong: the first line is k,h,m,p,q,f, without row names"),
         ("m,h,k,p,q,f\n8,2,4,0.25,0.75,0.5\n", "line 1: the first line is k,h,m,p,q,f"),
         ('"","k","h","m","p","q","f"\n"1",8,2,4,0.25,0.75,0.5\n', "line 1: the first line is k,h,m,p,q,f, without row names"),
-        ("k,h,m,p,q,f\n", "line 1: a params file has a header and one row of values; got '1 rows'"),
-        ("k,h,m,p,q,f\n8,2,4,0.25,0.75,0.5\nextra\n", "line 3: a params file has a header and one row of values; got '3 rows'"),
-        ("k,h,m,p,q,f\n8,2,4,0.25,0.75\n", "line 2: there is a value for each of k,h,m,p,q,f; got '8,2,4,0.25,0.75'"),
-        ("k,h,m,p,q,f\n8,2,4,a,0.75,0.5\n", "line 2: p is a number of at least 0; got 'a'"),
-        ("k,h,m,p,q,f\n8,2,4,0.25,nan,0.5\n", "line 2: q is a number of at least 0; got 'nan'"),
-        ("k,h,m,p,q,f\n8,2,4,0.25,inf,0.5\n", "line 2: q is a number of at least 0; got 'inf'"),
-        ("k,h,m,p,q,f\n8,2,4,0.25,1/2,0.5\n", "line 2: q is a number of at least 0; got '1/2'"),
-        ("k,h,m,p,q,f\n8,2,4,0.25,1e-999999999,0.5\n", "line 2: q is a number of at least 0; got '1e-999999999'"),
-        ("k,h,m,p,q,f\n8,2,4,-0.25,0.75,0.5\n", "line 2: p is a number of at least 0; got '-0.25'"),
-        ("k,h,m,p,q,f\n8.5,2,4,0.25,0.75,0.5\n", "line 2: k is a whole number; got '8.5'"),
-        ("k,h,m,p,q,f\n512,2,4,0.25,0.75,0.5\n", "line 2: bits (k) is a whole number from 1 to 256; got 512"),
-        ("k,h,m,p,q,f\n8,2,0,0.25,0.75,0.5\n", "line 2: cohorts (m) is a whole number from 1 to 4294967296; got 0"),
+        ("k,h,m,p,q,f\n", "line 1: '1 rows' is wrong: a params file has a header and one row of values"),
+        (
+            "k,h,m,p,q,f\n8,2,4,0.25,0.75,0.5\nextra\n",
+            "line 3: '3 rows' is wrong: a params file has a header and one row of values",
+        ),
+        ("k,h,m,p,q,f\n8,2,4,0.25,0.75\n", "line 2: '8,2,4,0.25,0.75' is wrong: there is a value for each of k,h,m,p,q,f"),
+        ("k,h,m,p,q,f\n8,2,4,a,0.75,0.5\n", "line 2: p = 'a': write a number of at least 0"),
+        ("k,h,m,p,q,f\n8,2,4,0.25,nan,0.5\n", "line 2: q = 'nan': write a number of at least 0"),
+        ("k,h,m,p,q,f\n8,2,4,0.25,inf,0.5\n", "line 2: q = 'inf': write a number of at least 0"),
+        ("k,h,m,p,q,f\n8,2,4,0.25,1/2,0.5\n", "line 2: q = '1/2': write a number of at least 0"),
+        ("k,h,m,p,q,f\n8,2,4,0.25,1e-999999999,0.5\n", "line 2: q = '1e-999999999': write a number of at least 0"),
+        ("k,h,m,p,q,f\n8,2,4,-0.25,0.75,0.5\n", "line 2: p = '-0.25': write a number of at least 0"),
+        ("k,h,m,p,q,f\n8.5,2,4,0.25,0.75,0.5\n", "line 2: k = '8.5': write a whole number"),
+        ("k,h,m,p,q,f\n512,2,4,0.25,0.75,0.5\n", "line 2: 512 is wrong: bits (k) must be a whole number from 1 to 256"),
+        ("k,h,m,p,q,f\n8,2,0,0.25,0.75,0.5\n", "line 2: 0 is wrong: cohorts (m) must be a whole number from 1 to 4294967296"),
         ("\nk,h,m,p,q,f\n8,2,4,0.75,0.5,0.5\n", "line 3: prob_q is above prob_p"),
-        ("k,h,m,p,q,f\n8,2,4,0.5,0.5,0.5\n", "got 'p = 0.5, q = 0.5'"),
+        ("k,h,m,p,q,f\n8,2,4,0.5,0.5,0.5\n", "'p = 0.5, q = 0.5' is wrong"),
         ("k,h,m,p,q,f\n8,2,4,0.25,0.75,1\n", "line 2: prob_f is at most 127/128"),
         ('k,h,m,p,q,f\n8,2,4,"0.25,0.75,0.5\n', "line 2: a file is comma-separated values; close open quotes here or later"),
-        (b"k,h,m,p,q,f\n8,2,4,0.25,0.75,0.5\xff\n", r"line 2: a file is UTF-8 text; save it as such; got b'\xff\n'"),
+        (b"k,h,m,p,q,f\n8,2,4,0.25,0.75,0.5\xff\n", r"line 2: b'\xff\n' is wrong: a file is UTF-8 text; save it as such"),
         ("k,h,m,p,q,f\n".encode("utf-16"), "line 1: a file is UTF-8 text"),
         ("{", "line 1: a file that begins with a brace is JSON"),
         ('{"numBits": 8,\n "numHashes" 2}', "line 2: a file that begins with a brace is JSON"),
-        ('{"numBits": 8}', "line 1: the keys are numBits, numHashes, numCohorts, probIrr0, probIrr1, probPrr; got 'numBits'"),
-        (FILES["params.json"].replace("0.25", "NaN"), "line 1: probIrr0 is a number of at least 0; got 'NaN'"),
+        (
+            '{"numBits": 8}',
+            "line 1: 'numBits' is wrong: the keys are numBits, numHashes, numCohorts, probIrr0, probIrr1, probPrr",
+        ),
+        (FILES["params.json"].replace("0.25", "NaN"), "line 1: probIrr0 = 'NaN': write a number of at least 0"),
         (FILES["params.json"].replace("0.25", "0.75"), "line 1: prob_q is above prob_p"),
-        (FILES["params.json"].replace("0.25", '"0.25"'), "line 1: probIrr0 is a number, without quotes; got '0.25'"),
-        (FILES["params.json"].replace("0.25", "null"), "line 1: probIrr0 is a number, without quotes; got None"),
-        (FILES["params.json"].replace(": 8", ": 8.0"), "line 1: numBits is a whole number; got '8.0'"),
+        (FILES["params.json"].replace("0.25", '"0.25"'), "line 1: '0.25' is wrong: probIrr0 is a number, without quotes"),
+        (FILES["params.json"].replace("0.25", "null"), "something is missing: probIrr0 is a number, without quotes"),
+        (FILES["params.json"].replace(": 8", ": 8.0"), "line 1: numBits = '8.0': write a whole number"),
     ],
 )
 def test_malformed_params(file, content, message):
@@ -261,28 +267,31 @@ def test_malformed_params(file, content, message):
     ("content", "message"),
     [
         ("", "line 1: a file has rows"),
-        ("n,b0,b1\n3,2,1\n0,0,0\n", "line 1: this file has no header; delete this line (R: col.names = FALSE); got 'n,b0,b1'"),
+        (
+            "n,b0,b1\n3,2,1\n0,0,0\n",
+            "line 1: 'n,b0,b1' is wrong: this file has no header; delete this line (R: col.names = FALSE)",
+        ),
         ('"","V1","V2","V3"\n"1",3,2,1\n"2",0,0,0\n', "line 1: this file has no header"),
         (
             '"1",3,2,1\n"2",0,0,0\n',
             "line 1: a row has k + 1 = 3 columns, the reports of a cohort and the count of each bit; delete the row",
         ),
         ("3,2,1\n0,0\n", "line 2: a row has k + 1 = 3 columns"),
-        ("3,2,1\n0,0\n", "check the params file; got '2 columns'"),
+        ("3,2,1\n0,0\n", "'2 columns' is wrong: "),
         ("3;2;1\n0;0;0\n", "line 1:"),
-        ("3,2,1\n0,0,NA\n", "line 2: a cell is a whole number from 0 to 2^63 - 1; got 'NA in column 3'"),
-        ("nan,nan,nan\n0,0,0\n", "got 'nan in column 1'"),
-        ("3,2,1\n0,0,\n", "line 2: a cell is a whole number from 0 to 2^63 - 1; got 'nothing in column 3'"),
-        ("3,2,1\n0,inf,0\n", "got 'inf in column 2'"),
-        ("3,2,1.5\n0,0,0\n", "line 1: a cell is a whole number from 0 to 2^63 - 1; got '1.5 in column 3'"),
-        ("3,-2,1\n0,0,0\n", "line 1: a cell is a whole number from 0 to 2^63 - 1; got '-2 in column 2'"),
+        ("3,2,1\n0,0,NA\n", "line 2: 'NA in column 3' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
+        ("nan,nan,nan\n0,0,0\n", "'nan in column 1' is wrong"),
+        ("3,2,1\n0,0,\n", "line 2: 'nothing in column 3' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
+        ("3,2,1\n0,inf,0\n", "'inf in column 2' is wrong"),
+        ("3,2,1.5\n0,0,0\n", "line 1: '1.5 in column 3' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
+        ("3,-2,1\n0,0,0\n", "line 1: '-2 in column 2' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
         ("9223372036854775808,2,1\n0,0,0\n", "a cell is a whole number from 0 to 2^63 - 1"),
-        ("1e99,2,1\n0,0,0\n", "a cell is a whole number from 0 to 2^63 - 1; got '1e99 in column 1'"),
-        ("1e999999999,2,1\n0,0,0\n", "got '1e999999999 in column 1'"),
+        ("1e99,2,1\n0,0,0\n", "'1e99 in column 1' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
+        ("1e999999999,2,1\n0,0,0\n", "'1e999999999 in column 1' is wrong"),
         ("3,2,1\n1,1,2\n", "line 2: no bit is set more often than the cohort has reports, 1 (first column)"),
-        ("3,2,1\n1,1,2\n", "got '2 in column 3'"),
-        ("3,2,1\n", "line 1: there are m = 2 rows, one for each cohort; check the params file; got '1 rows'"),
-        ("3,2,1\n" * 3, "line 3: there are m = 2 rows, one for each cohort; check the params file; got '3 rows'"),
+        ("3,2,1\n1,1,2\n", "'2 in column 3' is wrong"),
+        ("3,2,1\n", "line 1: '1 rows' is wrong: there are m = 2 rows, one for each cohort; check the params file"),
+        ("3,2,1\n" * 3, "line 3: '3 rows' is wrong: there are m = 2 rows, one for each cohort; check the params file"),
         (
             "3,2,1\n" * 4,
             "line 4: there are m = 2 rows, one for each cohort; check the params file (or add up those whose numbers agree",
@@ -316,12 +325,12 @@ def row_of(word, **changed):
             "line 1: a row has hm + 1 = 3 columns, a candidate and the positions of its bits; delete the row names",
         ),
         (row_of("a") + "b,1\n", "line 2: a row has hm + 1 = 3 columns"),
-        (row_of("a") + row_of("b") + row_of("a"), "line 3: a candidate is there once; delete this line or line 1; got 'a'"),
-        (row_of("a") + row_of("b", i1="NA"), "line 2: a cell is a whole number from 0 to 2^63 - 1; got 'NA in column 3'"),
-        (row_of("a", i0=0), "line 1: a position is from 1 to km = 4; check the params file; got '0 in column 2'"),
-        (row_of("a", i1=5), "line 1: a position is from 1 to km = 4; check the params file; got '5 in column 3'"),
-        (row_of("a", i0=3), "line 1: column 2 is of cohort 0, positions 1 to 2; check k and h of the params file; got 3"),
-        (row_of("a", i1=2), "line 1: column 3 is of cohort 1, positions 3 to 4; check k and h of the params file; got 2"),
+        (row_of("a") + row_of("b") + row_of("a"), "line 3: 'a' is wrong: a candidate is there once; delete this line or line 1"),
+        (row_of("a") + row_of("b", i1="NA"), "line 2: 'NA in column 3' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
+        (row_of("a", i0=0), "line 1: '0 in column 2' is wrong: a position is from 1 to km = 4; check the params file"),
+        (row_of("a", i1=5), "line 1: '5 in column 3' is wrong: a position is from 1 to km = 4; check the params file"),
+        (row_of("a", i0=3), "line 1: 3 is wrong: column 2 is of cohort 0, positions 1 to 2; check k and h of the params file"),
+        (row_of("a", i1=2), "line 1: 2 is wrong: column 3 is of cohort 1, positions 3 to 4; check k and h of the params file"),
         ('"two\nlines",1,3\nb,1,9\n', "line 3: a position is from 1 to km"),
         ('a,1,3\nb,1,"3\n', "line 2: a file is comma-separated values; close open quotes"),
         (row_of("a").encode() + b"\xe9,1,3\n", "line 2: a file is UTF-8 text"),
@@ -341,22 +350,28 @@ def test_a_map_of_another_hash_is_refused(file):
     rows += [row_of(word, i0=other[positions(word.encode(), TINY)[0]]) for word in ("b", "c")]
     text = refusal(files.load_map, file("map.csv", "".join(rows)), TINY)
     assert "line 2: positions are those of MD5 with k = 2, h = 1, m = 2; 2 of 3 candidates have others" in text
-    assert text.endswith("got 'b'")
+    assert "'b' is wrong: " in text
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "line 1: a file has rows"),
-        ("c1,1,01\n", "line 1: the first line names the columns, once cohort and once irr or rappor; got '3 columns'"),
+        ("c1,1,01\n", "line 1: '3 columns' is wrong: the first line names the columns, once cohort and once irr or rappor"),
         ("client,cohort,irr,rappor\nc1,1,01,01\n", "line 1: the first line names the columns"),
-        ("client,cohort,irr\nc1,1\n", "line 2: a row has as many columns as the header, 3; got '2 columns'"),
-        ("client,cohort,irr\nc1,1,01,extra\n", "line 2: a row has as many columns as the header, 3; got '4 columns'"),
-        ("client,cohort,irr\nc1,2,01\n", "line 2: a cohort is a whole number from 0 to 1; check m of the params file; got '2'"),
-        ("client,cohort,irr\nc1,-1,01\n", "line 2: a cohort is a whole number from 0 to 1; check m of the params file; got '-1'"),
+        ("client,cohort,irr\nc1,1\n", "line 2: '2 columns' is wrong: a row has as many columns as the header, 3"),
+        ("client,cohort,irr\nc1,1,01,extra\n", "line 2: '4 columns' is wrong: a row has as many columns as the header, 3"),
+        (
+            "client,cohort,irr\nc1,2,01\n",
+            "line 2: '2' is wrong: a cohort is a whole number from 0 to 1; check m of the params file",
+        ),
+        (
+            "client,cohort,irr\nc1,-1,01\n",
+            "line 2: '-1' is wrong: a cohort is a whole number from 0 to 1; check m of the params file",
+        ),
         (
             "client,cohort,irr\nc1,1,1\n",
-            "line 2: a report is k = 2 digits 0 or 1, leading zeros too (a spreadsheet drops them); got '1'",
+            "line 2: '1' is wrong: a report is k = 2 digits 0 or 1, leading zeros too (a spreadsheet drops them)",
         ),
         ("client,cohort,irr\nc1,1,01\nc1,1,21\n", "line 3: a report is k = 2 digits 0 or 1"),
         ("client,cohort,irr\nc1,1,\n", "line 2: a report is k = 2 digits 0 or 1"),
@@ -388,7 +403,7 @@ def test_a_column_of_reports_by_its_name(file):
 def test_nothing_wrong_is_saved(tmp_path):
     """What could not be loaded is not written."""
     counts, reports = np.array([[3, 2]]), np.array([2])
-    assert "cohort 0 is from 0 to its reports, 2; got 3" in refusal(files.save_counts, tmp_path / "c.csv", counts, reports)
+    assert "3 is wrong: cohort 0 is from 0 to its reports, 2" in refusal(files.save_counts, tmp_path / "c.csv", counts, reports)
     assert "got -3" in refusal(files.save_counts, tmp_path / "c.csv", -counts, reports)
     assert "(m, k)" in refusal(files.save_counts, tmp_path / "c.csv", counts, np.array([2, 2]))
     assert "each of them once" in refusal(files.save_map, tmp_path / "map.csv", ["a", "a"], TINY)

@@ -283,7 +283,7 @@ def test_a_percentage_is_a_number(run):
         (["--values", "8", "--users", "10", "--epsilon", "1", "--level", "1"], "a confidence level"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--difference", "0.95"], "a difference"),
         (["--values", "8", "--within", "2", "--epsilon", "1"], "a wanted error"),
-        (["--range", "0", "60000", "--within", "600", "--epsilon", "1"], "part of the range of a number; got 600"),
+        (["--range", "0", "60000", "--within", "600", "--epsilon", "1"], "600 is wrong: "),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--per-day", "0"], "reports a day"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--mechanism", "binary"], "binary"),
         (["--values", "8", "--users", "10", "--epsilon", "99"], "epsilon"),

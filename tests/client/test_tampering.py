@@ -187,12 +187,12 @@ EXTRA = '[metrics.more]\ntype = "boolean"\ndescription = "d"\nowner = "o"\n'
 BOTH_WAYS = {
     # More privacy loss than the app allows
     "epsilon 50": (
-        "theme: epsilon is a number of nats above 0 and at most 16; got 50",
+        "theme: epsilon = 50: write a number of nats above 0 and at most 16",
         changed((THEME, "epsilon = 50\nexpires")),
     ),
-    "epsilon infinite": ("at most 16; got inf", changed((THEME, "epsilon = inf\nexpires"))),
-    "epsilon not a number": ("at most 16; got nan", changed((THEME, "epsilon = nan\nexpires"))),
-    "epsilon negative": ("at most 16; got -1", changed((THEME, "epsilon = -1\nexpires"))),
+    "epsilon infinite": ("epsilon = inf: write ", changed((THEME, "epsilon = inf\nexpires"))),
+    "epsilon not a number": ("epsilon = nan: write ", changed((THEME, "epsilon = nan\nexpires"))),
+    "epsilon negative": ("epsilon = -1: write ", changed((THEME, "epsilon = -1\nexpires"))),
     "permanent epsilon below that of a report": (
         "epsilon_permanent: write 1.0 or more, the epsilon of one report, since all reports of an answer say no less than one",
         changed(("epsilon_permanent = 2", "epsilon_permanent = 0.5")),
@@ -216,7 +216,7 @@ BOTH_WAYS = {
     "f = 0 of a kept response": ("spends inf nats for all reports of an answer", google(f=0, more="epsilon_permanent = 5")),
     "f = 1": ("prob_f is at most 127/128", google(f=1)),
     "declares less than it spends": (
-        "these parameters spend 1.02165 nats a report: epsilon is at least that; got 0.1",
+        "epsilon = 0.1: write 1.02165 or more",
         google(epsilon=0.1),
     ),
     # The domain
@@ -236,14 +236,14 @@ BOTH_WAYS = {
     ),
     # Time
     "no period": (
-        "period is one of hour, day, week, month; got 'second'",
+        "period = 'second': write hour, day, week or month",
         changed((THEME, 'period = "second"\nepsilon = 1\nexpires')),
     ),
     "a budget of nothing": ("per_month is a number of nats above 0", changed(("per_month = 16", "per_month = 0"))),
     # Its form
     "no TOML": ("this is no valid TOML: Invalid value (at end of document); texts need quotes", "<html>"),
     "another format": ("format: write 1, which this version reads", changed(("format = 1", "format = 2"))),
-    "another app": ("app is shop; got 'blog'", changed(('"shop"', '"blog"'))),
+    "another app": ("app = 'blog'", changed(('"shop"', '"blog"'))),
     "an unknown key": ("theme: a key is one of type, ", changed((THEME, 'raw = true\nepsilon = 1\nperiod = "month"\nexpires'))),
 }
 

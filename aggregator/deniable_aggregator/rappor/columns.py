@@ -80,7 +80,7 @@ def read(
                 cohorts[number].append(0 if cohort is None else column.place(row[cohort].strip()))
                 bits[number].append(column.number(row[at].strip()))
     except ParameterError as error:
-        raise ParameterError(f"line {table.line_num}: {error.rule}", error.value) from None
+        raise ParameterError(f"line {table.line_num}: {error}", ...) from None
     except csv.Error as error:
-        raise ParameterError(f"line {table.line_num}: fields are comma-separated values", str(error)) from None
+        raise ParameterError(f"line {table.line_num}: {error}: write comma-separated values", ...) from None
     return [(np.array(where, np.int64), pack(what, c.width)) for where, what, c in zip(cohorts, bits, columns, strict=True)]

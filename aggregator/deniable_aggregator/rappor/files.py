@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from deniable.errors import ParameterError
+from deniable.errors import ParameterError, sentence
 from deniable.mechanisms.google_rappor import Params, positions
 from deniable.wire.layout import Layout
 from deniable_aggregator import tally
@@ -236,7 +236,7 @@ def _write(path: str | PathLike[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _fault(path: str | PathLike[str], line: int, rule: str, value: object) -> ParameterError:
-    return ParameterError(f"{path}, line {line}: {rule}", value)
+    return ParameterError(f"{path}, line {line}: {sentence(rule, value)}", ...)
 
 
 def _not_utf8(path: str | PathLike[str]) -> ParameterError:

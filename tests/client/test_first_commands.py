@@ -117,7 +117,7 @@ def test_init_overwrites_nothing(tmp_path, monkeypatch):
     ("metric", "answer", "values"),
     [
         ("ui.theme", "purple", "one of the 4 declared values: light, dark, system, something else"),
-        ("export.used", "perhaps", "an answer to export.used is yes or no"),
+        ("export.used", "perhaps", "an answer to export.used must be yes or no"),
     ],
 )
 def test_explain_lists_the_values(tmp_path, monkeypatch, metric, answer, values):

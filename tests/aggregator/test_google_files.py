@@ -216,8 +216,8 @@ def test_a_bit_of_two_hashes_may_be_written_once(file):
 
 def says(message, text):
     """Return whether a text has the line of a message and the words after it; the wrong value may stand between them."""
-    line, _, words = message.partition(": ")
-    return f"{line}: " in text and words in text if message.startswith("line ") else message in text
+    line, _, words = message.partition(":")
+    return f"{line}:" in text and words.strip() in text if message.startswith("line ") else message in text
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,9 @@ def test_a_column_of_reports_by_its_name(file):
 def test_nothing_wrong_is_saved(tmp_path):
     """What could not be loaded is not written."""
     counts, reports = np.array([[3, 2]]), np.array([2])
-    assert "3 is wrong: cohort 0 is from 0 to its reports, 2" in refusal(files.save_counts, tmp_path / "c.csv", counts, reports)
+    assert "3 is wrong: a count of cohort 0 is from 0 to its reports, 2" in refusal(
+        files.save_counts, tmp_path / "c.csv", counts, reports
+    )
     assert "-3 is wrong" in refusal(files.save_counts, tmp_path / "c.csv", -counts, reports)
     assert "(m, k)" in refusal(files.save_counts, tmp_path / "c.csv", counts, np.array([2, 2]))
     assert "each of them once" in refusal(files.save_map, tmp_path / "map.csv", ["a", "a"], TINY)

@@ -144,8 +144,8 @@ def test_an_epsilon_above_the_cap_is_a_fault(linted):
     ("caps", "words"),
     [
         ('mechanisms = ["grr", "ouw"]', "caps.mechanisms has 'ouw', which is no mechanism: write oue"),
-        ("epsilom = 4", "epsilom is no key of [caps]: write epsilon"),
-        ("domain = 4", "domain is no key of [caps]: write domain_size"),
+        ("epsilom = 4", "caps.epsilom is no key of [caps]: write epsilon"),
+        ("domain = 4", "caps.domain is no key of [caps]: write domain_size"),
     ],
 )
 def test_a_mistyped_cap_is_a_fault(linted, caps, words):

@@ -50,11 +50,11 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _unknown(where: str, of: str, known: Sequence[str], table: dict[str, Any]) -> Iterator[_Rest]:
+def _unknown(where: str, of: str, known: Sequence[str], table: dict[str, Any], place: str = "") -> Iterator[_Rest]:
     for key in table:
         if key not in known:
             near = _nearest(key, known)
-            yield where, f"{key} is no key {of}: write {near or f'one of {_listed(known)}'}", ...
+            yield where, f"{place}{key} is no key {of}: write {near or f'one of {_listed(known)}'}", ...
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:
@@ -125,7 +125,7 @@ def _table_faults(name: str, table: object) -> Iterator[_Rest]:
         return
     known = [each.name for each in fields(made_of) if name != "caps" or each.name not in _IN_CODE_ONLY]
     if not set(table) <= set(known):
-        yield from _unknown("-", f"of [{name}]", known, table)
+        yield from _unknown("-", f"of [{name}]", known, table, f"{name}.")
         return
     try:
         made_of(**table)

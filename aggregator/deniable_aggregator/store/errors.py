@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
 import redis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 StoreError = redis.RedisError
 """The store cannot be used. All others are kinds of it."""
@@ -36,3 +42,70 @@ _TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAG
 def transient(error: Exception) -> bool:
     """Tell whether the store is away, full, failing over, or moving keys to another server."""
     return isinstance(error, _TRANSIENT) or (isinstance(error, StoreError) and str(error).startswith(_TRANSIENT_WORDS))
+
+
+REASONS: Final[Mapping[str, str]] = {
+    "away": "it does not answer",
+    "login": "it refuses the user or the password",
+    "certificate": "its TLS certificate is not accepted",
+    "forbidden": "its user may not do this",
+    "full": "it has no memory left",
+    "disk": "what it writes does not get to its disk",
+    "replica": "it is a replica",
+    "replicas": "too few of its replicas keep up",
+    "durability": "it does not keep the promised durability",
+    "refused": "it answers with an error",
+}
+"""Why the store cannot be used."""
+
+_WORDS = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
+
+
+def reason(error: StoreError) -> str:
+    """Return the key of `REASONS` for an error of the store."""
+    if isinstance(error, redis.AuthenticationError):  # a kind of ConnectionError, although the store has answered
+        return "login"
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError):
+        return "certificate" if "CERTIFICATE_VERIFY_FAILED" in str(error) else "away"
+    if isinstance(error, CommandForbidden):
+        return "forbidden"
+    if isinstance(error, StoreFull | NoRoom):
+        return "full"
+    if isinstance(error, redis.ReadOnlyError):
+        return "replica"
+    if isinstance(error, PromiseBroken):
+        return "durability"
+    return _WORDS.get(str(error).partition(" ")[0], "refused")
+
+
+def cause(error: StoreError) -> str:
+    """Say in a few words why the store cannot be used. The text of the error itself may contain an address or a password."""
+    key = reason(error)
+    return f"{REASONS[key]}: {type(error).__name__}" if key == "refused" else REASONS[key]
+
+
+def user(url: str) -> str:
+    """Name the store's user of a URL, in words."""
+    parts = urlsplit(url)
+    name = f"the user {parts.username!r}" if parts.username else "the user 'default'"
+    return name if parts.password else f"{name} without a password"
+
+
+def remedy(
+    error: StoreError,
+    url: str,  # with which the store was opened
+    needed: str,  # the user of deploy/users.acl that may do it
+) -> str:
+    """Say what to do about an error of the store, as a sentence."""
+    key = reason(error)
+    if key == "login":
+        return f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or load the users' passwords into the store"
+    if key == "certificate":
+        return "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE"
+    if key == "forbidden":
+        return f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env"
+    if key == "full":
+        return "make room first: docs/how-to/operate/mend-the-store.md, Make room"
+    if key == "away":
+        return "start it, or correct DENIABLE_REDIS_URL or --redis-url"
+    return "`deniable doctor` says more"

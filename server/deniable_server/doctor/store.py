@@ -6,10 +6,11 @@ import time
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from deniable.messages.plural import plural_noun
 from deniable_aggregator.store import Store, schema
-from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, cause, user
 from deniable_aggregator.store.server import about, durability, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.replicas import LOOK
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
 _COUNTED = {0: "no", 1: "one"}
-_WORSE = ("ok", "warning", "fault")
+_WORSE = ("ok", "skipped", "warning", "fault")
+_FSYNC = "appendonly yes, and appendfsync everysec or always"
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _TOO_FAR = 3600.0  # the shortest period
 
@@ -60,6 +62,22 @@ _NOBODY: dict[str, tuple[Any, ...]] = {
     "read batches that wait": ("XRANGE", schema.REPORTS, "+", "-"),  # from the end to the beginning: no entries
     "see other users": ("ACL", "USERS"),
 }
+_OF_USERS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "worker": {
+        "take batches": ("XREADGROUP", "GROUP", "doctor", "doctor", "STREAMS", schema.REPORTS, ">"),
+        "end batches": ("XACK", schema.REPORTS, "doctor", "0-0"),
+        "add sums": ("BITFIELD", schema.TALLY, "GET", "u8", 0),
+        "publish": ("HDEL", schema.RELEASES, "doctor"),
+        "say which registry is loaded": _BOTH["say which registry is loaded"],
+    },
+    "operator": {
+        "make and revoke keys": ("HDEL", schema.KEYS, "doctor"),
+        "remove dead letters": ("XDEL", schema.DEAD, "0-0"),
+        "erase a metric": ("DEL", schema.TALLY),
+        "write to the audit log": ("EVAL", "return 1", 1, schema.AUDIT),
+    },
+}
+"""What a process that is no server needs, by the name of its user."""
 
 
 def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
@@ -133,7 +151,7 @@ def writes(client: Client, apps: Sequence[str]) -> Finding:
     if refusals:
         clustered = isinstance(client, Cluster)
         seen = "; ".join(
-            (f"{about.name(server)}: " if clustered else "the store refuses them: ") + about.REASONS[about.reason(error)]
+            (f"{about.name(server)}: " if clustered else "the store refuses them: ") + cause(error)
             for server, error in refusals.items()
         )
         meaning = "uploads are refused with 503 store_unavailable, and so are queries, which are written down"
@@ -164,9 +182,9 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
         return Finding("durability", "fault", wrong, meaning, "change the store's configuration, or DENIABLE_DURABILITY")
     missing = [name for name in durability.unseen(seen) if name != "maxmemory-policy"]
     if missing and promised.name != "memory":
-        meaning = f"that it keeps {promised.name} is for you to see"
-        remedy = "compare its configuration with deploy/redis.conf, or allow this user CONFIG GET"
-        return Finding("durability", "warning", f"the store does not tell {', '.join(missing)}", meaning, remedy)
+        meaning = f"whether it keeps {promised.name} cannot be seen from here"
+        remedy = f"look at these lines of the store's redis.conf once: {_FSYNC}"
+        return Finding("durability", "skipped", f"the store's user may not ask for {', '.join(missing)}", meaning, remedy)
     return Finding("durability", "ok", f"{promised.name} is kept")
 
 
@@ -268,25 +286,36 @@ def _listens_widely(client: Client) -> bool:
 
 
 def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
-    """Check that the store's user may do what the server does, and no more. Every command tried changes nothing."""
-    waits = {"wait for replicas": ("WAIT", 0, 1), "see its replicas": LOOK} if settings.durability == "replicated" else {}
-    needed = (
-        waits | _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
-    )
+    """Check that the store's user may do what its process does, and no more. Every command tried changes nothing."""
+    needed = _needed(settings)
     missing = [what for what, command in needed.items() if not all(_may(client, command, app) for app in apps)]
     if missing:
-        meaning = "the server fails where it has to: uploads or pages are answered 503"
-        remedy = "give it the user of deploy/users.acl that is made for what it serves"
-        return Finding("rights", "fault", f"the store's user may not {', '.join(missing)}", meaning, remedy)
+        meaning = "its process fails where it has to do that: a server answers 503"
+        remedy = "load the users of deploy/users.acl into the store anew, or run the process as the user that is made for it"
+        seen = f"{user(settings.redis_url)} may not {', '.join(missing)}"
+        return Finding("rights", "fault", seen, meaning, remedy)
     unwanted = _NOBODY | (_LIVE if settings.serves == "ingest" else {})
+    if needed is _OF_USERS["worker"]:
+        unwanted = {what: command for what, command in unwanted.items() if command[0] != "XRANGE"}
     more = [what for what, command in unwanted.items() if any(_may(client, command, app) for app in apps)]
     if not more:
-        return Finding("rights", "ok", "what the server needs, and nothing else that was tried")
+        return Finding("rights", "ok", f"what {user(settings.redis_url)} needs, and nothing else that was tried")
     seen = f"the store's user may also {', '.join(more)}"
     if all(_near(about.connection(server).get("host")) for server in primaries(client)):
         return Finding("rights", "ok", f"{seen}; the store is on this machine")
-    meaning = "whoever takes over the server that faces the internet reads what others have sent"
+    meaning = "anyone who takes over the server that faces the internet reads what others have sent"
     return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/how-to/operate/access.md)")
+
+
+def _needed(settings: Settings) -> dict[str, tuple[Any, ...]]:
+    """Return what the store's user has to do: by its name, or else by what the server serves."""
+    own = _OF_USERS.get(urlsplit(settings.redis_url).username or "")
+    if own is not None:
+        return own
+    waits = {"wait for replicas": ("WAIT", 0, 1), "see its replicas": LOOK} if settings.durability == "replicated" else {}
+    return (
+        waits | _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
+    )
 
 
 def _may(client: Client, command: tuple[Any, ...], app: str) -> bool:

@@ -990,6 +990,17 @@ def test_the_store_is_reached_over_tls(over_tls, registry_file, monkeypatch, cap
     assert answer.status_code == 200
 
 
+@pytest.mark.parametrize("user", ["ingest", "query", "server", "worker", "operator"])
+def test_the_doctor_judges_a_user_by_its_own_job(guarded, user, registry_file, monkeypatch, capsys):
+    """No user has a false fault, and what it may not see is said once."""
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    monkeypatch.setenv("DENIABLE_SERVES", user if user in {"ingest", "query"} else "all")
+    main(["doctor", "--json", "--redis-url", guarded.url(user)])
+    findings = {each["check"]: each for each in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert (findings["rights"]["status"], user in findings["rights"]["seen"]) == ("ok", True)
+    assert ("not checked" in findings) == (user not in {"query", "server"})
+
+
 def test_a_store_that_is_somebody_else_is_not_talked_to(over_tls):
     """A certificate that the one given did not sign ends the connection, and so does one that nothing was said of."""
     store, other = over_tls

@@ -118,9 +118,10 @@ def _list(log: AuditLog, event: str | None, *, as_json: bool) -> int:
         if entry is None:
             print("no entry; ask `deniable audit-log verify`", file=sys.stderr)
         elif event in (None, entry.event):
-            moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.time))
             details = " ".join(f"{name}={value}" for name, value in sorted(entry.details.items()))
-            print(line.decode() if as_json else f"{entry.number:>8}  {moment}  {entry.event:<18} {entry.actor:<20} {details}")
+            print(
+                line.decode() if as_json else f"{entry.number:>8}  {entry.moment}  {entry.event:<18} {entry.actor:<20} {details}"
+            )
     return 0
 
 

@@ -58,24 +58,25 @@ REASONS: Final[Mapping[str, str]] = {
 }
 """Why the store cannot be used."""
 
-_WORDS = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
+_KINDS: Final = {
+    redis.AuthenticationError: "login",  # a kind of ConnectionError, although the store has answered
+    redis.ConnectionError: "away",
+    redis.TimeoutError: "away",
+    CommandForbidden: "forbidden",
+    StoreFull: "full",
+    NoRoom: "full",
+    redis.ReadOnlyError: "replica",
+    PromiseBroken: "durability",
+}
+_WORDS: Final = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
 
 def reason(error: StoreError) -> str:
     """Return the key of `REASONS` for an error of the store."""
-    if isinstance(error, redis.AuthenticationError):  # a kind of ConnectionError, although the store has answered
-        return "login"
-    if isinstance(error, redis.ConnectionError | redis.TimeoutError):
-        return "certificate" if "CERTIFICATE_VERIFY_FAILED" in str(error) else "away"
-    if isinstance(error, CommandForbidden):
-        return "forbidden"
-    if isinstance(error, StoreFull | NoRoom):
-        return "full"
-    if isinstance(error, redis.ReadOnlyError):
-        return "replica"
-    if isinstance(error, PromiseBroken):
-        return "durability"
-    return _WORDS.get(str(error).partition(" ")[0], "refused")
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "certificate"
+    by_word = _WORDS.get(str(error).partition(" ")[0], "refused")
+    return next((key for kind, key in _KINDS.items() if isinstance(error, kind)), by_word)
 
 
 def cause(error: StoreError) -> str:

@@ -211,25 +211,29 @@ def test_one_that_is_too_large(sending):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_stops(sending, status):
-    """A key that is refused stops the sender: nothing more is taken and nothing more is sent."""
-    post = Fake(status)
-    sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=2)
-    assert eventually(lambda: sender.counts["refused_key"] == 2)
-    assert sender.submit(reports(1)[0]) == "refused_key"
-    assert sender.flush(60)
-    assert len(post.calls) == 1
-
-
-def test_a_refused_key_stops_what_is_queued(sending):
-    """What was queued when the key was refused is counted, not sent."""
-    post = Fake(lambda _b, _h: held.wait(60) and 401)
+def test_a_refused_key_keeps_the_reports(sending, spool, status):
+    """A key that is refused stops the sender. All that waits is kept, and a later run with a good key sends it, the same bytes."""
+    post = Fake(lambda _b, _h: held.wait(60) and status)
     held = threading.Event()
-    sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=6)
+    sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=6, spool=spool)
     held.set()
     assert sender.flush(60)
-    assert sender.counts == {"refused_key": 6}
-    assert len(post.calls) == 1
+    assert sender.submit(reports(1)[0]) == "refused_key"
+    assert (sender.counts, len(post.calls), sender._backlog.due) == ({"spooled": 6}, 1, False)
+    sender.close(60)
+    assert (len(post.calls), len(spool)) == (1, 3)
+    good = Fake()
+    later = sending(good, spool=spool)
+    assert later.flush(60)
+    assert later.counts == {"sent": 6}
+    assert (post.calls[0][0], post.keys[0]) in zip([body for body, *_ in good.calls], good.keys, strict=True)
+
+
+def test_a_refused_key_without_a_spool(sending):
+    """Where nothing is kept on disk, what was queued is lost, and counted."""
+    sender = sending(Fake(401), SenderSettings(flush_at=2, flush_interval=60), count=6)
+    assert sender.flush(60)
+    assert sender.counts == {"undelivered": 6}
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 411, 415, 422, 500, 200, 301])

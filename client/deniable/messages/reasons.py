@@ -24,7 +24,7 @@ class Reason(NamedTuple):
 
 
 _KEY = "copy the DSN again that `deniable serve` prints, or make a key with `deniable keys create --role ingest`"
-_STOPPED = "what it refused is lost, and nothing more is sent until the next start"
+_STOPPED = "nothing more is sent until the next start, and what waits is kept for two days until a key is accepted"
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
 _KEPT = "what is not delivered is kept and tried again"
@@ -82,7 +82,7 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "closed": Reason("it was recorded after close()", "call close last, or init again", alike=True),
     "refused_key": Reason(
-        "the server has refused the key, so what was not sent yet is lost, and nothing is sent until the next start",
+        "the server has refused the key, so nothing is recorded until the next start; what was recorded before waits on disk",
         _KEY,
         alike=True,
     ),

@@ -120,7 +120,7 @@ class Sender:
         """Counts of what became of reports."""
         # - `sent`, `rejected`.
         # - `spooled`: later `sent`, `rejected` or lost, perhaps by another process.
-        # - Lost, or not of reports: those of `LOSSES`, and `refused_key`, `error`, `http_` with a status.
+        # - Lost, or not of reports: those of `LOSSES`, and `error`, `http_` with a status.
         with self._orders.changed:
             return self._outbox.counts + self._backlog.counts
 

@@ -43,7 +43,7 @@ class Verdict:
     """What became of a batch."""
 
     # accepted: the server took the batch. large: it must be split. later: it was not delivered yet. refused: the server refuses
-    # this app, and would refuse all other batches. dropped: the server will never take it.
+    # the key, and would refuse all other batches; another key may do. dropped: the server will never take it.
     kind: Literal["accepted", "large", "later", "refused", "dropped"]
     status: int  # status of the last answer; 0 if there was none
     accepted: int = 0  # number of reports that the server took from an accepted batch

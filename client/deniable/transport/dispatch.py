@@ -152,18 +152,17 @@ class Dispatch:
 
     def _deliver_whole(self, batch: Batch) -> tuple[Batch, ...]:
         """Deliver a batch and settle it, or return its halves to be delivered instead."""
-        if self._orders.refused:
-            with self._orders.changed:
-                self._outbox.settle("refused_key", len(batch.reports))
+        if self._orders.refused:  # nobody has seen this batch yet
+            self._keep(batch, seen=False)
             return ()
         verdict = self._delivery.deliver(batch, self._settings.max_tries)
         if verdict.kind == "large":
             return batch.halves()
-        if verdict.kind == "later":
+        if verdict.kind == "refused":
+            self._stop()
+        if verdict.kind in ("later", "refused"):
             # A key that nobody can have seen is replaced, so that two networks that see different tries see different keys.
-            outcome = self._backlog.keep(batch if verdict.seen else batch.renewed(), seen=verdict.seen)
-            with self._orders.changed:
-                self._outbox.settle(outcome, len(batch.reports))
+            self._keep(batch if verdict.seen else batch.renewed(), seen=verdict.seen)
             return ()
         # The server answers now, so what waits on disk is tried next.
         if verdict.kind == "accepted":
@@ -171,6 +170,12 @@ class Dispatch:
                 self._backlog.schedule(0.0)
         self._conclude(batch, verdict, self._outbox.settle)
         return ()
+
+    def _keep(self, batch: Batch, *, seen: bool) -> None:
+        """Keep a batch for another try; if its key was refused, by a later run."""
+        outcome = self._backlog.keep(batch, seen=seen)
+        with self._orders.changed:
+            self._outbox.settle(outcome, len(batch.reports))
 
     def _drain(self) -> None:
         """Try the oldest batch of the spool once. If the server takes it, the next one is due at once."""
@@ -208,8 +213,6 @@ class Dispatch:
         except Exception as error:  # noqa: BLE001 - the batch was delivered
             log.debug("deniable: after a delivery: %s", type(error).__name__)
             errors = 1
-        if verdict.kind == "refused":
-            self._stop()
         with self._orders.changed:
             self._outbox.count("delivered_error", errors)
             self._outbox.refuse(verdict.refusals)
@@ -219,7 +222,7 @@ class Dispatch:
                 if verdict.accepted < len(batch.reports):
                     self._orders.trouble = verdict.why
             else:
-                count("refused_key" if verdict.kind == "refused" else f"http_{verdict.status}", len(batch.reports))
+                count(f"http_{verdict.status}", len(batch.reports))
 
     def _lose(self, error: Exception, reports: int, count: Callable[[str, int], None]) -> None:
         log.warning("deniable: a batch was lost to an unexpected %s", type(error).__name__)
@@ -229,5 +232,4 @@ class Dispatch:
     def _stop(self) -> None:
         with self._orders.changed:
             self._orders.refused = True
-            self._backlog.stop()
             self._orders.changed.notify_all()

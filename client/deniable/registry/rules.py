@@ -27,7 +27,7 @@ ANSWERS_PER_MONTH = 2
 """Most permanent responses that a device reports in a calendar month, unless the metric declares another number."""
 
 _TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts], str]] = {
-    "budget": (Budget, "{ per_month = 8.0, lifetime = 80.0 }"),
+    "budget": (Budget, "{ per_month = 8.0, lifetime = 480.0 }"),
     "caps": (Caps, "{ epsilon = 4.0, permanent = 4.0 }"),
     "publication": (Publication, "{ min_reports = 100, early = false }"),
     "retention": (Retention, "{ tallies = 30, releases = 1095 }"),

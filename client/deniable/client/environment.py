@@ -6,10 +6,13 @@ import logging
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deniable.device.state import default_directory
 from deniable.transport import SenderSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 log = logging.getLogger("deniable")
 
@@ -30,6 +33,15 @@ def switched_off() -> str | None:
         if os.environ.get(name, "") not in ("", "0"):
             return f"{name} is set"
     return None
+
+
+_CI = ("CI", "CONTINUOUS_INTEGRATION", "BUILD_ID", "BUILD_NUMBER", "GITHUB_ACTIONS", "GITLAB_CI", "TEAMCITY_VERSION", "TF_BUILD")
+"""Variables that systems for continuous integration set. Nearly all set the first one."""
+
+
+def in_ci(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this runs in continuous integration, where nobody sits who could agree."""
+    return any(environment.get(name, "").lower() not in ("", "0", "false") for name in _CI)
 
 
 def state_directory() -> Path:

@@ -193,7 +193,8 @@ class Recorder:
         """Count a report that was queued, or an answer that was dropped for a reason."""
         if dropped:
             self._counts.drop(dropped, prepared)
-            self._sender.wake()
+            # Where reports wait so that the moment of `record` does not show, nothing else may show it.
+            self._sender.wake(quiet=bool(prepared.delayed or prepared.longest))
             return
         self._counts.recorded += 1
         if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile

@@ -485,16 +485,17 @@ def test_a_restored_store_goes_on_without_the_lost_files(command, folder, real_r
     """Files of the lost time are put aside, which is logged; then entries are moved as before, and an anchor shows the loss."""
     log = AuditLog(Store(real_redis, "shop"))
     rotate = ("rotate", "--to", folder, "--older-than", 1)
+    backups = []
     for day in (2, 4):
         later(day)
         assert command(*rotate)[0] == 0
-        backup = real_redis.dump(log.key) if day == 2 else backup
+        backups.append(real_redis.dump(log.key))
         log.append("key.revoked", "command", {"id": f"{day:016x}"})
     later(6)
     assert command(*rotate)[0] == 0
     anchor = command("head")[1].strip()
     lost = intact_entry(files(folder, "shop")[-1].read_bytes().splitlines()[-1])
-    real_redis.restore(log.key, 0, backup, replace=True)
+    real_redis.restore(log.key, 0, backups[0], replace=True)
     status, _, error = command(*rotate)
     assert (status, "audit-log restored --files" in error) == (2, True)
     status, printed, _ = command("restored", "--files", folder)

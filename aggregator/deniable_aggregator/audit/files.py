@@ -85,7 +85,7 @@ def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> V
     notes = chain.finish(with_files=folder is not None)
     if copied:
         notes.append(
-            "the store still has entries of the last file: a rotation was cut short, and the next one ends it; or the store was restored"
+            "the store still has the entries of the last file: a rotation was cut short, the next one ends it; or it was restored"
         )
     return Verification(chain.entries, chain.number, chain.hash, tuple(chain.faults), tuple(notes))
 

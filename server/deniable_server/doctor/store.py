@@ -196,6 +196,10 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
     wrong = promised.broken(seen)
     if wrong:
         meaning = "servers refuse to start on this store, or answer 503"
+        if seen.get("appendonly", "yes") != "yes":
+            remedy = "make a copy first (`deniable backup`), as a store that was not writing starts empty with appendonly yes; "
+            remedy += "then set it in redis.conf, restore the copy (`sh deploy/restore.sh`) and start the store"
+            return Finding("durability", "fault", wrong, meaning, remedy)
         return Finding(
             "durability",
             "fault",

@@ -35,6 +35,10 @@ class PromiseBroken(redis.ResponseError):
     """The store does not keep the promised durability."""
 
 
+class BrokenSnapshot(redis.ConnectionError):
+    """The store sent something else than a whole copy."""
+
+
 _REDIRECTED = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
 _TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError, *_REDIRECTED)
 _TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
@@ -49,6 +53,7 @@ REASONS: Final[Mapping[str, str]] = {
     "away": "it does not answer",
     "login": "it refuses the user or the password",
     "certificate": "its TLS certificate is not accepted",
+    "copy": "it sent no whole copy",
     "file": "a file that its URL names cannot be read",
     "forbidden": "its user may not do this",
     "full": "it has no memory left",
@@ -61,6 +66,7 @@ REASONS: Final[Mapping[str, str]] = {
 """Why the store cannot be used."""
 
 _KINDS: Final = {
+    BrokenSnapshot: "copy",
     redis.AuthenticationError: "login",  # a kind of ConnectionError, although the store has answered
     redis.ConnectionError: "away",
     redis.TimeoutError: "away",
@@ -106,7 +112,7 @@ def remedy(
     """Say what to do about an error of the store, as a sentence."""
     remedies = {
         "away": "start it, or correct DENIABLE_REDIS_URL or --redis-url",
-        "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or load the users' passwords into the store",
+        "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or load the store's users anew",
         "certificate": "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE",
         "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
         "forbidden": f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env",

@@ -6,6 +6,7 @@ import re
 from functools import wraps
 
 import pytest
+from fakeredis import FakeRedis
 from fakeredis.commands_mixins.scripting_mixin import ScriptingCommandsMixin
 
 WHEEL, CLUSTER = (pytest.param(name, marks=pytest.mark.other_store) for name in ("wheel", "cluster"))
@@ -20,3 +21,8 @@ def _eval(self, script, *arguments, of=ScriptingCommandsMixin.eval):
 
 
 ScriptingCommandsMixin.eval = _eval
+
+
+def fake():
+    """Open a store that is a model of one, in this process."""
+    return FakeRedis()

@@ -44,6 +44,7 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
             "letters.purged": ("letters", "reports"),
             "letters.requeued": ("letters", "reports"),
             "audit.rotated": ("file", "first", "last", "hash"),
+            "audit.restored": ("files", "last", "hash"),
             "audit.expired": ("files", "last", "hash"),
         }.items()
     }

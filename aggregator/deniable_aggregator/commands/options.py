@@ -165,7 +165,7 @@ def meant(name: str, known: Iterable[str]) -> str:
     """Return the known name that is most similar, as a question; empty if none is."""
     from difflib import get_close_matches
 
-    return "".join(f" (did you mean {near!r}?)" for near in get_close_matches(name, known, 1))
+    return "".join(f" (did you mean {near!r}?)" for near in get_close_matches(name, {*known} - {name}, 1))
 
 
 def opened(

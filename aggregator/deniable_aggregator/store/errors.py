@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -34,6 +35,10 @@ class PromiseBroken(redis.ResponseError):
     """The store does not keep the promised durability."""
 
 
+class BrokenSnapshot(redis.ConnectionError):
+    """The store sent something else than a whole copy."""
+
+
 _REDIRECTED = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
 _TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError, *_REDIRECTED)
 _TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
@@ -48,6 +53,8 @@ REASONS: Final[Mapping[str, str]] = {
     "away": "it does not answer",
     "login": "it refuses the user or the password",
     "certificate": "its TLS certificate is not accepted",
+    "copy": "it sent no whole copy",
+    "file": "a file that its URL names cannot be read",
     "forbidden": "its user may not do this",
     "full": "it has no memory left",
     "disk": "what it writes does not get to its disk",
@@ -59,6 +66,7 @@ REASONS: Final[Mapping[str, str]] = {
 """Why the store cannot be used."""
 
 _KINDS: Final = {
+    BrokenSnapshot: "copy",
     redis.AuthenticationError: "login",  # a kind of ConnectionError, although the store has answered
     redis.ConnectionError: "away",
     redis.TimeoutError: "away",
@@ -70,11 +78,15 @@ _KINDS: Final = {
 }
 _WORDS: Final = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
+_UNREADABLE: Final = re.compile(r"^Error (2|13) connecting to (?!unix)")  # no server answers so, but the opening of a file
+
 
 def reason(error: StoreError) -> str:
     """Return the key of `REASONS` for an error of the store."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "certificate"
+    if _UNREADABLE.search(str(error)):
+        return "file"
     by_word = _WORDS.get(str(error).partition(" ")[0], "refused")
     return next((key for kind, key in _KINDS.items() if isinstance(error, kind)), by_word)
 
@@ -98,15 +110,12 @@ def remedy(
     needed: str,  # the user of deploy/users.acl that may do it
 ) -> str:
     """Say what to do about an error of the store, as a sentence."""
-    key = reason(error)
-    if key == "login":
-        return f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or load the users' passwords into the store"
-    if key == "certificate":
-        return "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE"
-    if key == "forbidden":
-        return f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env"
-    if key == "full":
-        return "make room first: docs/how-to/operate/mend-the-store.md, Make room"
-    if key == "away":
-        return "start it, or correct DENIABLE_REDIS_URL or --redis-url"
-    return "`deniable doctor` says more"
+    remedies = {
+        "away": "start it, or correct DENIABLE_REDIS_URL or --redis-url",
+        "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or load the store's users anew",
+        "certificate": "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE",
+        "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
+        "forbidden": f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env",
+        "full": "make room first: docs/how-to/operate/mend-the-store.md, Make room",
+    }
+    return remedies.get(reason(error), "`deniable doctor` says more")

@@ -132,7 +132,7 @@ def workers(app: str, state: Health) -> Finding:
     if state.workers:
         return Finding("workers", "ok", f"{state.workers} alive", app=app)
     meaning = "nothing is counted" + ("" if state.backlog else "; nothing waits at the moment")
-    remedy = f"start `deniable worker --app {app}`; if one runs, its log says why the store does not hear of it"
+    remedy = f"start `deniable worker --app {app}`; if one runs, its log says why it cannot use the store; if it hangs, kill it"
     return Finding(
         "workers", "fault" if state.backlog else "warning", "none gave a sign of life for a minute", meaning, remedy, app
     )
@@ -159,6 +159,8 @@ def lag(app: str, state: Health) -> Finding:
         return Finding("lag", "ok", seen, app=app)
     meaning = "what was sent shows late in the estimates"
     remedy = "start another worker; after a worker's death its batches wait for --claim-after seconds"
+    if not state.workers:
+        remedy = "do what the finding workers says"
     return Finding("lag", "fault" if state.lag >= _TOO_LATE else "warning", seen, meaning, remedy, app)
 
 

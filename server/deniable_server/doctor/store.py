@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from deniable.messages.plural import plural_noun
 from deniable_aggregator.store import Store, schema
-from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, cause, user
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, cause, reason, user
 from deniable_aggregator.store.server import about, durability, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.replicas import LOOK
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
+_LOOK = "look into the store's own log"
+_REMEDIES = {
+    "away": "start it",
+    "full": "do what the finding memory says",
+    "disk": "make room on the store's disk: it goes on by itself",
+    "replica": "do what the finding role says",
+    "replicas": "start its replicas: the finding durability says how many it has",
+}
+"""What to do about a store that refuses writes, by reason."""
+_RAISE = "raise maxmemory in the store's redis.conf and restart the store; devices keep what they have meanwhile"
 _COUNTED = {0: "no", 1: "one"}
 _WORSE = ("ok", "skipped", "warning", "fault")
 _FSYNC = "appendonly yes, and appendfsync everysec or always"
@@ -157,7 +167,8 @@ def writes(client: Client, apps: Sequence[str]) -> Finding:
         meaning = "uploads are refused with 503 store_unavailable, and so are queries, which are written down"
         if clustered:
             meaning = f"of the apps that live there, {meaning}"
-        return Finding("writes", "fault", seen, meaning, "the findings of its role, disk and memory say more, as does its log")
+        remedies = dict.fromkeys(_REMEDIES.get(reason(error), _LOOK) for error in refusals.values())
+        return Finding("writes", "fault", seen, meaning, "; ".join(remedies))
     return Finding("writes", "ok", "the store takes them")
 
 
@@ -166,7 +177,13 @@ def eviction(seen: dict[str, str]) -> Finding:
     wrong = durability.evicts(seen)
     if wrong:
         meaning = "an upload that was forgotten is counted twice when it is repeated, and tallies vanish"
-        return Finding("eviction", "fault", wrong, meaning, "set maxmemory-policy noeviction in the store's configuration")
+        return Finding(
+            "eviction",
+            "fault",
+            wrong,
+            meaning,
+            "set maxmemory-policy noeviction in the store's redis.conf, and restart the store",
+        )
     if "maxmemory-policy" not in seen:
         meaning = "a store that forgets what it has no room for counts twice"
         remedy = "see to it that its configuration has maxmemory-policy noeviction, or allow CONFIG GET or INFO"
@@ -179,7 +196,17 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
     wrong = promised.broken(seen)
     if wrong:
         meaning = "servers refuse to start on this store, or answer 503"
-        return Finding("durability", "fault", wrong, meaning, "change the store's configuration, or DENIABLE_DURABILITY")
+        if seen.get("appendonly", "yes") != "yes":
+            remedy = "make a copy first (`deniable backup`), as a store that was not writing starts empty with appendonly yes; "
+            remedy += "then set it in redis.conf, restore the copy (`sh deploy/restore.sh`) and start the store"
+            return Finding("durability", "fault", wrong, meaning, remedy)
+        return Finding(
+            "durability",
+            "fault",
+            wrong,
+            meaning,
+            "correct the store's redis.conf and restart the store, or promise less: DENIABLE_DURABILITY",
+        )
     missing = [name for name in durability.unseen(seen) if name != "maxmemory-policy"]
     if missing and promised.name != "memory":
         meaning = f"whether it keeps {promised.name} cannot be seen from here"
@@ -218,7 +245,7 @@ def disk(info: dict[str, Any]) -> Finding:
     """Check that the store's writes reach its disk."""
     remedy = "look at the disk's room and at the store's log"
     if info.get("aof_last_write_status", "ok") != "ok":
-        return Finding("disk", "fault", "the last write failed", "uploads are refused until it writes again", remedy)
+        return Finding("disk", "fault", "the last write failed", "uploads are refused until it writes again", _REMEDIES["disk"])
     if info.get("aof_last_bgrewrite_status", "ok") != "ok":
         meaning = "its file grows, and batches that were counted stay in it"
         return Finding("disk", "warning", "the last rewrite of the append-only file failed", meaning, remedy)
@@ -231,18 +258,19 @@ def memory(info: dict[str, Any]) -> Finding:
     if not most:
         seen = f"{used >> 20:,} MiB used, and no maxmemory"
         meaning = "uploads can take all memory of its machine, and leave none to count them or to revoke a key"
-        return Finding("memory", "warning", seen, meaning, "set maxmemory to half of what the store may have")
-    seen = f"{used / most:.0%} of its maxmemory used ({used >> 20:,} of {most >> 20:,} MiB)"
-    remedy = "raise maxmemory, start workers if batches wait, revoke a key that is abused, or shorten DENIABLE_IDEMPOTENCY_TTL"
-    if room.left(info, room.COUNTING) <= 0:
-        meaning = f"from {room.COUNTING:.0%} on nothing is counted, so that keys can be revoked and metrics be erased"
-        return Finding("memory", "fault", seen, meaning, "raise maxmemory, or `deniable erase` a metric that has taken it")
-    if room.left(info) <= 0:
-        return Finding("memory", "fault", seen, f"from {room.UPLOADS:.0%} on uploads are refused with 503 store_full", remedy)
-    if used >= _TIGHT * room.UPLOADS * most:
         return Finding(
-            "memory", "warning", seen, f"a backlog would fill it; from {room.UPLOADS:.0%} on uploads are refused", remedy
+            "memory", "warning", seen, meaning, "set maxmemory in the store's redis.conf to half of what its machine has for it"
         )
+    seen = f"{used / most:.0%} of its maxmemory used ({used >> 20:,} of {most >> 20:,} MiB)"
+    refused = f"from {room.UPLOADS:.0%} on uploads are refused with 503 store_full"
+    if room.left(info, room.COUNTING) <= 0:
+        meaning = f"{refused}, and from {room.COUNTING:.0%} on nothing is counted"
+        return Finding("memory", "fault", seen, meaning, f"{_RAISE}; or `deniable erase` a metric that has taken it")
+    if room.left(info) <= 0:
+        remedy = f"if batches wait, start a worker; else {_RAISE}"
+        return Finding("memory", "fault", seen, refused, remedy)
+    if used >= _TIGHT * room.UPLOADS * most:
+        return Finding("memory", "warning", seen, f"a backlog would fill it; {refused}", _RAISE)
     return Finding("memory", "ok", seen)
 
 

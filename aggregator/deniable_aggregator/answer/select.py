@@ -178,7 +178,7 @@ class Published:
             return "published"
         if any(note.covers(last, name) for last, note in self._joining.get(cell, ())):
             return "joined"
-        return "withheld" if name in self.names else "missing"
+        return "withheld" if name in self.names and not self.app.trial else "missing"
 
     @cached_property
     def _joining(self) -> Mapping[str, Sequence[tuple[str, Release]]]:

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
 
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
+
+
+def quantile_name(share: float) -> str:
+    """Return what rows of a table call a quantile."""
+    return f"p{round(100 * share):02}"
+
+
+QUANTILE_NAMES = tuple(map(quantile_name, QUANTILES))
 """What rows of a table call the estimates of a number."""
 
 

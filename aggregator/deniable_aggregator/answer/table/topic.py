@@ -54,7 +54,7 @@ class Topic:
     def state(self, words: Words, name: str | None) -> str:
         """Say why there is nothing of a cell in a period; without a name, in all periods asked for."""
         if name is None:
-            return "withheld" if self._within else "missing"
+            return "withheld" if self._within and not self.versions[0].app.trial else "missing"
         return state(self._cells(words), name)
 
     def _cells(self, words: Words) -> Iterator[tuple[Published, str]]:
@@ -68,5 +68,5 @@ class Topic:
         metric, spans = self.question.versions[0].metric, [span for each in self.versions for span in each.spans]
         days = days_of(spans, metric.period)
         if self._within or days is None:
-            return f"nothing of {metric.id} is published{' of this time' if self._within else ' yet'}"
+            return f"nothing of {metric.id} is published{' of this time or segment' if self._within else ' yet'}"
         return f"nothing of {metric.id} is published in this date_range, but {in_words(days)}"

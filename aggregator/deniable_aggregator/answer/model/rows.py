@@ -33,7 +33,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "detected": ("boolean", "whether the value is present, tested over all values of the metric, time and segment"),
     "closed": ("boolean", "whether nothing more will be published for the row"),
     "state": ("text", "published, joined with a later period, withheld, or missing"),
-    "reason": ("text", "why there is no estimate, or no difference although one is asked for; null otherwise"),
+    "reason": ("text", "why there is no estimate, or no difference or trend although one is asked for; null otherwise"),
     "mechanism": ("text", "how answers are randomised"),
     "epsilon": ("number", "privacy loss of one report in nats"),
     "base_from": ("text", "the first day of what the row is compared with; null: from the beginning"),

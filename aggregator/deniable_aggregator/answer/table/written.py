@@ -102,6 +102,7 @@ def _rows(query: Query, group: Group, together: float, adjusted: NDArray[np.floa
     return [common | dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
 
 
+_NO_TREND = "there is no trend: it takes a line through three closed periods or more, and answers that are listed"
 _NO_LINE = "these reports tell no answer that the query asks for"
 
 
@@ -114,7 +115,7 @@ def _reasons(query: Query, group: Group, lines: Lines) -> list[str | None]:
         if isnan(estimate):
             reasons.append("these reports do not tell it")
         elif query.compare is None or isfinite(difference):
-            reasons.append(None)
+            reasons.append(_NO_TREND if query.include and group.rise is None else None)
         elif lines.centre is not None and label not in compared:
             reasons.append(f"of a number the {mean_name(lines.reading.declared.metric).replace('_', ' ')} is compared")
         else:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from deniable.cli import main
-from deniable.device import files as disk
+from deniable.platform import files as disk
 from deniable.errors import ConfigurationError
 from deniable_aggregator.audit import files as audit_files
 from deniable_aggregator.audit.entry import intact_entry

@@ -68,12 +68,12 @@ def _require_name(path: object) -> None:
         raise OSError(errno.EINVAL, "The filename, directory name, or volume label syntax is incorrect", name)
 
 
-def open_(path: object, flags: int, *rest: object, **options: object) -> int:
+def open_(path: object, flags: int, *more: object, **options: object) -> int:
     if os.path.isdir(path):
         raise PermissionError(errno.EACCES, "Permission denied", path)
     if flags & os.O_CREAT:
         _require_name(path)
-    return _open(path, flags, *rest, **options)
+    return _open(path, flags, *more, **options)
 
 
 def close(descriptor: int) -> None:

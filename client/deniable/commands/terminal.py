@@ -31,11 +31,11 @@ class Terminal:
 
     def write(self, text: str) -> int:
         """Write a text; line ends and tabs stay. What the stream's encoding lacks, as some of Windows do, is escaped."""
-        shown = visible(text, keep="\n\t")
+        visible_text = visible(text, keep="\n\t")
         try:
-            self.stream.write(shown)
+            self.stream.write(visible_text)
         except UnicodeEncodeError as error:
-            self.stream.write(shown.encode(error.encoding, "backslashreplace").decode(error.encoding))
+            self.stream.write(visible_text.encode(error.encoding, "backslashreplace").decode(error.encoding))
         except BrokenPipeError:
             self._end()
         return len(text)

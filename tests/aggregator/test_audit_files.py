@@ -11,8 +11,8 @@ import redis
 from stores import fake
 
 from deniable.cli import main
-from deniable.device import files as disk
 from deniable.errors import ConfigurationError
+from deniable.platform import files as disk
 from deniable_aggregator.audit import files as audit_files
 from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.files import expire, files, rotate, verify

@@ -52,6 +52,8 @@ FAULTS = [
     (HEAD.replace("format = 1", "") + metric(), "-", "format is 1", None),
     (HEAD.replace('app = "shop"', "") + metric(), "-", "app is a lower-case name such as shop", None),
     (HEAD.replace('"shop"', '"Shop"') + metric(), "-", "app is a lower-case name", "Shop"),
+    (HEAD.replace('"shop"', '"aux"') + metric(), "-", "app names no device of Windows", "aux"),
+    (HEAD.replace('"shop"', '"com1.shop"') + metric(), "-", "app names no device of Windows", "com1.shop"),
     (HEAD.replace('"shop"', "3") + metric(), "-", "app is a lower-case name", 3),
     (HEAD.replace('"shop"', f'"{LONG}"') + metric(), "-", "app is a lower-case name", LONG),
     (

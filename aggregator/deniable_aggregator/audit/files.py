@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from deniable.device import files as disk
 from deniable.errors import ConfigurationError
+from deniable.platform import files as disk
 from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.log import Rotated
 from deniable_aggregator.audit.verify import Chain

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable.device.state import default_directory
+from deniable.platform.folders import default_directory
 from deniable.transport import SenderSettings
 
 if TYPE_CHECKING:

@@ -54,9 +54,7 @@ def _may_start(environment: Mapping[str, str]) -> bool:
     ours = sys.modules.get("multiprocessing.process")
     return not (
         _MARK in environment  # this is one, or an app that was started in its place
-        or not hasattr(
-            os, "posix_spawn"
-        )  # Windows, where a job object may end with this program, or refuse a child that leaves it
+        or not hasattr(os, "posix_spawn")  # a job object of Windows may end with this program, or refuse a child that leaves it
         or not _PYTHON.fullmatch(os.path.basename(sys.executable or ""))  # noqa: PTH119 - faster than `Path`
         or any(hasattr(sys, name) for name in ("frozen", "oxidized"))
         or "__compiled__" in vars(sys.modules["__main__"])  # by Nuitka
@@ -83,6 +81,8 @@ def _take_day(directory: Path) -> bool:
 
 
 def _spawn(dsn: Dsn, directory: Path) -> bool:
+    if sys.platform == "win32":
+        return False
     order = json.dumps({"dsn": (dsn.url, dsn.key, dsn.app), "directory": str(directory.absolute())})
     package = str(Path(__file__).absolute().parents[2])
     null = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in range(3)]
@@ -99,7 +99,8 @@ def _spawn(dsn: Dsn, directory: Path) -> bool:
 def main() -> None:
     """Send what a program has left, and end."""
     order = json.loads(os.environ.pop(_MARK))
-    signal.alarm(int(_SECONDS))  # ends this process, whatever hangs
+    if sys.platform != "win32":  # where none is started
+        signal.alarm(int(_SECONDS))  # ends this process, whatever hangs
     begun = time.monotonic()
     os.chdir("/")  # so that no file system is held
     time.sleep(jitter(_DRAWN))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable import registry
 from deniable.errors import ConfigurationError, DeniableError, Fault, RegistryError
+from deniable.platform.files import rename_onto
 from deniable.registry.places import placed
 from deniable.registry.tables import covered
 
@@ -211,7 +212,7 @@ def _replace(source: Path, target: Path) -> None:
     """Copy a file in one step, so that nobody reads a part of it."""
     unfinished = target.with_name(f".{target.name}.new")
     shutil.copyfile(source, unfinished)
-    unfinished.replace(target)
+    rename_onto(unfinished, target)
 
 
 def _merged(loaded: Sequence[Registry]) -> Registry:

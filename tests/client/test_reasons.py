@@ -135,6 +135,16 @@ def _this_period(case):
     return lambda: client.record("ui.theme", CANARY)
 
 
+def _refused_period(case):
+    refusal = {"errors": [{"group": 0, "code": "unknown_metric", "count": 1}]}
+    client = case.client(lambda *_: (422, {}, {"code": "all_rejected", **refusal}))
+    assert client.record("ui.theme", "dark")
+    assert not client.flush(60)
+    client.close(60)
+    later = case.client()  # an earlier run's refusal is known, too
+    return lambda: client.record("ui.theme", CANARY) or later.record("ui.theme", CANARY)
+
+
 def _budget(case):
     now = [datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()]
     registry = parse(REGISTRY.partition('[metrics."rare"]')[0] + 'period = "month"\n')
@@ -216,6 +226,7 @@ DROPS = {
     "unit": (_unit, "size"),
     "not_sampled": (_not_sampled, "often"),
     "this_period": (_this_period, "ui.theme"),
+    "refused_period": (_refused_period, "ui.theme"),
     "budget": (_budget, "ui.theme"),
     "state": (_state, "all metrics"),
     "queue_full": (_queue_full, "all metrics"),
@@ -255,6 +266,7 @@ FACTS = {
     "expired": "on 2001-01-01",
     "unit": "it is bytes",
     "this_period": "1 in each day",
+    "refused_period": f"unknown_metric: {REFUSALS['unknown_metric'].happened}",
     "budget": "it may spend 1 nats a month, and 2 ever",
     "state": "/some/folder is full",
     "off": 'init(segments={"arm": ...}) is given one of a, b; got None',
@@ -353,7 +365,7 @@ def test_only_metrics_with_the_segment_stop(client_of, caplog, segments):
     assert not client.record("split", value=True)
     assert client.stats()["dropped"] == {"off": 1}
     assert client.explain("split") is None
-    assert client.flush(60)
+    assert client.flush(60).sent == 1
 
 
 def test_a_missing_segment_raises_if_strict(client_of):
@@ -400,26 +412,52 @@ def test_nothing_to_send(client_of, monkeypatch):
     client.record("ui.theme", "dark")
     arrival = client.flush(1)
     assert (bool(arrival), arrival.status) == (False, "nothing to send")
-    assert str(arrival) == "nothing to send: dropped: 1 as no_consent"
+    assert str(arrival) == "nothing to send: 1 answer dropped as no_consent (nobody has agreed, so nothing is recorded)"
     assert str(client_of(dsn=None).close(1)).startswith("nothing to send: the client is off: no DSN was given")
     monkeypatch.setattr(deniable, "_client", None)
     assert str(deniable.flush(1)) == str(deniable.close(1)) == "nothing to send: deniable.init was not called"
 
 
 def test_what_arrived_and_what_did_not(client_of):
-    """What has arrived is true; what has not says how much and why, also after a later success."""
+    """What has arrived is true; what has not says how much and why. A later call says nothing of it."""
     answers = [202, 400, 202]
     client = client_of(lambda *_: (answers.pop(0), {}, {"code": "json"}))
-    client.record("often", value=True)
-    arrival = client.flush(60)
-    assert (bool(arrival), arrival.status, str(arrival)) == (True, "arrived", "arrived: 1 of 1 reports")
-    for _ in range(2):
+    for words in (
+        "arrived: 1 report",
+        "not delivered: 1 report refused. status 400: the server cannot read the upload; ",
+        "arrived: 1 ",
+    ):
         client.record("often", value=True)
         arrival = client.flush(60)
-        assert (bool(arrival), arrival.status, arrival.arrived) == (False, "not delivered", arrival.queued - 1)
-        assert str(arrival).startswith(
-            f"not delivered: 1 of {arrival.queued} reports: status 400: the server cannot read the upload"
-        )
+        assert bool(arrival) is words.startswith("arrived")
+        assert str(arrival).startswith(words)
+        assert repr(arrival) == f"<deniable.Arrival {arrival}>"
+
+
+def test_what_an_earlier_run_left(client_of):
+    """A flush sends it, also beside new reports, and says so. While the server is away it is kept, and why is told."""
+    away = "not delivered: 1 report kept for another try. status 503: the server is not ready; "
+    first = client_of(lambda *_: (503, {}, None), settings=SenderSettings(flush_interval=60, max_tries=1))
+    first.record("often", value=True)
+    assert str(first.flush(60)).startswith(away)
+    first.close(60)
+    assert str(client_of(lambda *_: (503, {}, None)).flush(60)).startswith(away)
+    second = client_of()
+    second.record("often", value=True)
+    assert str(second.flush(60)) == "arrived: 2 reports, 1 of them from disk"
+
+
+def test_an_answer_that_was_dropped_makes_it_incomplete(client_of):
+    """It is true in spite of what is normal, and not where something is to be mended."""
+    client = client_of()
+    client.record("ui.theme", "dark")
+    client.record("ui.theme", "dark")
+    arrival = client.flush(60)
+    assert (bool(arrival), arrival.dropped) == (True, {"this_period": 1})
+    client.record("often", value=True)
+    client.record("offten", value=True)
+    words = f"incomplete: 1 report arrived; 1 answer dropped as unknown_metric ({ANSWERS['unknown_metric'].happened})"
+    assert str(client.flush(60)) == words
 
 
 def test_what_is_refused_in_part(client_of):
@@ -427,7 +465,7 @@ def test_what_is_refused_in_part(client_of):
     error = {"group": 0, "code": "definition_mismatch", "count": 1}
     client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": [error]}))
     client.record("often", value=True)
-    assert str(client.flush(60)) == "not delivered: 1 of 1 reports: the server refused often: definition_mismatch"
+    assert str(client.flush(60)) == "not delivered: 1 report refused. the server refused often: definition_mismatch"
 
 
 def test_a_timeout_says_that_no_answer_has_come(client_of):
@@ -435,7 +473,7 @@ def test_a_timeout_says_that_no_answer_has_come(client_of):
     release = threading.Event()
     client = client_of(lambda *_: release.wait(300) and (202, {}, None), state=None)
     client.record("often", value=True)
-    assert str(client.flush(0.1)) == "not delivered: 1 of 1 reports: no answer has come yet"
+    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try. no answer has come yet"
     release.set()
 
 
@@ -638,11 +676,12 @@ def test_an_answer_before_init_is_told_again_while_developing(case, caplog):
 
 def test_an_arrival():
     """It is a plain value."""
-    assert Arrival(2, 2)
-    assert not Arrival(2, 1)
-    assert not Arrival()
-    assert [str(each) for each in (Arrival(), Arrival(2, 2), Arrival(2, 1))] == [
-        "nothing to send",
-        "arrived: 2 of 2 reports",
-        "not delivered: 1 of 2 reports",
-    ]
+    cases = {
+        "nothing to send": Arrival(),
+        "arrived: 2 reports, 1 of them from disk; 3 reports may not travel yet": Arrival(2, 1, waiting=3),
+        "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
+            2, kept=1, refused=3, lost=1
+        ),
+    }
+    assert {str(arrival): bool(arrival) for arrival in cases.values()} == {words: words.startswith("arrived") for words in cases}
+    assert len({*cases.values(), Arrival()}) == 3

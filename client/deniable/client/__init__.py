@@ -296,9 +296,9 @@ class Client:
         Returns
         -------
         Arrival
-            True if the server took every report that this process has recorded and that may travel. Else its `status` is
-            ``"nothing to send"`` or ``"not delivered"``, and its text says why. Reports that may not travel yet do not matter
-            here: they stay, and a later call or run sends them. `stats` counts each kind.
+            What became of answers and reports since the last call. True if the server took reports, also of earlier runs, and
+            nothing is missing. Else its `status` is ``"incomplete"``, ``"nothing to send"`` or ``"not delivered"``, and its text
+            says why. Reports that may not travel yet are not missing: they stay, and a later call or run sends them.
         """
         return Arrival.off(self.disabled) if self._session is None else self._session.flush(timeout)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ParameterError
 from deniable.messages.notice import warn_once
+from deniable.messages.reasons import of_code
 from deniable.registry.metric import PER_SECOND
 from deniable.source import OS
 from deniable.stopwatch import Timing
@@ -56,6 +57,7 @@ class Recorder:
         *,
         source: Source | None,  # None is the system's, whose noise is drawn ahead
         clock: Callable[[], float],  # seconds since the epoch
+        refusal: Callable[[str, str], str | None],  # why the server refused a report of a metric and period; None if it has not
         strict: bool,  # whether an undeclared answer raises once its report is queued
         local: bool,  # whether reports go to this machine, as while the app is developed
     ) -> None:
@@ -66,6 +68,7 @@ class Recorder:
         self._sender = sender
         self._source = source
         self._clock = clock
+        self._refused = refusal
         self._strict = strict
         self._warns = local and not strict
         self._recording = thread_data()  # whether this thread is in `record` or `begin`
@@ -120,7 +123,7 @@ class Recorder:
         else:
             report = Report(occasion.stratum, outcome)
             dropped = sender.submit(sender.later(wait, report) if wait else report, process)
-        self._count(prepared, dropped)
+        self._count(prepared, dropped, occasion)
         if prepared.clipped(position, value):
             self._counts.clipped += 1
         if fault is not None:
@@ -144,7 +147,7 @@ class Recorder:
         timing = Timing()
         # The report is made later, when its answer is known. Its cost is spent now, so that a crash cannot avoid it.
         dropped = dropped or sender.submit(sender.later(wait, _Block(self, prepared, occasion, timing)), process)
-        self._count(prepared, dropped)
+        self._count(prepared, dropped, occasion)
         return None if dropped else timing
 
     def complete(self, block: _Block) -> Report | None:
@@ -189,10 +192,11 @@ class Recorder:
             position = prepared.metric.stand_in(self._source or OS)
         return prepared.mechanism.randomize(position, self._source)
 
-    def _count(self, prepared: Prepared, dropped: str | None) -> None:
+    def _count(self, prepared: Prepared, dropped: str | None, occasion: Occasion) -> None:
         """Count a report that was queued, or an answer that was dropped for a reason."""
         if dropped:
-            self._counts.drop(dropped, prepared)
+            code = self._refused(prepared.metric.id, occasion.stratum.period) if dropped == "this_period" else None
+            self._counts.drop("refused_period" if code else dropped, prepared, facts=of_code(code) if code else "")
             self._sender.wake()
             return
         self._counts.recorded += 1

@@ -136,7 +136,7 @@ class Capture:
             client._consent.setting = consent  # noqa: SLF001 - nothing is sent or withdrawn during the capture
 
         def settled(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001
-            return Arrival(len(self._taken) or 1, len(self._taken) or 1)
+            return Arrival(sent=len(self._taken) or 1)
 
         async def settled_async(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001, ASYNC109
             return settled(client)

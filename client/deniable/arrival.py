@@ -28,7 +28,7 @@ class Arrival:
         Reports that the server took.
     from_disk
         Those of them that had waited on disk after an earlier try, mostly of an earlier run.
-    kept
+    pending
         Reports that wait for another try now, also those of earlier runs.
     waiting
         Reports that may not travel yet.
@@ -42,7 +42,7 @@ class Arrival:
 
     sent: int = 0
     from_disk: int = 0
-    kept: int = 0
+    pending: int = 0
     waiting: int = 0
     refused: int = 0
     lost: int = 0
@@ -57,7 +57,7 @@ class Arrival:
     @property
     def status(self) -> Literal["arrived", "incomplete", "nothing to send", "not delivered"]:
         """What became of them, in short."""
-        if self.kept or self.refused or self.lost:
+        if self.pending or self.refused or self.lost:
             return "not delivered"
         if not self.sent:
             return "nothing to send"
@@ -68,15 +68,15 @@ class Arrival:
 
     def __str__(self) -> str:
         facts = "; ".join(self._facts())
-        said = ". ".join(filter(None, (facts, self.why)))
-        return f"{self.status}: {said}" if said else self.status
+        words = ". ".join(filter(None, (facts, self.why)))
+        return f"{self.status}: {words}" if words else self.status
 
     def __repr__(self) -> str:
         return f"<deniable.Arrival {self}>"
 
     def _facts(self) -> Iterator[str]:
-        if self.kept:
-            yield f"{plural(self.kept, 'report')} kept for another try"
+        if self.pending:
+            yield f"{plural(self.pending, 'report')} kept for another try"
         if self.refused:
             yield f"{plural(self.refused, 'report')} refused"
         if self.lost:

@@ -269,7 +269,7 @@ FACTS = {
     "refused_period": f"unknown_metric: {REFUSALS['unknown_metric'].happened}",
     "budget": "it may spend 1 nats a month, and 2 ever",
     "state": "/some/folder is full",
-    "off": 'init(segments={"arm": ...}) is given one of a, b; got None',
+    "off": 'the segment arm is missing: give init(segments={"arm": ...}) one of a, b',
     "error": "ZeroDivisionError",
     "not_sampled": "it is 1",
 }
@@ -355,12 +355,24 @@ def test_an_answer_has_words(status, code, reason):
 # segments
 
 
-@pytest.mark.parametrize("segments", [{}, {"arm": "c"}, {"amr": "a"}])
-def test_only_metrics_with_the_segment_stop(client_of, caplog, segments):
+@pytest.mark.parametrize(
+    ("segments", "wrong", "meant"),
+    [
+        ({}, "is missing", ""),
+        ({"arm": "c"}, "is 'c', which is not declared", ""),
+        ({"arm": "A"}, "is 'A', which is not declared", "; did you mean 'a'?"),
+        ({"amr": "a"}, "is missing", ""),
+    ],
+)
+def test_only_metrics_with_the_segment_stop(client_of, caplog, segments, wrong, meant):
     """What lacks a value, or has another one than declared, is told at once; other metrics go on."""
     client = client_of(segments=segments)
     (line,) = [line for line in caplog.messages if ": off: " in line]
-    assert 'init(segments={"arm": ...}) is given one of a, b; got' in line
+    assert (
+        f'split: off: the metric is off (the segment arm {wrong}: give init(segments={{"arm": ...}}) one of a, b{meant}); '
+        in line
+    )
+    assert ("the registry declares no such segment, so it is not sent; did you mean 'arm'?" in caplog.text) is ("amr" in segments)
     assert client.record("ui.theme", "dark")
     assert not client.record("split", value=True)
     assert client.stats()["dropped"] == {"off": 1}
@@ -370,7 +382,7 @@ def test_only_metrics_with_the_segment_stop(client_of, caplog, segments):
 
 def test_a_missing_segment_raises_if_strict(client_of):
     """A strict client says at once what is missing."""
-    with pytest.raises(ParameterError, match=r'init\(segments=\{"arm": ...\}\) is given one of a, b; got None'):
+    with pytest.raises(ParameterError, match=r'the segment arm is missing: give init\(segments=\{"arm": ...\}\) one of a, b'):
         client_of(segments={}, strict=True)
 
 
@@ -384,22 +396,21 @@ def test_a_mistyped_name_is_told_while_developing(client_of, caplog):
         client.record("ui.tehme", CANARY)
         client.record("nothing.like.it", CANARY)
     first, second = caplog.messages
-    assert first.startswith(
-        "deniable: 'ui.tehme': unknown_metric: the registry does not declare the metric (it is much like ui.theme"
-    )
+    assert first.startswith("deniable: 'ui.tehme': unknown_metric: the registry does not declare the metric; ")
+    assert first.endswith("; did you mean 'ui.theme'?")
     assert second.startswith("deniable: 'nothing.like.it': unknown_metric: the registry does not declare the metric; ")
 
 
 def test_a_mistyped_name_is_raised_if_strict(client_of):
     """A strict client names both, too."""
-    with pytest.raises(ParameterError, match=r"declared in the registry, such as ui\.theme; got 'ui\.tehme'"):
+    with pytest.raises(ParameterError, match=r"'ui\.tehme' is not declared in the registry; did you mean 'ui\.theme'\?"):
         client_of(strict=True).record("ui.tehme", CANARY)
 
 
 def test_a_name_that_is_none_is_told(client_of, caplog):
     """Of what is no text, the type alone is told."""
     client_of().record(CANARY.encode(), value=True)
-    assert caplog.messages == ["deniable: record: unknown_metric: the metric is a text; got bytes"]
+    assert caplog.messages == ["deniable: record: unknown_metric: the metric is no text but of type bytes; write its id first"]
 
 
 # what `flush` returns
@@ -655,14 +666,34 @@ def unheard(monkeypatch):
         ({"dsn": None}, False),
         ({"dsn": "http://k@localhost:8000/shop"}, True),
         ({"dsn": "http://127.0.0.1:8000/shop"}, True),
-        ({"dsn": "http://["}, False),
+        ({"dsn": "http://["}, True),
+        ({"dsn": "http://k@telemetry.internal/shop"}, True),
+        ({"dsn": "https://PUBLIC_KEY@telemetry.example.org/shop"}, True),
+        ({"registry": "/nowhere/metrics.toml"}, False),
         ({"strict": True}, True),
     ],
 )
 def test_warnings_are_shown_while_developing(client_of, unheard, options, visible):
-    """Python writes them to stderr while the DSN, sound or not, leads to this machine, or if strict; and not elsewhere."""
+    """Python writes them to stderr while the DSN leads to this machine or cannot be used, or if strict; and not elsewhere."""
     client_of(**options)
     assert unheard.handlers == ([] if visible else [notice._unheard])
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"), [({"dsn": None}, 1), ({"registry": "/nowhere/metrics.toml"}, 1), ({}, 0), ({"packed": True}, 0)]
+)
+@pytest.mark.parametrize("module", ["__main__", "shop.start"])
+@pytest.mark.usefixtures("unheard")
+def test_who_tries_an_app_out_sees_that_it_is_off(monkeypatch, capsys, options, lines, module):
+    """Where a script, a notebook or a prompt calls us itself. On people's devices a module of an app does, or it is packed."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    if options == {"packed": True}:
+        monkeypatch.setattr("sys.frozen", True, raising=False)
+    arguments = {"dsn": DSN if "packed" not in options else None, "registry": parse(REGISTRY), "consent": True} | options
+    arguments |= {"segments": {"arm": "a"}, "caps": FREE, "state": None}
+    arguments.pop("packed", None)
+    exec("Client(**arguments)", {"__name__": module, "Client": Client, "arguments": arguments})
+    assert len(capsys.readouterr().err.splitlines()) == (lines if module == "__main__" else 0)
 
 
 def test_an_answer_before_init_is_told_again_while_developing(case, caplog):
@@ -680,7 +711,7 @@ def test_an_arrival():
         "nothing to send": Arrival(),
         "arrived: 2 reports, 1 of them from disk; 3 reports may not travel yet": Arrival(2, 1, waiting=3),
         "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
-            2, kept=1, refused=3, lost=1
+            2, pending=1, refused=3, lost=1
         ),
     }
     assert {str(arrival): bool(arrival) for arrival in cases.values()} == {words: words.startswith("arrived") for words in cases}

@@ -76,6 +76,10 @@ class Counts:
         about = ANSWERS[reason]
         warn_once("all metrics" if about.alike or not metric else metric, reason, about.words(facts))
 
+    def words(self, reason: str, prepared: Prepared) -> str:
+        """Say why answers to a metric are not reported."""
+        return ANSWERS[reason].words(self._facts(reason, prepared))
+
     def _facts(self, reason: str, prepared: Prepared | None) -> str:
         """Return what the registry, or the device, knows of a reason. No part depends on an answer."""
         if reason == "state":

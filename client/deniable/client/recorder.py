@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from threading import local as thread_data
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.client.undeclared import undeclared
 from deniable.errors import ParameterError
 from deniable.messages.notice import warn_once
 from deniable.messages.reasons import of_code
@@ -108,7 +109,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock() - (elapsed or 0.0), UTC)
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal:
-            return self._counts.drop(refusal, prepared)
+            return self._counts.drop(refusal, prepared, self._error(refusal, prepared))
         # Both are drawn before the answer is looked at, so that neither the sample nor the wait depends on it.
         sampled = prepared.sampled(source)
         if elapsed is None:
@@ -128,8 +129,10 @@ class Recorder:
             self._counts.clipped += 1
         if fault is not None:
             self._counts.undeclared += 1
+            if isinstance(fault, ParameterError) and (self._strict or self._warns):
+                fault = undeclared(prepared.metric, value, fault)
             if self._warns:
-                _warn_of_undeclared(prepared.metric)
+                _warn_of_undeclared(prepared.metric, fault)
             if self._strict or not isinstance(fault, ParameterError):
                 raise fault
         return not dropped
@@ -139,7 +142,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock(), UTC)
         refusal = self._refusal(prepared, moment)
         if refusal:
-            self._counts.drop(refusal, prepared)
+            self._counts.drop(refusal, prepared, self._error(refusal, prepared))
             return None
         sampled, wait, occasion = prepared.sampled(source), prepared.wait(source), prepared.occasion(moment)
         spend = self._spend if prepared.permanent is None else self._permanent_responses.reserve
@@ -175,6 +178,11 @@ class Recorder:
             return "no_consent"
         return "expired" if prepared.metric.expired(moment.date()) else self._sender.full
 
+    def _error(self, refusal: str, prepared: Prepared) -> ParameterError | None:
+        """Return the error of a strict client for a metric whose collection has ended."""
+        ended = refusal == "expired" and self._strict
+        return ParameterError(f"{prepared.metric.id}: {self._counts.words(refusal, prepared)}") if ended else None
+
     def _randomize(self, prepared: Prepared, occasion: Occasion, position: int | None, *, sampled: bool) -> bytes | str:
         """Spend, randomise and return the payload, or the reason why there is none. An undeclared answer has no position."""
         if prepared.permanent is not None:
@@ -204,9 +212,9 @@ class Recorder:
             self._sender.purge()
 
 
-def _warn_of_undeclared(metric: Metric) -> None:
-    """Warn about an undeclared answer, without it, while the app is developed."""
+def _warn_of_undeclared(metric: Metric, fault: BaseException) -> None:
+    """Warn about an undeclared answer while the app is developed."""
     instead = "what stands for none" if metric.axis else "a random one" if metric.other is None else "its other"
-    words = f"an answer is none that the registry declares, so {instead} was reported instead"
-    # Only while the app is developed: a log can leave the device, and this line depends on the answer and has no noise.
-    warn_once(metric.id, "undeclared", f"{words}; strict=True shows where, and stats() counts such answers")
+    # Only while the app is developed: a log can leave the device, and this line has the answer, without noise.
+    words = f"{fault}. {instead.capitalize()} was reported instead; strict=True shows where, and stats() counts such answers"
+    warn_once(metric.id, "undeclared", words)

@@ -120,8 +120,8 @@ class Session:
         outcomes, dropped = now.outcomes - before.outcomes, now.dropped - before.dropped
         refused = sum(number for name, number in outcomes.items() if name == "rejected" or name.startswith("http_"))
         losses = [name for name in outcomes if name in LOSSES and name not in FAULTS]
-        kept, waiting = sender.kept, sender.waiting
-        why = [sender.trouble or "no answer has come yet"] if kept else []
+        pending, waiting = sender.pending, sender.waiting
+        why = [sender.trouble or "no answer has come yet"] if pending else []
         why += [sender.refusal] if refused else []
         why += [LOSSES[name].happened for name in losses] + ([ANSWERS["error"].happened] if outcomes["error"] else [])
         if not (why or outcomes["sent"] or dropped or waiting):
@@ -129,7 +129,7 @@ class Session:
         return Arrival(
             sent=outcomes["sent"],
             from_disk=now.from_disk - before.from_disk,
-            kept=kept,
+            pending=pending,
             waiting=waiting,
             refused=refused,
             lost=sum(outcomes[name] for name in [*losses, "error"]),

@@ -144,7 +144,7 @@ class Sender:
         return "queue_full" if self._outbox.full else None
 
     @property
-    def kept(self) -> int:
+    def pending(self) -> int:
         """Number of reports that wait to be sent, or for another try, of this process and on the device."""
         with self._orders.changed:
             queued = self._outbox.submitted - self._outbox.settled
@@ -207,9 +207,9 @@ class Sender:
 
     def flush(self, timeout: float, *, again: bool = True) -> bool:
         """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds."""
-        # Reports that may not travel yet are not waited for, and stay. If the server answers, what waits on disk is sent, too; if
-        # nothing is queued and `again`, or nothing ever was, this is tried anyhow. It does not wait for reports that are recorded meanwhile. It returns at once while paused, after
-        # `close`, and in the sending threads.
+        # Reports that may not travel yet are not waited for, and stay. If the server answers, what waits on disk is sent, too. If
+        # nothing is queued and `again`, or nothing ever was, this is tried anyhow. It does not wait for reports that are recorded
+        # meanwhile. It returns at once while paused, after `close`, and in the sending threads.
         deadline = time.monotonic() + timeout
         later = self._thread is None and self._backlog.later > 0
         look = 0

@@ -74,7 +74,7 @@ class Spool:
     ) -> None:
         for name, limit in (("max_files", max_files), ("max_bytes", max_bytes), ("max_age", max_age)):
             if not limit > 0:
-                raise ParameterError(f"{name} is a number above 0", limit)
+                raise ParameterError(f"{name} is {limit!r}: write a number above 0")
         self._directory = directory
         self._max_files = max_files
         self._max_bytes = max_bytes

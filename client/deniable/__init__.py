@@ -201,7 +201,7 @@ def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - i
 
 
 def flush(timeout: float = 5.0) -> Arrival:
-    """Send what is queued within `timeout` seconds; return whether all that was recorded has arrived. See `Client.flush`."""
+    """Send what is queued within `timeout` seconds; return what became of it. See `Client.flush`."""
     return _client.flush(timeout) if _client else _nothing()
 
 
@@ -211,7 +211,7 @@ async def aflush(timeout: float = 5.0) -> Arrival:  # noqa: ASYNC109 - as for `f
 
 
 def close(timeout: float = 2.0) -> Arrival:
-    """Send what is queued within `timeout` seconds and stop for good; return whether all that was recorded has arrived."""
+    """Send what is queued within `timeout` seconds and stop for good; return what became of it."""
     return _client.close(timeout) if _client else _nothing()
 
 

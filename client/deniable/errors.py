@@ -8,8 +8,8 @@ DeniableError
 ├── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
 └── StateError            the state of a device is missing, damaged or cannot be written
 
-Messages name the rule, the value that broke it and what to do. No message ever contains a raw answer. If an answer cannot be
-recorded, the message names its metric.
+Messages name the rule, the value that broke it and what to do. If an answer cannot be recorded, the message names its metric.
+None contains a raw answer, but that of an undeclared one in strict mode, which is for development.
 """
 
 from __future__ import annotations
@@ -56,11 +56,14 @@ class ParameterError(DeniableError, ValueError):
     rule
         What must hold, in words.
     value
-        What was given instead.
+        What was given instead. Without one the rule says all.
+    got
+        The value in words, where it must not be repeated.
     """
 
-    def __init__(self, rule: str, value: object) -> None:
-        super().__init__(f"{rule}; got {value!r}")
+    def __init__(self, rule: str, value: object = ..., got: str = "") -> None:
+        got = got or ("" if value is ... else repr(value))
+        super().__init__(f"{rule}; got {got}" if got else rule)
         self.rule = rule
         self.value = value
 

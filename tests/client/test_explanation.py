@@ -74,7 +74,7 @@ def test_no_answer_no_example(registry):
     with pytest.raises(ParameterError, match="one of the 3 declared values") as caught:
         Explanation.of(registry, "ui.theme", Budget(), "canary")
     assert "canary" not in str(caught.value)
-    with pytest.raises(ParameterError, match="a metric is declared in the registry; got 'nosuch'"):
+    with pytest.raises(ParameterError, match="'nosuch' is not declared in the registry"):
         Explanation.of(registry, "nosuch", Budget())
 
 

@@ -469,7 +469,7 @@ def test_segments(registry):
     assert registry.segment(theme, {"platform": "linux", "other": "x"}) == "platform=linux"
     assert registry.segment(dark, {"platform": "linux"}) == ""
     for wrong in ({}, {"platform": "beos"}):
-        with pytest.raises(ParameterError, match="is given one of linux, macos"):
+        with pytest.raises(ParameterError, match="one of linux, macos"):
             registry.segment(theme, wrong)
 
 

@@ -147,7 +147,9 @@ def test_another_unit(clock):
     stats = client.stats()
     assert (stats["recorded"], stats["dropped"]) == (1, {"unit": 1, "unknown_metric": 1})
     strict = client_of(strict=True)
-    with pytest.raises(ParameterError, match=r"the unit of in\.bytes is one of us, ms, s, min, h; got 'bytes'"):
+    with pytest.raises(
+        ParameterError, match=r"in\.bytes counts no time, since its unit is bytes: declare one of us, ms, s, min, h, or "
+    ):
         strict.timed("in.bytes").__enter__().__exit__(None, None, None)
     with pytest.raises(KeyError, match="theirs"), strict.timed("in.bytes"):
         raise KeyError("theirs")

@@ -212,7 +212,7 @@ def test_one_that_is_too_large(sending):
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refused_key_keeps_the_reports(sending, spool, status):
-    """A key that is refused stops the sender. All that waits is kept, and a later run with a good key sends it, the same bytes."""
+    """A key that is refused stops the sender. What waits is kept, and a later run with a good key sends it, the same bytes."""
     post = Fake(lambda _b, _h: held.wait(60) and status)
     held = threading.Event()
     sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=6, spool=spool)
@@ -573,7 +573,7 @@ def test_a_run_without_a_report_sends_what_is_left(sending, spool, end):
     assert getattr(sender, end)(10)
     assert len(post.calls) == 3
     assert not len(spool)
-    assert not sender.arrival, "nothing of this run"
+    assert (sender.counts, sender.from_disk, sender.pending) == ({"sent": 3}, 3, 0)
 
 
 def test_a_run_without_a_report_does_not_wait_for_a_server_that_is_away(sending, spool):
@@ -866,22 +866,25 @@ def test_close_in_a_pause(sending, spool):
 
 
 def test_delivered_is_told(sending, spool):
-    """What the server took is told once, batch by batch, with the reports in it; what it did not take is not."""
+    """What need not be sent again is told once, batch by batch, with the reports in it and what became of them."""
     batches = []
-    sender = sending(Fake(400, 202), spool=spool, delivered=batches.append)
+    sender = sending(Fake(400, 202), spool=spool, delivered=lambda *verdict: batches.append(verdict))
     spool.put(Batch.of(tuple(reports(4))))
     for _ in range(2):
         for report in reports(3):
             sender.submit(report)
         assert sender.flush(60)
-    assert eventually(lambda: len(batches) == 2)
-    assert [len(batch.reports) for batch in batches] == [3, 4]
+    assert [(len(batch.reports), verdict.kind) for batch, verdict in batches] == [
+        (3, "dropped"),
+        (3, "accepted"),
+        (4, "accepted"),
+    ]
 
 
 def test_delivered_may_err(sending):
     """An error there is counted, and the batch is sent all the same."""
 
-    def delivered(_batch):
+    def delivered(*_):
         raise RuntimeError("boom")
 
     sender = sending(Fake(), count=3, delivered=delivered)
@@ -893,7 +896,7 @@ def test_a_flush_from_inside(sending):
     """A flush, a close and a purge in the sending threads return at once."""
     answers = []
 
-    def delivered(_batch):
+    def delivered(*_):
         began = monotonic()
         answers.extend([sender.flush(300), sender.close(300)])
         sender.purge()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 from deniable.arrival import SWALLOWED, Arrival
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
-from deniable.client.environment import sender_settings, state_directory, switched_off
+from deniable.client.environment import sender_settings, state_directory, switched_off, tried_out
 from deniable.client.guard import guarded, in_words
 from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget
-from deniable.errors import ParameterError, without_locals
+from deniable.errors import ConfigurationError, ParameterError, without_locals
 from deniable.handle import MetricHandle
 from deniable.messages import notice
 from deniable.process.threads import in_own_thread
@@ -43,9 +44,8 @@ class Client:
 
     It is off without a DSN or with an unusable configuration. It is also off if ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK`` is set
     to anything but empty or 0. A client that is off only counts what it drops. Unless `strict`, no method raises, prints or waits
-    for the network; `flush` and `close` wait at most their timeout.
-    Whatever drops a report says so once, on the logger ``deniable``. If the DSN leads to this machine, or if `strict`, the app is
-    being developed: then it sees these lines on its stderr, even if it has set up no logging.
+    for the network; `flush` and `close` wait at most their timeout. Whatever drops a report says so once, on the logger
+    ``deniable``, and on stderr while the app is developed.
 
     A directory keeps what the device has spent, its permanent responses, and what could not be sent yet. All processes of the app
     on this device share it. Nothing is written before the first report of a person who agreed.
@@ -110,7 +110,7 @@ class Client:
         source: Source | None = None,
     ) -> None:
         self.strict = strict
-        self.developed: bool = strict or leads_here(dsn if type(dsn) is str else None, os.environ.get("DENIABLE_DSN"))
+        self.developed = strict or sys.flags.dev_mode or leads_here(dsn, os.environ.get("DENIABLE_DSN"))
         if self.developed:
             notice.show()
         self._consent = Consent(consent, strict=strict)
@@ -128,7 +128,7 @@ class Client:
                 # What an earlier run left on disk goes, too: no later run may send it.
                 forget(directory, clock)
             elif not dsn:
-                self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN")
+                self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN", developed=tried_out())
             else:
                 address = Dsn.parse(dsn, allow_http=allow_http)
                 address.check_app(loaded.app)
@@ -149,8 +149,10 @@ class Client:
         except Exception as error:
             if strict:
                 raise
-            # The host app starts all the same: a client that cannot work is one that is off.
-            self._turn_off(in_words(error))
+            # The host app starts all the same. An unusable DSN has never worked; another fault may be one of the device.
+            self._turn_off(
+                in_words(error), developed=not self.disabled and (isinstance(error, ConfigurationError) or tried_out())
+            )
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps with a served registry need it
@@ -159,13 +161,14 @@ class Client:
 
     def _refuse(self, reason: str) -> None:
         """Stop for good, because the served registry must not be used. Called by the sending thread."""
-        # First no answer is taken any more, then none is sent.
-        self._turn_off(reason)
+        self._turn_off(reason)  # no answer is taken any more; then none is sent
         if self._session is not None:
             self._session.sender.stop()
 
-    def _turn_off(self, reason: str) -> None:
+    def _turn_off(self, reason: str, *, developed: bool = False) -> None:
         self.disabled = reason
+        if developed:
+            notice.show()
         notice.log.warning("deniable is off: %s", reason)
 
     def record(self, metric: str, value: object) -> bool:
@@ -297,9 +300,9 @@ class Client:
         Returns
         -------
         Arrival
-            True if the server took every report that this process has recorded and that may travel. Else its `status` is
-            ``"nothing to send"`` or ``"not delivered"``, and its text says why. Reports that may not travel yet do not matter
-            here: they stay, and a later call or run sends them. `stats` counts each kind.
+            What became of answers and reports since the last call. True if the server took reports, also of earlier runs, and
+            nothing is missing. Else its `status` is ``"incomplete"``, ``"nothing to send"`` or ``"not delivered"``, and its text
+            says why. Reports that may not travel yet are not missing: they stay, and a later call or run sends them.
         """
         return Arrival.off(self.disabled) if self._session is None else self._session.flush(timeout)
 

@@ -108,9 +108,8 @@ def main() -> None:
     journal = Journal(State(directory))
     spool = Spool(directory / "spool")
     dsn = Dsn(*order["dsn"])
-    sender = Sender(
-        dsn, SenderSettings(max_tries=1), spool=spool, delivered=lambda batch: journal.add(batch.reports), exit="spool"
-    )
+    settings = SenderSettings(max_tries=1)
+    sender = Sender(dsn, settings, spool=spool, delivered=lambda batch, verdict: verdict.write(batch, journal), exit="spool")
     sender.flush(_SECONDS - 1 - (time.monotonic() - begun))
     sender.leave(1.0)
     os._exit(0)

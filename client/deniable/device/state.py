@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _FILE = "state.db"
-_FORMAT = 3
+_FORMAT = 4
 _PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too
 _SECRET_BITS = 256
 _OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # raised when damaged content is read
@@ -62,6 +62,7 @@ _SCHEMA = f"""
         id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL, segment TEXT NOT NULL,
         payload BLOB NOT NULL
     );
+    CREATE TABLE refused (metric TEXT PRIMARY KEY, period TEXT NOT NULL, code TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE waiting (
         id BLOB PRIMARY KEY, due INTEGER NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL,
         period TEXT NOT NULL, segment TEXT NOT NULL, payload BLOB NOT NULL

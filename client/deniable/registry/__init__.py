@@ -203,9 +203,17 @@ class Registry:
         """
         words = []
         for name in metric.segments:
-            if values.get(name) not in self.segments[name]:
-                rule = f'init(segments={{"{name}": ...}}) is given one of {", ".join(self.segments[name])}'
-                raise ParameterError(rule, values.get(name))
+            value, declared = values.get(name), self.segments[name]
+            if value not in declared:
+                from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+
+                wrong = (
+                    f"the segment {name} is missing"
+                    if value is None
+                    else f"the segment {name} is {value!r}, which is not declared"
+                )
+                mended = f'give init(segments={{"{name}": ...}}) one of {", ".join(declared)}'
+                raise ParameterError(f"{wrong}: {mended}{did_you_mean(value, declared)}")
             words.append(f"{name}={values[name]}")
         return ",".join(words)
 

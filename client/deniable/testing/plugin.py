@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the ini option that names the registry."""
-    parser.addini("deniable_registry", "metrics.toml that the deniable fixtures check against, from the root directory")
+    about = "metrics.toml that the deniable fixtures check against, from the root directory, where it is looked for by default"
+    parser.addini("deniable_registry", about)
 
 
 def _registry(config: pytest.Config) -> Path | None:
     path: str = config.getini("deniable_registry")
-    return config.rootpath / path if path else None
+    usual = config.rootpath / "metrics.toml"
+    return config.rootpath / path if path else usual if usual.is_file() else None
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def deniable_capture(request: pytest.FixtureRequest) -> Iterator[Capture]:
     with Capture(_registry(request.config)) as capture:
         yield capture
     if capture.faults and request.session.testsfailed == failed_before:
-        pytest.fail("recorded what no registry declares:\n" + "\n".join(capture.faults), pytrace=False)
+        pytest.fail("recorded what no known registry declares:\n" + "\n".join(capture.faults), pytrace=False)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from deniable.process.exits import at_exit
 from deniable.process.forks import over_forks
 from deniable.source import jitter
 from deniable.transport.backlog import Backlog
-from deniable.transport.delivery import Delivery
+from deniable.transport.delivery import Delivery, Verdict
 from deniable.transport.dispatch import Dispatch
 from deniable.transport.failures import tell_losses
 from deniable.transport.http import HttpPost, Post
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from threading import Condition
 
-    from deniable.arrival import Arrival
     from deniable.device.waiting import Waiting
     from deniable.transport.dsn import Dsn
 
-__all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool"]
+__all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool", "Verdict"]
 
 Exit = Literal["auto", "wait", "spool", "helper"]
 """What becomes of the queue when the process ends; see `deniable.Client`."""
@@ -64,8 +63,8 @@ class Sender:
         post: Post | None = None,  # Sends a request. None for HTTP, which is imported in the thread on first use.
         *,
         spool: Spool | None = None,  # Where batches wait that could not be delivered. With None they are lost and counted.
-        # Called with each batch that the server took, in the thread that makes batches. Its errors are counted.
-        delivered: Callable[[Batch], None] | None = None,
+        # Called with each batch that need not be sent again, in the thread that makes batches. Its errors are counted.
+        delivered: Callable[[Batch, Verdict], None] | None = None,
         # Where reports wait that may not travel yet. With None they wait in memory, and at the end they are lost and counted.
         waiting: Waiting | None = None,
         # Called in the thread that talks to the network, first when that starts. It returns the seconds until the next call.
@@ -159,10 +158,26 @@ class Sender:
         return "queue_full" if self._outbox.full else None
 
     @property
-    def arrival(self) -> Arrival:
-        """Whether the server took all reports that were queued, and there were any."""
+    def pending(self) -> int:
+        """Number of reports that wait to be sent, or for another try, of this process and on the device."""
         with self._orders.changed:
-            return self._outbox.arrival
+            queued = self._outbox.submitted - self._outbox.settled
+        return queued + self._backlog.reports
+
+    @property
+    def from_disk(self) -> int:
+        """Number of reports that the server took from the spool."""
+        return self._outbox.from_disk
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last batch was not delivered."""
+        return self._orders.trouble
+
+    @property
+    def refusal(self) -> str:
+        """Why the server refused reports, the last time."""
+        return self._orders.refusal
 
     def submit(self, report: Report | Later, process: int | None = None) -> str | None:
         """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too."""
@@ -221,11 +236,11 @@ class Sender:
         with self._orders.changed:
             self._outbox.make_due()
 
-    def flush(self, timeout: float) -> bool:
+    def flush(self, timeout: float, *, again: bool = True) -> bool:
         """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds."""
-        # Reports that may not travel yet are not waited for, and stay. If this run has queued nothing, what an earlier one left
-        # is sent. It does not wait for reports that are recorded meanwhile. It returns at once while paused, after `close`, and
-        # in the sending threads.
+        # Reports that may not travel yet are not waited for, and stay. If the server answers, what waits on disk is sent, too. If
+        # nothing is queued and `again`, or nothing ever was, this is tried anyhow. It does not wait for reports that are recorded
+        # meanwhile. It returns at once while paused, after `close`, and in the sending threads.
         deadline = time.monotonic() + timeout
         later = self._thread is None and self._backlog.later > 0
         look = 0
@@ -235,13 +250,12 @@ class Sender:
                 self._orders.changed.notify_all()
                 self._orders.changed.wait_for(lambda: self._outbox.looked >= look or self._in_vain(), timeout)
             target = self._outbox.hurry(look)
-            timeout = deadline - time.monotonic()
-            if not target and not self._in_vain() and self._has_left():
+            idle = self._is_settled(target) and (again or not target)
+            if idle and not self._in_vain() and self._has_left():
                 self._backlog.schedule(0.0)
                 self._orders.changed.notify_all()
-                self._orders.changed.wait_for(lambda: not self._backlog.due or self._in_vain(), timeout)
-            else:
-                self._orders.changed.wait_for(lambda: self._is_settled(target) or self._in_vain(), timeout)
+            for done in (lambda: self._is_settled(target), lambda: not self._backlog.due):
+                self._orders.changed.wait_for(lambda done=done: done() or self._in_vain(), deadline - time.monotonic())  # type: ignore[misc]
             return self._is_settled(target)
 
     def close(self, timeout: float) -> bool:
@@ -249,13 +263,9 @@ class Sender:
         deadline = time.monotonic() + timeout
         # A quarter of this time is kept for the spool.
         reserve = _SPOOL_SHARE * timeout if self._spool is not None else 0.0
-        self.flush(timeout - reserve)
+        self.flush(timeout - reserve, again=False)
         with self._orders.changed:
             target = self._outbox.submitted
-            if not self._in_vain() and self._is_settled(target):
-                # If the server answers, send the spool, too. An app that always runs briefly has no better moment.
-                left = deadline - reserve - time.monotonic()
-                self._orders.changed.wait_for(lambda: not self._backlog.due or self._in_vain(), left)
             self._end(deadline - time.monotonic())
             return self._is_settled(target)
 

@@ -84,6 +84,11 @@ class Backlog:
         return self._spool is not None and len(self._spool) > 0
 
     @property
+    def reports(self) -> int:
+        """Number of reports in these batches. The caller must not hold the lock, since this reads files."""
+        return self._spool.reports if self._spool is not None else 0
+
+    @property
     def later(self) -> int:
         """Number of reports that may not travel yet. The caller must not hold the lock, since this reads the state."""
         return len(self._waiting) if self._waiting is not None else 0

@@ -37,7 +37,7 @@ class Dispatch:
         outbox: Outbox,  # the queue of reports
         backlog: Backlog,  # keeps batches that were not delivered
         delivery: Delivery,  # delivers batches to the server
-        delivered: Callable[[Batch], None] | None,  # called with each batch that the server took
+        delivered: Callable[[Batch, Verdict], None] | None,  # called with each batch that need not be sent again
     ) -> None:
         self._settings = settings
         self._orders = orders
@@ -193,6 +193,7 @@ class Dispatch:
             elif verdict.kind == "refused":
                 self._stop()  # the spool stays for a run with a valid key
             elif verdict.kind != "later":
+                self._outbox.from_disk += verdict.accepted
                 self._conclude(batch, verdict, self._outbox.count)
                 self._backlog.done(batch)
         except Exception as error:  # noqa: BLE001 - such a file would cause an error at every start
@@ -205,22 +206,21 @@ class Dispatch:
             self._backlog.release(batch, seen=seen)
 
     def _conclude(self, batch: Batch, verdict: Verdict, count: Callable[[str, int], None]) -> None:
-        """Count a batch that need not be sent again; call `delivered` if the server took it."""
+        """Count a batch that need not be sent again, and call `delivered`."""
         errors = 0
         try:
-            if verdict.kind == "accepted" and self._delivered is not None:
-                self._delivered(batch)
+            if self._delivered is not None:
+                self._delivered(batch, verdict)
         except Exception as error:  # noqa: BLE001 - the batch was delivered
             log.debug("deniable: after a delivery: %s", type(error).__name__)
             errors = 1
         with self._orders.changed:
+            self._orders.refusal = verdict.why or self._orders.refusal
             self._outbox.count("delivered_error", errors)
             self._outbox.refuse(verdict.refusals)
             if verdict.kind == "accepted":
                 count("sent", verdict.accepted)
                 count("rejected", len(batch.reports) - verdict.accepted)
-                if verdict.accepted < len(batch.reports):
-                    self._orders.trouble = verdict.why
             else:
                 count(f"http_{verdict.status}", len(batch.reports))
 

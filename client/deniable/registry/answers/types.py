@@ -73,7 +73,8 @@ class Type:
     def refusal(self, metric: Metric, answer: object) -> ParameterError:
         """Return the error of what is no answer. It does not repeat it."""
         expected = self.expected.format(metric=metric, factors=", ".join(name for name, _ in metric.factors))
-        return ParameterError(f"an answer to {metric.id} is {expected}", type(answer).__name__)
+        kind = type(answer).__name__
+        return ParameterError(f"an answer to {metric.id} is {expected}", kind, f"an undeclared {kind}")
 
     def stand_in(self, metric: Metric, source: Source) -> int:
         """Return the position of what is reported for an undeclared answer; see `Metric.stand_in`."""
@@ -212,7 +213,8 @@ class Set(Type):
             position = positions.get(option, other) if short else other
             if position < 0:
                 rule = f"an option of {metric.id} is one of the {len(metric.values)} declared"
-                raise ParameterError(rule, type(option).__name__)
+                kind = type(option).__name__
+                raise ParameterError(rule, kind, f"an undeclared {kind}")
             chosen |= 1 << position
         return chosen
 

@@ -68,7 +68,7 @@ class Arrival:
 
     def __str__(self) -> str:
         facts = "; ".join(self._facts())
-        words = ". ".join(filter(None, (facts, self.why)))
+        words = "; why: ".join(filter(None, (facts, self.why)))
         return f"{self.status}: {words}" if words else self.status
 
     def __repr__(self) -> str:
@@ -83,7 +83,8 @@ class Arrival:
             yield f"{plural(self.lost, 'report')} lost"
         if self.sent:
             arrived = "" if self.status == "arrived" else " arrived"
-            yield f"{plural(self.sent, 'report')}{arrived}{f', {self.from_disk} of them from disk' if self.from_disk else ''}"
+            earlier = f", {self.from_disk} left by an earlier run or try" if self.from_disk else ""
+            yield f"{plural(self.sent, 'report')}{arrived}{earlier}"
         for reason, answers in self.dropped.items():
             yield f"{plural(answers, 'answer')} dropped as {reason} ({ANSWERS[reason].happened})"
         if self.waiting:

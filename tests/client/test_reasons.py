@@ -386,6 +386,59 @@ def test_a_missing_segment_raises_if_strict(client_of):
         client_of(segments={}, strict=True)
 
 
+def test_metrics_that_stop_for_one_reason_share_a_line(client_of, caplog):
+    """It names them, and of many the first."""
+    many = "".join(metric_toml(f"split{number}", segments=["arm"], period="month") for number in range(8))
+    client = client_of(registry=parse(registry_toml(many, segments={"arm": ["a", "b"]})), segments={})
+    (line,) = caplog.messages
+    assert line.startswith(
+        "deniable: split0, split1, split2, split3, split4 and 3 more: off: the metric is off (the segment arm is "
+    )
+    assert len(client.stats()["off"]) == 8
+
+
+def test_a_metric_that_has_expired_raises_if_strict(client_of):
+    """A strict client says when it ended, and what to do; nothing is spent."""
+    client = client_of(strict=True)
+    for record in (lambda: client.record("old", value=True), lambda: client.metric("old").record(value=True)):
+        with pytest.raises(ParameterError, match=r"old: its collection has ended \(on 2001-01-01\); set a later `expires`"):
+            record()
+    assert client.stats()["dropped"] == {"expired": 2}
+
+
+@pytest.mark.parametrize(
+    ("metric", "answer", "words"),
+    [
+        (
+            "ui.theme",
+            "drak",
+            "'drak' is not declared: an answer to ui.theme is one of the 2 declared values: light, dark; did you mean 'dark'?",
+        ),
+        (
+            "ui.theme",
+            "DARK",
+            "'DARK' is not declared: an answer to ui.theme is one of the 2 declared values: light, dark; did you mean 'dark'?",
+        ),
+        (
+            "ui.theme",
+            None,
+            "None is not declared: an answer to ui.theme is one of the 2 declared values: light, dark; declare `none` for no",
+        ),
+        ("ui.theme", [["x"], 1 << 999], "[an object of type list, an object of type int] is not declared: an answer to "),
+        ("ui.theme", "x" * 999, f"'{'x' * 60}' is not declared: "),
+        ("size", "3", "'3' is not declared: an answer to size is a number"),
+        ("often", object(), "an object of type object is not declared: an answer to often is "),
+    ],
+)
+def test_an_undeclared_answer_is_named_while_developing(client_of, caplog, metric, answer, words):
+    """With what may have been meant. Of what is no plain value the type is enough, and of a long one the beginning."""
+    with pytest.raises(ParameterError) as caught:
+        client_of(strict=True, state=None).record(metric, answer)
+    assert str(caught.value).startswith(words)
+    assert client_of(dsn="http://k@localhost/shop", state=None).record(metric, answer)
+    assert caplog.messages[-1].startswith(f"deniable: {metric}: undeclared: {words}")
+
+
 # names
 
 
@@ -435,7 +488,7 @@ def test_what_arrived_and_what_did_not(client_of):
     client = client_of(lambda *_: (answers.pop(0), {}, {"code": "json"}))
     for words in (
         "arrived: 1 report",
-        "not delivered: 1 report refused. status 400: the server cannot read the upload; ",
+        "not delivered: 1 report refused; why: status 400: the server cannot read the upload; ",
         "arrived: 1 ",
     ):
         client.record("often", value=True)
@@ -447,7 +500,7 @@ def test_what_arrived_and_what_did_not(client_of):
 
 def test_what_an_earlier_run_left(client_of):
     """A flush sends it, also beside new reports, and says so. While the server is away it is kept, and why is told."""
-    away = "not delivered: 1 report kept for another try. status 503: the server is not ready; "
+    away = "not delivered: 1 report kept for another try; why: status 503: the server is not ready; "
     first = client_of(lambda *_: (503, {}, None), settings=SenderSettings(flush_interval=60, max_tries=1))
     first.record("often", value=True)
     assert str(first.flush(60)).startswith(away)
@@ -455,7 +508,7 @@ def test_what_an_earlier_run_left(client_of):
     assert str(client_of(lambda *_: (503, {}, None)).flush(60)).startswith(away)
     second = client_of()
     second.record("often", value=True)
-    assert str(second.flush(60)) == "arrived: 2 reports, 1 of them from disk"
+    assert str(second.flush(60)) == "arrived: 2 reports, 1 left by an earlier run or try"
 
 
 def test_an_answer_that_was_dropped_makes_it_incomplete(client_of):
@@ -476,7 +529,8 @@ def test_what_is_refused_in_part(client_of):
     error = {"group": 0, "code": "definition_mismatch", "count": 1}
     client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": [error]}))
     client.record("often", value=True)
-    assert str(client.flush(60)) == "not delivered: 1 report refused. the server refused often: definition_mismatch"
+    words = f"the server refused often: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
+    assert str(client.flush(60)) == f"not delivered: 1 report refused; why: {words}"
 
 
 def test_a_timeout_says_that_no_answer_has_come(client_of):
@@ -484,7 +538,7 @@ def test_a_timeout_says_that_no_answer_has_come(client_of):
     release = threading.Event()
     client = client_of(lambda *_: release.wait(300) and (202, {}, None), state=None)
     client.record("often", value=True)
-    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try. no answer has come yet"
+    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try; why: no answer has come yet"
     release.set()
 
 
@@ -709,7 +763,7 @@ def test_an_arrival():
     """It is a plain value."""
     cases = {
         "nothing to send": Arrival(),
-        "arrived: 2 reports, 1 of them from disk; 3 reports may not travel yet": Arrival(2, 1, waiting=3),
+        "arrived: 2 reports, 1 left by an earlier run or try; 3 reports may not travel yet": Arrival(2, 1, waiting=3),
         "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
             2, pending=1, refused=3, lost=1
         ),

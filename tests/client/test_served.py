@@ -36,7 +36,7 @@ owner = "o"
 BUNDLED = parse(TEXT.format(revision=1, sample=0.9))
 TODAY = date(2026, 11, 23)
 DAY, HOUR = 86_400, 3_600
-DSN = Dsn.parse("https://pk_12345678@t.shop.test/shop")
+DSN = Dsn.parse("https://pk_12345678@t.example/shop")
 
 
 def text(revision, sample="0.5", app="shop", **more):
@@ -97,7 +97,7 @@ def test_a_good_registry_is_used_and_asked_for_again_in_a_day(device, sealed):
     assert len(seconds) > 10  # jittered
     assert all(0.9 * DAY <= each <= 1.1 * DAY for each in seconds)
     url, headers, timeout = device.requests[0]
-    assert url == "https://t.shop.test/v1/registry"
+    assert url == "https://t.example/v1/registry"
     assert headers == {"Authorization": "Bearer pk_12345678", "Accept": "application/json"}
     assert timeout <= 60
     assert device.gets(sealed(text(3))) >= 0.9 * DAY

@@ -217,5 +217,6 @@ def _warn_of_undeclared(metric: Metric, fault: BaseException) -> None:
     """Warn about an undeclared answer while the app is developed."""
     instead = "what stands for none" if metric.axis else "a random one" if metric.other is None else "its other"
     # Only while the app is developed: a log can leave the device, and this line has the answer, without noise.
-    words = f"{fault}. {instead.capitalize()} was reported instead; strict=True shows where, and stats() counts such answers"
+    end = "" if str(fault).endswith("?") else "."
+    words = f"{fault}{end} {instead.capitalize()} was reported instead; strict=True shows where, and stats() counts such answers"
     warn_once(metric.id, "undeclared", words)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from deniable.messages.notice import warn_once
-from deniable.messages.reasons import FAILURES, of_answer, of_refusal
+from deniable.messages.reasons import FAILURES, of_answer, of_code, of_refusal
 from deniable.source import jitter
 from deniable.transport.failures import failure
 from deniable.transport.http import UnreachedError
@@ -184,7 +184,8 @@ def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Ve
 
 def _why(refusals: Counter[str], status: int, document: dict[str, Any]) -> str:
     """Return why a server did not take all of an upload. What it refused of some metrics was told with each of them."""
-    return f"the server refused {', '.join(sorted(refusals))}" if refusals else _refused(status, document)
+    words = [f"{metric}: {of_code(code)}" for metric, code in (refusal.split(": ") for refusal in sorted(refusals))]
+    return f"the server refused {'; '.join(words)}" if refusals else _refused(status, document)
 
 
 def _refused(status: int, answer: Any) -> str:

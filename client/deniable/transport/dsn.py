@@ -78,7 +78,7 @@ class Dsn:
 def leads_here(*texts: object) -> bool:
     """Return whether the first address that is there, such as a DSN with faults, leads to this machine."""
     try:
-        return _is_loopback(urlsplit(next((text for text in texts if text and type(text) is str), "")).hostname or "")
+        return _is_loopback(urlsplit(next((text for text in texts if type(text) is str and text), "")).hostname or "")
     except ValueError:
         return False
 

@@ -22,7 +22,7 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, Upload, schema
+from deniable_aggregator.store import Store, Upload, errors, schema
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_aggregator.store.uploads.health import Health
@@ -375,3 +375,25 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output
     assert output.count(" keys (") == 2
     assert len(output.splitlines()) < 60
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (redis.AuthenticationError("WRONGPASS"), "login"),
+        (
+            redis.ConnectionError("Error 1 connecting to h:1. [SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired."),
+            "certificate",
+        ),
+        (redis.ConnectionError("Error 2 connecting to 127.0.0.1:1. No such file or directory."), "file"),
+        (redis.ConnectionError("Error 2 connecting to unix:/s. No such file or directory."), "away"),
+        (redis.ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused."), "away"),
+        (redis.exceptions.NoPermissionError("NOPERM"), "forbidden"),
+    ],
+)
+def test_why_a_store_cannot_be_used_is_told_apart(error, reason):
+    """Each has its own remedy, and no remedy has the password."""
+    assert errors.reason(error) == reason
+    remedy = errors.remedy(error, "rediss://ingest:hunter2@h/0", "operator")
+    assert remedy != "`deniable doctor` says more"
+    assert "hunter2" not in remedy

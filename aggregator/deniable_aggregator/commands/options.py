@@ -154,10 +154,10 @@ def declared_apps(paths: str) -> list[str]:
     from deniable.registry import published
 
     loaded, faulty = published.tried(paths)
-    for each in faulty:
-        fault, *others = str(each.error).splitlines()
+    for path, _, error in faulty:
+        fault, *others = str(error).splitlines()
         more = f" ({len(others)} more)" if others else ""
-        print(f"{fault}{more}\nServers and workers do not start with this: `deniable registry lint {each.path}`", file=sys.stderr)
+        print(f"{fault}{more}\nServers and workers do not start with this: `deniable registry lint {path}`", file=sys.stderr)
     return [*loaded, *(each.app for each in faulty if each.app)]
 
 

@@ -112,7 +112,7 @@ def remedy(
     """Say what to do about an error of the store, as a sentence."""
     remedies = {
         "away": "start it, or correct DENIABLE_REDIS_URL or --redis-url",
-        "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or load the store's users anew",
+        "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or let the store read its users.acl again",
         "certificate": "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE",
         "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
         "forbidden": f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env",

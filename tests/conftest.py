@@ -45,7 +45,7 @@ SYSTEM = Path(__file__).parent / "system"
 OTHER_STORES = {"both_stores": "wheel", "cluster_too": "cluster", "divided_too": "divided"}
 """By mark, the store that a test runs on, too."""
 CPU_SECONDS = 4.0
-"""CPU seconds that a default test may take without the mark `slow`: one on a quiet machine, and a busy one counts several as many."""
+"""CPU seconds that a default test may take without the mark `slow`: one on a quiet machine, and a busy one counts more."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

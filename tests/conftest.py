@@ -56,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--every-store", action="store_true", help="run tests of the store on each server that it may be; the default is one"
     )
     parser.addoption("--nightly", action="store_true", help="run the longest campaigns, too")
+    parser.addoption("--first-cases", action="store_true", help="run the first case of each parametrised test only")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -376,12 +377,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
+@pytest.hookimpl(trylast=True)  # the first case is the first of those that `-m` leaves
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the other stores and the longest campaigns, unless they are asked for."""
-    for mark, option in (("other_store", "every_store"), ("nightly", "nightly")):
-        if not config.getoption(option):
-            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
-            items[:] = [item for item in items if not item.get_closest_marker(mark)]
+    """Leave out the other stores and the longest campaigns, unless they are asked for, and all but first cases if those are."""
+    left = [
+        item
+        for item in items
+        if (config.getoption("every_store") or not item.get_closest_marker("other_store"))
+        and (config.getoption("nightly") or not item.get_closest_marker("nightly"))
+    ]
+    if config.getoption("first_cases"):
+        left = list({item.nodeid.partition("[")[0]: item for item in reversed(left)}.values())[::-1]
+    config.hook.pytest_deselected(items=list(set(items).difference(left)))
+    items[:] = left
 
 
 @pytest.fixture

@@ -436,7 +436,8 @@ def test_one_common_combination_misleads_nobody(name, options, n):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("epsilon", [1, pytest.param(4, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("epsilon", [1, 4])
 @pytest.mark.parametrize(
     ("name", "options"),
     [("grr", {}), ("local_hash", {}), ("loloha", {"permanent": 8}), ("hadamard", {}), ("pgr", {}), ("hcms", {})],

@@ -98,7 +98,7 @@ def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
             ("window", 2, {}),
             ("window", 6, {}),
             ("window", 20, {}),
-            pytest.param("window", 50, {}, marks=pytest.mark.campaign),
+            pytest.param("window", 50, {}, marks=[pytest.mark.campaign, pytest.mark.nightly]),
             ("sampled_option", 8, {}),
             ("sampled_pair", 8, {}),
         ),
@@ -228,6 +228,7 @@ def test_a_kept_response_is_not_averaged_away(name):
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", permanent())
 def test_a_response_that_is_drawn_again_is_found_out(name):
     """Were the response drawn again for each report, the success would leave its bound, and the test above fail."""
@@ -238,7 +239,7 @@ def test_a_response_that_is_drawn_again_is_found_out(name):
     assert beyond(curve, seeing.bound()) < CHANCE
 
 
-@pytest.mark.parametrize("devices", [40, pytest.param(150, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("devices", [40, pytest.param(150, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_many_values(devices):
     """Among a hundred values, too, a kept response stays at its bound while fresh noise gives the answer away."""
     fresh, copies = averaging(Observer(make("l_grr", 100, epsilon=2, permanent=3)), devices=devices, reports=600).curves
@@ -247,7 +248,7 @@ def test_many_values(devices):
     assert binom(devices, bound).sf(copies.successes[-1] - 1) > CHANCE
 
 
-@pytest.mark.parametrize("devices", [100, pytest.param(200, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("devices", [100, pytest.param(200, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_lost_state_is_a_new_spend(devices):
     """Each loss of the kept response tells an observer more, to the end that noise drawn anew comes to."""
     seeing = Observer(make("l_grr", epsilon=0.5, permanent=1))

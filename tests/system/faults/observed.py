@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 INGEST, METRICS = "pk_observed_12345678", "mk_observed_12345678"
 WEB = 2
-_SECONDS = 30.0
+_SECONDS = 120.0
 _REGISTRY = """
 format = 1
 budget.per_month = 10000

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from observed import WEB, observed, series
+from processes import in_time
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 
@@ -130,9 +131,7 @@ def test_a_store_that_is_away_is_told_in_time(service):
     before = service.worker_numbers()[failures]
     service.redis_server.send(signal.SIGSTOP)
     try:
-        began = time.monotonic()
-        assert service.numbers()[series("store_up")] == 0
-        assert time.monotonic() - began < 9
+        assert in_time(service.numbers)[series("store_up")] == 0
     finally:
         service.redis_server.send(signal.SIGCONT)
     service.redis_server.kill()
@@ -149,7 +148,7 @@ def test_nothing_is_left_of_a_server_that_ends(service):
     folder = service.folder()
     assert folder.stat().st_mode & 0o777 == 0o700
     service.server.terminate()
-    service.server.wait(30)
+    service.server.wait(120)
     assert not folder.exists()
 
 

@@ -16,9 +16,10 @@ lint:
     ruff format --check .
     ruff check .
 
-# Types, strictly
+# Types, strictly; of the SDK also as on Windows
 types:
     mypy
+    mypy --platform win32 -p deniable -p deniable_query
 
 # Which floor may import which
 contracts:

@@ -117,7 +117,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     before = time.process_time()
     yield
     took = time.process_time() - before
-    if _guarded[0] and took > CPU_SECONDS and not item.get_closest_marker("slow") and _kernels_are_compiled():
+    limited = _guarded[0] and "windows" not in sys.modules  # the stand-in looks at all open files, each time
+    if limited and took > CPU_SECONDS and not item.get_closest_marker("slow") and _kernels_are_compiled():
         pytest.fail(
             f"this test took {took:.1f} s of CPU: shorten it, mark it slow('why'), or mark its long cases as campaign",
             pytrace=False,

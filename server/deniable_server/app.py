@@ -15,7 +15,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from deniable.errors import ConfigurationError
 from deniable.registry.text import visible
 from deniable_aggregator.commands.options import opened
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, cause
 from deniable_aggregator.store.server.room import Room
 from deniable_aggregator.store.values.sessions import Sessions
 from deniable_server.access.key_ring import Ring
@@ -66,7 +66,7 @@ def create_app(
         if settings.serves != "query":  # a server for queries only has promised nothing about uploads
             durability.check(client)
     except StoreError as error:  # the server starts all the same: the store is checked again before it is used
-        log.warning("it cannot be checked yet whether the store keeps durability %s (%s)", durability.name, type(error).__name__)
+        log.warning("it cannot be checked yet whether the store keeps durability %s (%s)", durability.name, cause(error))
     flask = _Server(__name__)
     flask.jinja_options = Flask.jinja_options | {"finalize": _printable}
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")

@@ -140,7 +140,7 @@ def test_a_registry(run, small):
     assert ["theme", "l_grr", "365", "2", "kept", "responses", "at", "2", "4", "4", "4"] in lines
     assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "0.5", "5"] in lines
     assert "Budget: 32 in a calendar month, and 4.5 are reserved for these metrics." in out
-    assert "Budget: 320 ever, and 9 are reserved for these metrics." in out
+    assert "Budget: 1,920 ever, and 9 are reserved for these metrics." in out
     assert "It takes nothing back" in out
     assert "among" in out
     assert "Next: declare epsilon_permanent for metrics that are asked often and change rarely (cart)" in out

@@ -191,6 +191,10 @@ def test_people_of_a_file_answer_what_it_says(tmp_path):
     assert crowd.size == 3
     assert set(crowd.answers) == {"listed", "mean", "some"}
     assert "it has no column both" in crowd.description
+    assert "who leaves some empty does not answer it: a set of nothing is a comma in quotes" in crowd.description
+    nothing = read(tmp_path, 'some\n","\n"u,w"\n')
+    assert [nothing.answers["some"].values[place] for place in nothing.answers["some"].at(0)] == [[], ["u", "w"]]
+    assert "leaves" not in nothing.description
     listed, options = crowd.answers["listed"], crowd.answers["some"]
     assert [listed.values[place] if place >= 0 else None for place in listed.at(0)] == ["x", "z", None]
     assert [options.values[place] if place >= 0 else None for place in options.at(0)] == [["u", "w"], None, ["v"]]

@@ -114,7 +114,7 @@ def test_a_recorded_answer_is_sent(client_of, registry):
 def test_stats(client_of, registry_text):
     """Everything is counted once: recorded, sent, dropped by reason, undeclared, and what was reserved and spent."""
     client = client_of(registry=parse(registry_text.replace("per_period = 100_000", MONTHLY)), caps=Caps())
-    nothing = {"month": 0.0, "month_left": 32.0, "lifetime": 0.0, "lifetime_left": 320.0}
+    nothing = {"month": 0.0, "month_left": 32.0, "lifetime": 0.0, "lifetime_left": 1920.0}
     reserved = {
         "ui.theme": {"month": 4.0, "lifetime": 40.0},
         "ui.dark": {"month": pytest.approx(4 * LN3, abs=1e-4), "lifetime": pytest.approx(40 * LN3, abs=1e-3)},
@@ -162,7 +162,7 @@ def test_stats(client_of, registry_text):
             "month": pytest.approx(spent, abs=1e-5),
             "month_left": pytest.approx(32 - spent, abs=1e-5),
             "lifetime": pytest.approx(spent, abs=1e-5),
-            "lifetime_left": pytest.approx(320 - spent, abs=1e-5),
+            "lifetime_left": pytest.approx(1920 - spent, abs=1e-5),
         },
         "off": {},
         "disabled": None,

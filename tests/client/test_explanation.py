@@ -40,7 +40,7 @@ def test_figures(registry):
         None,
     )
     assert (explanation.per_period, explanation.period, explanation.answers_per_month) == (4, "month", 0)
-    assert (explanation.reserved_month, explanation.reserved_lifetime) == (4, 40)
+    assert (explanation.reserved_month, explanation.reserved_lifetime) == (4, 240)
     assert (explanation.row_bits, explanation.segment_bits) == (0, 1)
     assert Explanation.of(registry, "ui.theme", Budget(per_month=None, lifetime=None)).reserved_lifetime is None
 

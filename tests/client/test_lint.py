@@ -55,8 +55,8 @@ def test_a_sound_file(linted):
     assert findings.exposed == ""
     assert findings.spending == (
         ("metric", "asked", "a month", "share", "ever", ""),
-        ("a", "1 a week", "5", "16%", "50", ""),
-        ("b", "2 x 1.099 a month", "2.197", "7%", "21.97", ""),
+        ("a", "1 a week", "5", "16%", "50", "lasts 10 months"),
+        ("b", "2 x 1.099 a month", "2.197", "7%", "21.97", "lasts 10 months"),
         ("all", "", "7.197 of 32", "22%", "71.97 of 320", ""),
     )
 
@@ -117,9 +117,10 @@ def test_what_would_be_off_is_a_fault(linted):
     table = f'[metrics.{{}}]\ntype = "boolean"\nepsilon = 1\nexpires = {{}}-01-01\n{BODY}'
     findings = linted(table.format("a", 2999) + table.format("b", 2999))
     (fault,) = findings.faults
-    assert (fault.metric, fault.value) == ("b", 31)
-    assert fault.rule.endswith('write period = "month" in [metrics."a"], or per_month = 62.0 in [budget]')
-    assert [row[-1] for row in findings.spending] == ["", "", "off", ""]
+    assert fault.metric == "b"
+    assert "and the metrics above leave 1 of 32: write " in fault.rule
+    assert fault.rule.endswith("or per_month = 62.0 in [budget]")
+    assert [row[-1] for row in findings.spending] == ["", "lasts 10 months", "off", ""]
     findings = linted(table.format("a", 2999) + table.format("b", 2001))  # nobody is asked any more
     assert not findings.faults
     assert [row[0] for row in findings.spending] == ["metric", "a", "all"]
@@ -130,7 +131,7 @@ def test_an_epsilon_above_the_cap_is_a_fault(linted):
     metric = f'[metrics.a]\ntype = "boolean"\nperiod = "month"\nepsilon = 5\nexpires = 2999-01-01\n{BODY}'
     (fault,) = linted(metric).faults
     assert (fault.metric, fault.line) == ("a", 7)
-    assert fault.words == "the app allows 4 nats for a report: write epsilon = 4 here, or epsilon = 5 in [caps]; got 5.0"
+    assert fault.words == "a report may give away 5 nats, and the app allows 4: write epsilon = 4 here, or epsilon = 5 in [caps]"
     assert not linted(f"[caps]\nepsilon = 5\n{metric}").faults
 
 

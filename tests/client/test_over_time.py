@@ -186,9 +186,12 @@ def test_a_metric_for_which_the_budget_has_no_room_is_off(device, caplog, monkey
     stats = client.stats()
     assert (stats["disabled"], stats["dropped"]) == (None, {"off": 1})
     line = "per_month = 32.0 in the budget of the app's Caps"
-    assert f'write period = "week" in [metrics."m"], or {line}; got 31.0' in stats["off"]["m"]
+    assert stats["off"]["m"].startswith(
+        'it needs 31 nats a month, and the metrics above leave 30 of 30: write period = "week" in '
+    )
+    assert stats["off"]["m"].endswith(f", or {line}")
     assert [record.message for record in caplog.records if "m: off: " in record.message and line in record.message]
-    with pytest.raises(RegistryError, match=rf"write .*{re.escape(line)}; got 31"):
+    with pytest.raises(RegistryError, match=rf"write .*{re.escape(line)}"):
         device.start(PLAIN + more, caps=caps, strict=True)
     assert not device.start(PLAIN.replace("epsilon = 1", "epsilon = 1\nexpires = 2001-01-01"), caps=caps).stats()["off"]
 
@@ -206,9 +209,9 @@ def test_the_stricter_budget_holds(device):
 @pytest.mark.parametrize(
     ("caps", "words"),
     [
-        (Caps(epsilon=0.5), "the app allows 0.5 nats for a report: write epsilon = 0.5 here, or epsilon = 1 in the app's Caps"),
-        (Caps(metrics={"m": 0.25}), "the app allows 0.25 nats for a report"),
-        (Caps(mechanisms=frozenset({"grr"})), "add it to mechanisms in the app's Caps; got 'binary'"),
+        (Caps(epsilon=0.5), "and the app allows 0.5: write epsilon = 0.5 here, or epsilon = 1 in the app's Caps"),
+        (Caps(metrics={"m": 0.25}), "and the app allows 0.25: write "),
+        (Caps(mechanisms=frozenset({"grr"})), 'add "binary" to mechanisms in the app\'s Caps'),
     ],
 )
 def test_caps_switch_off(device, caps, words, caplog, monkeypatch):
@@ -238,7 +241,7 @@ def test_caps_on_the_domain(device):
     """A metric with more answers than the app allows is off like any other excess."""
     client = device.start(KEPT, caps=Caps(domain_size=3))
     assert not client.record("ui.theme", "dark")
-    assert "domain_size = 4 in the app's Caps; got 4" in client.stats()["off"]["ui.theme"]
+    assert "domain_size = 4 in the app's Caps" in client.stats()["off"]["ui.theme"]
 
 
 def test_sampling_does_not_look(device):

@@ -52,6 +52,8 @@ FAULTS = [
     (HEAD.replace("format = 1", "") + metric(), "-", "format is 1", None),
     (HEAD.replace('app = "shop"', "") + metric(), "-", "app is a lower-case name such as shop", None),
     (HEAD.replace('"shop"', '"Shop"') + metric(), "-", "app is a lower-case name", "Shop"),
+    (HEAD.replace('"shop"', '"aux"') + metric(), "-", "app names no device of Windows", "aux"),
+    (HEAD.replace('"shop"', '"com1.shop"') + metric(), "-", "app names no device of Windows", "com1.shop"),
     (HEAD.replace('"shop"', "3") + metric(), "-", "app is a lower-case name", 3),
     (HEAD.replace('"shop"', f'"{LONG}"') + metric(), "-", "app is a lower-case name", LONG),
     (
@@ -67,7 +69,7 @@ FAULTS = [
     (f"revision = 0\n{HEAD}{metric()}", "-", "revision is a whole number above 0", 0),
     (f"revision = true\n{HEAD}{metric()}", "-", "revision is a whole number above 0", True),
     (f"revision = 1.5\n{HEAD}{metric()}", "-", "revision is a whole number above 0", 1.5),
-    (f"budget = 3\n{HEAD}{metric()}", "-", "budget is a table such as { per_month = 8.0, lifetime = 80.0 }", 3),
+    (f"budget = 3\n{HEAD}{metric()}", "-", "budget is a table such as { per_month = 8.0, lifetime = 480.0 }", 3),
     (f"budget = {{ month = 3 }}\n{HEAD}{metric()}", "-", "the keys of budget are per_month, lifetime", "month"),
     (f"caps = {{ epsilon = 0 }}\n{HEAD}{metric()}", "-", "caps: the cap of epsilon is a number of nats above 0", 0),
     (f"caps = {{ mechanisms = [3] }}\n{HEAD}{metric()}", "-", "caps: mechanisms lists names", [3]),
@@ -658,7 +660,7 @@ def test_no_answer_is_an_answer_where_declared():
 def test_budget_and_revision():
     """A budget that is declared in part has defaults for the rest; a file that is not served has revision 0."""
     parsed = parse(f"revision = 7\nbudget = {{ per_month = 5 }}\n{HEAD}{metric()}")
-    assert (parsed.revision, parsed.budget) == (7, Budget(per_month=5, lifetime=320))
+    assert (parsed.revision, parsed.budget) == (7, Budget(per_month=5, lifetime=1920))
     plain = parse(HEAD + metric())
     assert (plain.revision, plain.budget) == (0, None)
 

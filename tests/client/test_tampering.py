@@ -242,41 +242,41 @@ OFF = {
     # Of one metric, which is off: more than the app allows
     "epsilon above the cap": (
         "theme",
-        "allows 4 nats for a report: write epsilon = 4 here",
+        "the app allows 4: write epsilon = 4 here",
         changed((THEME, "epsilon = 4.001\nexpires")),
     ),
     "epsilon above the cap, of a new metric": (
         "more",
-        "the app allows 4 nats for a report",
+        "and the app allows 4: write ",
         changed(more=EXTRA + "epsilon = 4.001\n"),
     ),
     "epsilon above the cap, and caps of its own": (
         "theme",
-        "allows 4 nats for a report",
+        "the app allows 4: write epsilon = 4 here",
         changed((THEME, "epsilon = 4.001\nexpires"), ("[budget]", "[caps]\nepsilon = 16\n[budget]")),
     ),
     "permanent epsilon above the cap": (
         "kept",
-        "allows 6 nats for a kept answer: write epsilon_permanent = 6 here",
+        "the app allows 6: write epsilon_permanent = 6 here",
         changed(("epsilon_permanent = 2", "epsilon_permanent = 6.001")),
     ),
     "mechanism not allowed": (
         "theme",
-        "got 'hadamard'",
+        'its mechanism is "hadamard", and the app allows ',
         changed((THEME, 'mechanism = "hadamard"\nepsilon = 1\nperiod = "month"\nexpires')),
     ),
     "mechanism not allowed, by auto": (
         "big",
-        "the mechanism is one that the app allows",
+        'and the app allows "',
         changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(900))) + "max_report_bytes = 2\n"),
     ),
     "a huge domain": (
         "big",
-        "the app allows 1000 answers",
+        "and the app allows 1000: list no more",
         changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(1001))) + 'mechanism = "oue"\n'),
     ),
-    "as many cohorts as people": ("kept", "into 4096 groups at most", changed(("cohorts = 4", "cohorts = 5000"))),
-    "more than the budget": ("kept", "of 5 nats a month for it", changed(("per_month = 16", "per_month = 5"))),
+    "as many cohorts as people": ("kept", "groups, and 4096 are allowed", changed(("cohorts = 4", "cohorts = 5000"))),
+    "more than the budget": ("kept", "leave 3 of 5: write ", changed(("per_month = 16", "per_month = 5"))),
 }
 
 EVERY = {id_: {"sample": "1", "until": None} for id_ in ("theme", "rare", "kept")}

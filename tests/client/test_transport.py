@@ -1015,6 +1015,34 @@ def test_where_no_thread_can_start(sending, monkeypatch, method):
 
 
 @pytest.mark.usefixtures("time_for_the_disk")
+@pytest.mark.parametrize(
+    ("exit_", "age", "sent"),
+    [("auto", 0, False), ("auto", 11, True), ("wait", 0, True), ("spool", 11, False), ("helper", 11, False)],
+)
+def test_the_end_of_a_process(sending, spool, exit_, age, sent):
+    """What is queued is sent, or is on disk without a try; then a helper is called, which only an app's own wish brings."""
+    calls: list[int] = []
+    post = Fake()
+    sender = sending(post, count=3, spool=spool, exit=exit_, helper=lambda: calls.append(len(spool)))
+    sender._begun -= age
+    sender.leave(60)
+    assert (len(post.calls), len(spool)) == ((1, 0) if sent else (0, 1))
+    assert sender.counts == ({"sent": 3} if sent else {"spooled": 3})
+    assert calls == ([] if sent else [1])
+
+
+def test_an_unknown_end_is_refused(sending):
+    with pytest.raises(ParameterError, match="exit is one of auto, wait, spool, helper; got 'soon'"):
+        sending(Fake(), exit="soon")
+
+
+def test_without_a_spool_the_end_waits(sending):
+    """What cannot be kept is sent."""
+    sender = sending(Fake(), count=3)
+    sender.leave(60)
+    assert sender.counts == {"sent": 3}
+
+
 def test_without_randomness_close_ends(sending, spool, monkeypatch):
     """Where the system gives no randomness nothing is sent, and close ends in time."""
 

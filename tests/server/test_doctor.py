@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import redis
 
 from deniable import cli, mechanisms, registry
 from deniable.declared import fingerprint
@@ -127,6 +128,39 @@ def test_a_wrong_configuration(examined, registry_file):
     assert examined("", registry=str(registry_file))[0] == 2
     assert examined("http://h")[0] == 2
     assert examined("redis://127.0.0.1:1", clock_skew="soon")[0] == 2
+
+
+def test_a_registry_with_a_fault_is_one_finding(examined, good, registry_file, capsys):
+    """The rest of the installation is looked at nevertheless; `status` goes on in the same way."""
+    registry_file.write_text(registry_file.read_text("utf-8").replace("\ntype =", "\ntyp =", 1), "utf-8")
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (1, {"registry": "fault"})
+    assert ("did you mean type?" in findings["registry"]["seen"], findings["registry"]["app"]) == (True, "shop")
+    assert {"memory", "workers", "dead letters", "keys"} <= findings.keys()
+    assert (cli.main(["status"]), "deniable registry lint" in capsys.readouterr().err) == (0, True)
+    status, findings = examined(good, registry="")
+    assert (status, wrong(findings)) == (1, {"registry": "fault"})
+
+
+def test_a_password_that_is_refused_is_named(examined, good, monkeypatch, capsys):
+    """It does not read as if the store were away, and names the user and the setting, but not the password."""
+    monkeypatch.setattr("redis.Redis.ping", lambda _: (_ for _ in ()).throw(redis.AuthenticationError("WRONGPASS hunter2")))
+    assert examined(good.url.replace("unix://", "unix://ingest:hunter2@"))[0] == 3
+    cli.main(["doctor"])
+    words = capsys.readouterr().err
+    assert "it refuses the user or the password" in words
+    assert ("'ingest'" in words, "DENIABLE_REDIS_URL" in words, "hunter2" in words) == (True, True, False)
+
+
+def test_what_the_user_may_not_ask_is_said_once(examined, good, monkeypatch):
+    """What a user of the store may not see is no fault, and says who may."""
+    forbidden = redis.exceptions.NoPermissionError("NOPERM")
+    for name in ("releases", "chores"):
+        monkeypatch.setattr(pipeline, name, lambda *_: (_ for _ in ()).throw(forbidden))
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"not checked": "skipped"})
+    assert findings["not checked"]["seen"].startswith("chores, releases: ")
+    assert "'query'" in findings["not checked"]["remedy"]
 
 
 def test_clocks_that_are_apart(good):

@@ -261,7 +261,7 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     versions = [1, None, 1, None, 1, 2, 2]
     names = [day(20 - at) for at in range(7)]
     answer = [
-        SeriesPeriod(name, state, None, version, 100 if version else 0, closed=at < 6)
+        SeriesPeriod(name, state, None, None, version, 100 if version else 0, closed=at < 6)
         for at, (name, state, version) in enumerate(zip(names, states, versions, strict=True))
     ]
     points = [Point(0.2, (0.1, 0.3), (0.0, 0.4), 100) if version else None for version in versions]

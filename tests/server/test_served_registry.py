@@ -109,4 +109,4 @@ def test_what_an_app_refuses_is_refused(file):
         file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 1.0\nper_period = 31"), "utf-8")
         seen = look(registry)
         assert (seen.changed, seen.valid) == (False, False)
-        assert "of 32 nats a month for it" in seen.line
+        assert "of 32: write " in seen.line

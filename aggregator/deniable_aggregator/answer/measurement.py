@@ -47,6 +47,7 @@ def latest(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summa
             **asdict(reading.estimates(app.describe(reading.declared), LEVEL)),
             updated=selection.updated,
             included=selection.spans,
+            days=selection.days,
             versions=versions_of(app, reading.declared.metric.id, known),
         )
         for selection, reading in zip(selections, read(selections), strict=True)
@@ -81,6 +82,7 @@ def measure(
         **asdict(numbers),
         updated=selection.updated,
         included=selection.spans,
+        days=selection.days,
         versions=versions_of(app, version.declared.metric.id, known),
         level=level,
         closed=selection.closed,
@@ -105,6 +107,7 @@ def earlier(published: Sequence[Published], period: str | None, level: float) ->
             says=f"published under an earlier definition of version {reading.declared.metric.version} (until {selection.last})",
             updated=selection.updated,
             included=selection.spans,
+            days=selection.days,
         )
         for selection, reading in zip(selections, read(selections), strict=True)
     ]

@@ -7,13 +7,14 @@ periods. `Published.between` finds the releases whose last period lies in a rang
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from deniable_aggregator.answer.model.fields import Span
+from deniable.registry.period import bounds
+from deniable_aggregator.answer.model.fields import Days, Span
 from deniable_aggregator.answer.refusal import check_period, read_cell, withheld
 from deniable_aggregator.publish import definitions, release
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -55,7 +56,12 @@ class Selection(NamedTuple):
     @property
     def spans(self) -> list[Span]:
         """The periods that each covers."""
-        return [Span(note.first or None, stratum.period) for stratum, note in self.releases.items()]
+        return [_span(self.app, stratum.period, note) for stratum, note in self.releases.items()]
+
+    @property
+    def days(self) -> Days | None:
+        """The days that they cover; None if there are none."""
+        return days_of(self.spans, self.declared.metric.period)
 
     @property
     def updated(self) -> datetime | None:
@@ -118,6 +124,11 @@ class Published:
         """The length of its periods."""
         return self.declared.metric.period
 
+    @property
+    def spans(self) -> list[Span]:
+        """The periods that each release of any cell covers."""
+        return [_span(self.app, last, note) for cells in self.cells.values() for last, (_, note) in cells.items()]
+
     @cached_property
     def breakdown(self) -> Breakdown:
         """The segments of the metric."""
@@ -167,7 +178,7 @@ class Published:
             return "published"
         if any(note.covers(last, name) for last, note in self._joining.get(cell, ())):
             return "joined"
-        return "withheld" if name in self.names else "missing"
+        return "withheld" if name in self.names and not self.app.trial else "missing"
 
     @cached_property
     def _joining(self) -> Mapping[str, Sequence[tuple[str, Release]]]:
@@ -208,6 +219,30 @@ def _release_fields(version: Published) -> list[tuple[object, ...]]:
         for last in sorted(releases)
         for _, note in [releases[last]]
     ]
+
+
+def _span(app: AppMetrics, last: str, note: Release) -> Span:
+    # In a trial no period waits for others, so that the first release is of its own period, too.
+    return Span(note.first or (last if app.trial else None), last)
+
+
+def days_of(
+    spans: Sequence[Span],
+    length: str,  # of a period
+) -> Days | None:
+    """Return the days that some releases cover; None of none."""
+    if not spans:
+        return None
+    first = None if any(span.first is None for span in spans) else min(str(span.first) for span in spans)
+    _, end = bounds(max(span.last for span in spans), length)
+    return Days(bounds(first, length)[0].date() if first else None, (end - timedelta(microseconds=1)).date())
+
+
+def in_words(days: Days | None) -> str:
+    """Write between which days something is."""
+    if days is None:
+        return "at any time"
+    return f"{f'from {days.first}' if days.first else 'from the beginning'} to {days.last}"
 
 
 def moment(seconds: int) -> datetime:

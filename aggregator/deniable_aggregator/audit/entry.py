@@ -41,12 +41,18 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
             "reports.simulated": ("people", "days"),
             "metric.erased": ("metric", "version", "keys"),
             "app.erased": ("metrics", "keys"),
+            "letters.purged": ("letters", "reports"),
+            "letters.requeued": ("letters", "reports"),
             "audit.rotated": ("file", "first", "last", "hash"),
+            "audit.restored": ("files", "last", "hash"),
             "audit.expired": ("files", "last", "hash"),
         }.items()
     }
 )
 """Events that are logged, and the members of their details."""
+
+ALWAYS = frozenset({"key.revoked", "metric.erased", "app.erased", "letters.purged", "audit.rotated", "audit.expired"})
+"""Events that make room in the store, or shut somebody out: they are logged in a store that is full as well."""
 
 LONGEST = 1000
 """Most characters of a text in an entry's details."""
@@ -114,10 +120,15 @@ class LogEntry:
         object.__setattr__(self, "hash", sha256(_CONTEXT + body).hexdigest())
         object.__setattr__(self, "line", body[:-1] + b',"hash":"' + self.hash.encode() + b'"}')
 
+    @property
+    def moment(self) -> str:
+        """When it was, in UTC."""
+        return datetime.fromtimestamp(self.time, UTC).strftime(_FORMAT)
+
     def _written(self) -> bytes:
         members = {
             "number": self.number,
-            "time": datetime.fromtimestamp(self.time, UTC).strftime(_FORMAT),
+            "time": self.moment,
             "event": self.event,
             "actor": self.actor,
             "details": dict(sorted(self.details.items())),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from deniable.registry.tables import Caps
     from deniable.source import Source
     from deniable.stopwatch import Timing
-    from deniable.transport import Post, SenderSettings
+    from deniable.transport import Exit, Post, SenderSettings
 
 __all__ = ["Client"]
 
@@ -74,6 +74,10 @@ class Client:
         Whether the DSN may be ``http://`` to another machine. Everybody on the way can then read what is sent.
     strict
         Raise errors instead of counting them; for development and tests. The same answers are recorded.
+    exit
+        What happens at the end of the process to reports that were not sent yet. ``"wait"`` sends them, for at most a second.
+        ``"spool"`` keeps them on disk at once: a later run sends them. ``"helper"`` does the same, and at most once a day has a
+        process in the background send them. ``"auto"`` is ``"spool"`` in the client's first ten seconds, and then ``"wait"``.
     post
         Replaces HTTP, for tests.
     clock
@@ -100,6 +104,7 @@ class Client:
         registry_key: str | None = None,
         allow_http: bool = False,
         strict: bool = False,
+        exit: Exit = "auto",  # noqa: A002 - what it is about
         post: Post | None = None,
         clock: Callable[[], float] = time.time,
         source: Source | None = None,
@@ -139,14 +144,14 @@ class Client:
                     source=source,
                     clock=clock,
                     strict=strict,
+                    exit=exit,
                 )
         except Exception as error:
             if strict:
                 raise
             # The host app starts all the same. An unusable DSN has never worked; another fault may be one of the device.
-            self._turn_off(
-                in_words(error), developed=not self.disabled and (isinstance(error, ConfigurationError) or tried_out())
-            )
+            developed = isinstance(error, ConfigurationError) or tried_out()
+            self._turn_off(in_words(error), developed=developed and not self.disabled)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps with a served registry need it
@@ -260,9 +265,9 @@ class Client:
     def record_time(self, metric: str, seconds: float) -> bool:
         """Record a time in the unit of a metric. For a time that was measured otherwise than by `timed`.
 
-        What was timed counts as begun so many seconds ago. Its period is that of this beginning, and the report travels as one
-        by `timed` does. But this call itself tells the time where it can be seen, as in the time of a file on the device. A time
-        beyond the range cannot travel with the others, since the moment has passed. So prefer `timed`.
+        What was timed counts as begun so many seconds ago, and its report travels as one by `timed`. But this call itself tells
+        the time where it can be seen, as in the time of a file on the device, and a time beyond the range cannot travel with the
+        others. So prefer `timed`.
 
         Parameters
         ----------
@@ -274,12 +279,7 @@ class Client:
         Returns
         -------
         bool
-            Whether a report was queued.
-
-        Raises
-        ------
-        ParameterError
-            If strict and the unit is another one.
+            Whether a report was queued. If strict, a metric of another unit raises `ParameterError`.
         """
         prepared = self._of_time(metric)
         return prepared is not None and self._record(metric, *prepared.in_unit(seconds))
@@ -317,14 +317,14 @@ class Client:
 
     @guarded(lambda: SWALLOWED)
     def close(self, timeout: float = 2.0) -> Arrival:
-        """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start.
-
-        Returns
-        -------
-        Arrival
-            The same as `flush` returns.
-        """
+        """Stop for good: send what is queued within `timeout` seconds and keep the rest for the next start. Return as `flush`."""
         return Arrival.off(self.disabled) if self._session is None else self._session.close(timeout)
+
+    @guarded(lambda: None)
+    def _leave(self, timeout: float) -> None:
+        """Stop for good at the end of the process, in the way that `exit` says."""
+        if self._session is not None:
+            self._session.leave(timeout)
 
     @guarded(dict)
     def stats(self) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable.device.state import default_directory
+from deniable.platform.folders import default_directory
 from deniable.transport import SenderSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import FrameType
 
 log = logging.getLogger("deniable")
@@ -48,6 +49,15 @@ def caller() -> FrameType:
 def tried_out() -> bool:
     """Return whether a script, a notebook or a prompt calls us itself, as where Python shows deprecations. No packed app does."""
     return not getattr(sys, "frozen", False) and caller().f_globals.get("__name__") == "__main__"
+
+
+_CI = ("CI", "CONTINUOUS_INTEGRATION", "BUILD_ID", "BUILD_NUMBER", "GITHUB_ACTIONS", "GITLAB_CI", "TEAMCITY_VERSION", "TF_BUILD")
+"""Variables that systems for continuous integration set. Nearly all set the first one."""
+
+
+def in_ci(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this runs in continuous integration, where nobody sits who could agree."""
+    return any(environment.get(name, "").lower() not in ("", "0", "false") for name in _CI)
 
 
 def state_directory() -> Path:

@@ -205,7 +205,8 @@ class Recorder:
         if dropped:
             code = self._refused(prepared.metric.id, occasion.stratum.period) if dropped == "this_period" else None
             self._counts.drop("refused_period" if code else dropped, prepared, facts=of_code(code) if code else "")
-            self._sender.wake()
+            # Where reports wait so that the moment of `record` does not show, nothing else may show it.
+            self._sender.wake(quiet=bool(prepared.delayed or prepared.longest))
             return
         self._counts.recorded += 1
         if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile

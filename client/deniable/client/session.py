@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deniable.client.counts import Counts
     from deniable.registry.tables import Budget
     from deniable.source import Source
-    from deniable.transport import Batch, Post, SenderSettings, Verdict
+    from deniable.transport import Batch, Exit, Post, SenderSettings, Verdict
     from deniable.transport.dsn import Dsn
 
 
@@ -57,6 +57,7 @@ class Session:
         source: Source | None,  # None is the system's, whose noise is drawn ahead
         clock: Callable[[], float],  # seconds since the epoch
         strict: bool,
+        exit: Exit,  # noqa: A002 - the app's word for it
     ) -> None:
         self.state = State(directory)
         self.ledger = Ledger(self.state, budget)
@@ -70,6 +71,8 @@ class Session:
             delivered=self._write_journal,
             waiting=Waiting(self.state, clock),
             chore=chore,
+            exit=exit,
+            helper=_helper(dsn, directory) if exit == "helper" and directory else None,
         )
         self._counts = counts
         self._last = _Totals(os.getpid(), Counter(), Counter(), 0)
@@ -89,10 +92,7 @@ class Session:
         )
 
     def _write_journal(self, batch: Batch, verdict: Verdict) -> None:
-        if verdict.kind == "accepted":
-            self.journal.add(batch.reports)
-        if refused := verdict.refused(batch):
-            self.journal.refuse(refused)
+        verdict.note(batch, self.journal)
 
     def flush(self, timeout: float) -> Arrival:
         """Send what is queued; return what became of answers and reports since the last call."""
@@ -104,10 +104,18 @@ class Session:
         """Send what is queued and stop for good; return the same as `flush`."""
         before = self._before()
         self.sender.close(timeout)
+        self._put_in_order()
+        return self._arrival(before)
+
+    def leave(self, timeout: float) -> None:
+        """Stop for good at the end of the process, in the way that `exit` says."""
+        self.sender.leave(timeout)
+        self._put_in_order()
+
+    def _put_in_order(self) -> None:
         if self.journal.clearing:
             self.journal.clear()
         self.ledger.return_leases()  # else reports that were paid for and not made would count as spent
-        return self._arrival(before)
 
     def _before(self) -> _Totals:
         """Return what the last call saw. Two calls at one time see the same."""
@@ -145,6 +153,15 @@ def forget(directory: Path | None, clock: Callable[[], float]) -> None:
         spool.purge()
     Waiting(state, clock).purge()
     Journal(state).clear()
+
+
+def _helper(dsn: Dsn, directory: Path) -> Callable[[], object]:
+    def start() -> None:
+        from deniable.client import helper  # noqa: PLC0415 - only an app that asks for it needs it, and at its end
+
+        helper.start(dsn, directory)
+
+    return start
 
 
 def _spool(directory: Path | None) -> Spool | None:

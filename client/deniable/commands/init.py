@@ -24,10 +24,10 @@ format = 1
 app = "{app}"
 
 # What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
-# The metrics below need 2 nats a month. This leaves some room, and is far below the bounds without this table: 32 and 320.
+# The metrics below need 2 nats a month. This leaves some room, and is far below the bounds without this table: 32 and 1920.
 [budget]
 per_month = 8.0              # in each calendar month
-lifetime = 80.0              # ever
+lifetime = 480.0             # ever: five years of full months
 
 # Public facts about a device that numbers may be broken down by. An app must then give its own to `deniable.init(segments=...)`.
 # [segments]

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from shutil import rmtree
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
-from deniable.device.files import require_own, sync
 from deniable.errors import StateError
+from deniable.platform.files import rename, sync
+from deniable.platform.folders import require_own
 from deniable.process.forks import over_forks
 from deniable.source import OS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from sqlite3 import Connection
 
 _FILE = "state.db"
@@ -69,20 +69,6 @@ _SCHEMA = f"""
     ) WITHOUT ROWID;
     PRAGMA user_version = {_FORMAT};
 """
-
-
-def default_directory() -> Path:
-    """Return the operating system's place for state files; raise `StateError` if the user has no home directory."""
-    try:
-        if sys.platform == "win32":
-            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "deniable"
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Application Support" / "deniable"
-        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "deniable"
-    except RuntimeError:
-        raise StateError(
-            "there is no home directory to keep the budget in: name another place with state= or DENIABLE_STATE_DIR"
-        ) from None
 
 
 class State:
@@ -205,7 +191,7 @@ class State:
                 connection.close()
             sync(fresh)
             try:
-                fresh.rename(directory)
+                rename(fresh, directory)
             except OSError:
                 if not (directory / _FILE).exists():  # otherwise another process was first
                     raise

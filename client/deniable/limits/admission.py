@@ -6,35 +6,24 @@ from the registry, the app and the day, and does not depend on any answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import ceil, inf
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable.declared import Declared, declare
+from deniable.declared import declare
 from deniable.errors import Fault
-from deniable.limits.allowance import MICRO, Allowance, micro
+from deniable.limits.advice import Admitted, month_of, room
+from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
-from deniable.registry.period import LENGTHS
-from deniable.registry.tables import LARGEST, Budget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from datetime import date
 
-    from deniable.limits.caps import Broken
-    from deniable.registry import Metric, Registry
-    from deniable.registry.tables import Caps
+    from deniable.registry import Registry
+    from deniable.registry.tables import Budget, Caps
 
-_TENTH = MICRO // 10
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A metric, and what it may spend."""
-
-    declared: Declared
-    allowance: Allowance
+__all__ = ["Admission", "Admitted", "admit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +46,14 @@ def admit(
     declared = [declare(registry, metric) for metric in registry.metrics.values()]
     excesses = list(exceeding(declared, caps, place))
     refused = {id_ for id_, _ in excesses}
-    metrics = {each.metric.id: Admitted(each, Allowance.of(each, budget)) for each in declared if each.metric.id not in refused}
-    living = {id_: each for id_, each in metrics.items() if not each.declared.metric.expired(today)}
-    crowded = list(_without_room(registry, caps, budget, living, place, in_code))
-    for id_, _ in crowded:
-        metrics.pop(id_, None)
+    metrics = {each.metric.id: Admitted(each, Allowance.of(each, budget)) for each in declared}
+    living = {id_: admitted for id_, admitted in metrics.items() if not admitted.declared.metric.expired(today)}
+    crowded = list(_without_room(registry, caps, budget, living, refused, place, in_code))
+    off = refused | {id_ for id_, _ in crowded}
     order = list(registry.metrics)
     reasons = sorted([*excesses, *crowded], key=lambda reason: order.index(reason[0]))
-    return Admission(budget, metrics, tuple(Fault(registry.file, id_, *broken) for id_, broken in reasons))
+    on = {id_: admitted for id_, admitted in metrics.items() if id_ not in off}
+    return Admission(budget, on, tuple(Fault(registry.file, id_, rule) for id_, rule in reasons))
 
 
 class _Demand(NamedTuple):
@@ -80,69 +69,42 @@ class _Demand(NamedTuple):
 
     def fits(self, caps: Caps, budget: Budget) -> bool:
         room = self.exposure.rows <= caps.rows and self.exposure.segments <= caps.segments
-        return room and self.month <= _month(budget)
+        return room and self.month <= month_of(budget)
 
 
 def _without_room(
-    registry: Registry, caps: Caps, budget: Budget, metrics: Mapping[str, Admitted], place: str, in_code: Caps | None
-) -> Iterator[tuple[str, Broken]]:
+    registry: Registry,
+    caps: Caps,
+    budget: Budget,
+    metrics: Mapping[str, Admitted],  # those that have not ended
+    refused: Collection[str],  # which of them exceed the caps: they get what room the others leave, once they are mended
+    place: str,
+    in_code: Caps | None,
+) -> Iterator[tuple[str, str]]:
     """Take metrics in their order as long as there is room; yield each other one, with the change that makes room for all."""
     everything = _Demand.of(registry, metrics.values())
     if everything.fits(caps, budget):
         return
+    most, changes = everything.exposure, ""
     taken: list[Admitted] = []
-    for id_, metric in metrics.items():
+    for id_, metric in sorted(metrics.items(), key=lambda item: item[0] in refused):
         demand = _Demand.of(registry, [*taken, metric])
         if demand.fits(caps, budget):
             taken.append(metric)
             continue
-        exposure, most = demand.exposure, everything.exposure
-        if exposure.rows > caps.rows:
-            rule = f"rows of kept answers divide devices into {caps.rows} groups at most, over all metrics: use fewer cohorts"
-            yield id_, (f"{rule}, or write rows = {most.rows} in {place}", exposure.rows)
-        if exposure.segments > caps.segments:
-            rule = f"segments have {caps.segments} combinations at most, over all metrics: use fewer values"
-            yield id_, (f"{rule}, or write segments = {most.segments} in {place}", exposure.segments)
-        if demand.month > _month(budget):
-            left = (_month(budget) - demand.month + metric.allowance.month) / MICRO
-            rule = f"the metrics above leave {left:.4g} of {budget.per_month:g} nats a month for it"
-            changes = [*_asked_less(metrics, everything.month, budget), *_raised(registry, in_code, everything.month)]
-            change = f"write {', or '.join(changes)}" if changes else "ask less often, or with a smaller epsilon"
-            yield id_, (f"{rule}: {change}", metric.allowance.month / MICRO)
-
-
-def _month(budget: Budget) -> float:
-    return inf if budget.per_month is None else micro(budget.per_month)
-
-
-def _raised(registry: Registry, in_code: Caps | None, total: int) -> Iterator[str]:
-    """Return the budget that has room for a total, as the lines to write."""
-    tenths = ceil(total / _TENTH)
-    if tenths > LARGEST * 10:
-        return
-    most = in_code.budget if in_code else None
-    own = registry.budget or (Budget() if most is None else None)
-    lines = []
-    for budget, place in ((own, "[budget]"), (most, "the budget of the app's Caps")):
-        if budget is not None and _month(budget) < total:
-            longer = budget.lifetime is not None and budget.lifetime * 10 < tenths
-            lifetime = f" and lifetime = {min(float(tenths), LARGEST)}" if longer else ""
-            lines.append(f"per_month = {tenths / 10}{lifetime} in {place}")
-    yield " and ".join(lines)
-
-
-def _asked_less(metrics: Mapping[str, Admitted], total: int, budget: Budget) -> Iterator[str]:
-    """Return the longer period of the dearest metric with which all fit; else the month, if all fit when each has it."""
-    dearest = max(metrics.values(), key=lambda admitted: admitted.allowance.month)
-    metric = dearest.declared.metric
-    for length in LENGTHS[LENGTHS.index(metric.period) + 1 :]:
-        if total - dearest.allowance.month + _month_with(length, metric, budget) <= _month(budget):
-            yield f'period = "{length}" in [metrics."{metric.id}"]'
-            return
-    if sum(_month_with("month", each.declared.metric, budget) for each in metrics.values()) <= _month(budget):
-        yield 'period = "month" in each metric'
-
-
-def _month_with(length: str, metric: Metric, budget: Budget) -> int:
-    """Return what a metric would reserve of a month with periods of another length."""
-    return Allowance.of(Declared.of(replace(metric, period=length)), budget).month
+        if demand.exposure.rows > caps.rows:
+            groups = (
+                f"with it, rows of kept answers divide devices into {demand.exposure.rows} groups, and {caps.rows} are allowed"
+            )
+            yield id_, f"{groups}: use fewer cohorts, or write rows = {most.rows} in {place}"
+        if demand.exposure.segments > caps.segments:
+            groups = f"with it, segments have {demand.exposure.segments} combinations, and {caps.segments} are allowed"
+            yield id_, f"{groups}: use fewer values, or write segments = {most.segments} in {place}"
+        if demand.month > month_of(budget):
+            needs = metric.allowance.month
+            others = "other metrics" if id_ in refused else "metrics above"
+            left = (month_of(budget) - demand.month + needs) / MICRO
+            changes = changes or ", or ".join(room(registry, metrics, refused, caps, budget, in_code))
+            change = f"write {changes}" if changes else "ask less often, or with a smaller epsilon"
+            nats = f"it needs {needs / MICRO:.4g} nats a month, and the {others} leave {left:.4g} of {budget.per_month:g}"
+            yield id_, f"{nats}: {change}"

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
 
-Broken = tuple[str, object]
-"""What must hold, with the line to change, and what was found instead."""
-
 _HUNDREDTHS = 100
 
 
@@ -48,8 +45,8 @@ def exceeding(
     metrics: Sequence[Declared],
     caps: Caps,
     place: str,  # where these caps stand, in words
-) -> Iterator[tuple[str, Broken]]:
-    """Find what of each metric exceeds caps. Losses are computed from the mechanism's integers, not from the declaration."""
+) -> Iterator[tuple[str, str]]:
+    """Find what of each metric exceeds caps, with the line to change. Losses are computed from the mechanism's integers, not from the declaration."""
     # A line to change in the caps is the same for all metrics: when it is written, none exceeds them.
     losses = {each.metric.id: list(_losses(each, caps)) for each in metrics}
     most = {loss.key: 0.0 for each in losses.values() for loss in each}
@@ -59,18 +56,19 @@ def exceeding(
     for declared in metrics:
         metric, name = declared.metric, declared.mechanism.name
         if caps.mechanisms is not None and name not in caps.mechanisms:
-            allowed = ", ".join(sorted(caps.mechanisms)) or "none"
-            yield metric.id, (f"the mechanism is one that the app allows ({allowed}): add it to mechanisms in {place}", name)
+            allowed = ", ".join(f'"{each}"' for each in sorted(caps.mechanisms)) or "none"
+            yield metric.id, f'its mechanism is "{name}", and the app allows {allowed}: add "{name}" to mechanisms in {place}'
         if caps.domain_size is not None and len(metric.values) > caps.domain_size:
-            rule = f"the app allows {caps.domain_size} answers: list no more, or write domain_size = {largest} in {place}"
-            yield metric.id, (rule, len(metric.values))
+            listed = f"it lists {len(metric.values)} answers, and the app allows {caps.domain_size}"
+            yield metric.id, f"{listed}: list no more, or write domain_size = {largest} in {place}"
         for loss in losses[metric.id]:
             if loss.ratio is None:
-                yield metric.id, (f"the app allows {loss.bound:g} nats for {loss.of}: choose another mechanism", "no bound")
+                unbounded = f"{loss.of} may give away any number of nats, and the app allows {loss.bound:g}"
+                yield metric.id, f"{unbounded}: choose another mechanism"
             elif loss.exceeds:
                 lower = f"{loss.declared} = {loss.bound:g} here, or " if _can_be(metric, loss.declared, loss.bound) else ""
-                lines = f"{lower}{loss.key} = {most[loss.key]:g} in {place}"
-                yield metric.id, (f"the app allows {loss.bound:g} nats for {loss.of}: write {lines}", float(f"{loss.nats:.6g}"))
+                nats = f"{loss.of} may give away {loss.nats:.6g} nats, and the app allows {loss.bound:g}"
+                yield metric.id, f"{nats}: write {lower}{loss.key} = {most[loss.key]:g} in {place}"
 
 
 def _can_be(metric: Metric, key: str, nats: float) -> bool:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.limits.allowance import MICRO, Allowance
+from deniable.messages.plural import plural
+from deniable.registry.period import months_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +29,7 @@ def rows(registry: Registry, admission: Admission, today: date) -> Iterator[tupl
         allowance = Allowance.of(Declared.of(metric), budget)
         month += allowance.month
         ever += allowance.lifetime or 0
-        mark = "" if id_ in admission.metrics else "off"
+        mark = _lasts(metric, allowance, today) if id_ in admission.metrics else "off"
         figures = (_nats(allowance.month), _share(allowance.month, budget), _ever(allowance.lifetime))
         yield id_, _question(metric, allowance), *figures, mark
     yield "all", "", _of(month, budget.per_month), _share(month, budget), _of(ever, budget.lifetime), ""
@@ -39,6 +41,16 @@ def _question(metric: Metric, allowance: Allowance) -> str:
         return f"{_nats(allowance.cost)} a kept answer, {allowance.answers} a month"
     times = f"{metric.per_period} x " if metric.per_period > 1 else ""
     return f"{times}{_nats(allowance.cost)} a {metric.period}"
+
+
+def _lasts(metric: Metric, allowance: Allowance, today: date) -> str:
+    """Say for how long a device can report a metric every time, if its part of the lifetime ends before the metric expires."""
+    if allowance.lifetime is None or not allowance.month:
+        return ""
+    months = allowance.lifetime // allowance.month
+    if metric.expires is not None and months_between(today, metric.expires) <= months:
+        return ""
+    return f"lasts {plural(months, 'month')}"
 
 
 def _share(month: int, budget: Budget) -> str:

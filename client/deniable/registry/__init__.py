@@ -30,7 +30,7 @@
 
     [budget]                      # of a device, over all metrics, in nats; optional
     per_month = 8.0               # in a calendar month
-    lifetime = 80.0               # ever
+    lifetime = 480.0              # ever
 
     [caps]                        # a metric that asks for more is off; optional
     epsilon = 4.0                 # nats of one report

@@ -8,8 +8,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import ceil
+from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+
+if TYPE_CHECKING:
+    from datetime import date
 
 LENGTHS = ("hour", "day", "week", "month")
 CYCLES = {"hour": 1, "day": 7, "week": 1, "month": 1}
@@ -67,6 +71,14 @@ def month_of(
 ) -> str:
     """Return the calendar month (UTC) in which a period counts: that of its last day."""
     return of(bounds(name, length)[1] - timedelta(seconds=1), "month")
+
+
+def months_between(
+    first: date,
+    last: date,
+) -> int:
+    """Return how many calendar months two days and the days between them touch; 0 or less if the last is in an earlier month."""
+    return (last.year - first.year) * 12 + last.month - first.month + 1
 
 
 @lru_cache(maxsize=64)

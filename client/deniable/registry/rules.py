@@ -27,7 +27,7 @@ ANSWERS_PER_MONTH = 2
 """Most permanent responses that a device reports in a calendar month, unless the metric declares another number."""
 
 _TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts], str]] = {
-    "budget": (Budget, "{ per_month = 8.0, lifetime = 80.0 }"),
+    "budget": (Budget, "{ per_month = 8.0, lifetime = 480.0 }"),
     "caps": (Caps, "{ epsilon = 4.0, permanent = 4.0 }"),
     "publication": (Publication, "{ min_reports = 100, early = false }"),
     "retention": (Retention, "{ tallies = 30, releases = 1095 }"),
@@ -41,6 +41,7 @@ _MAX_ID = 80
 ID_RULE = f"an id is lower-case words joined by dots or dashes, at most {_MAX_ID} characters"
 """What `is_id` checks."""
 _MOST_TOGETHER = 1_000_000
+_DEVICES = r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?"
 
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
 
@@ -65,6 +66,13 @@ def is_revision(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < MAX_REVISION
 
 
+def _app_faults(app: object) -> Iterator[_Rest]:
+    if not is_id(app):
+        yield "-", "app is a lower-case name such as shop", app
+    elif re.fullmatch(_DEVICES, str(app)):
+        yield "-", "app names no device of Windows, which cannot make a folder of this name", app
+
+
 def faults_of(
     document: dict[str, Any],  # the parsed TOML
     keys: tuple[str, ...],  # the keys that a metric may have
@@ -77,9 +85,7 @@ def faults_of(
     )
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format is {FORMAT}, the registry format this version reads", document.get("format")
-    app = document.get("app")
-    if not is_id(app):
-        yield "-", "app is a lower-case name such as shop", app
+    yield from _app_faults(document.get("app"))
     revision = document.get("revision", 1)
     if not is_revision(revision):
         yield "-", "revision is a whole number above 0, raised with every publication", revision

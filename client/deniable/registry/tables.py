@@ -34,6 +34,10 @@ LARGEST = 1e6
 """Most nats of a bound: more than anybody needs, and `Decimal` can still compute e to this power."""
 
 
+MONTHS = 60
+"""Months for which the default budget lasts if all of it is spent in each: five years, longer than most people keep an app."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """An experiment, of which the values of a segment are the arms. Devices do not use this."""
@@ -156,7 +160,7 @@ class Budget:
     """
 
     per_month: float | None = 32
-    lifetime: float | None = 320
+    lifetime: float | None = 32 * MONTHS
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

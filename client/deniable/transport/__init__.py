@@ -12,9 +12,10 @@ import time
 from collections import Counter
 from contextlib import suppress
 from threading import Thread, current_thread
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 from weakref import WeakSet
 
+from deniable.errors import ParameterError
 from deniable.process.exits import at_exit
 from deniable.process.forks import over_forks
 from deniable.source import jitter
@@ -40,9 +41,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool", "Verdict"]
 
+Exit = Literal["auto", "wait", "spool", "helper"]
+"""What becomes of the queue when the process ends; see `deniable.Client`."""
+
 _EXIT_SECONDS = 1.0
+_YOUNG = 10.0  # seconds; a program that ends sooner does not wait for a server
 _SPOOL_SHARE = 0.25  # share of the time to close that is kept for the spool
 _PURGE_SECONDS = 1.0
+_SOON = 0.5  # seconds, and as many more at most: a shorter run sends nothing, so that it does not import what sends
 
 
 class Sender:
@@ -64,6 +70,9 @@ class Sender:
         # Called in the thread that talks to the network, first when that starts. It returns the seconds until the next call.
         # After an error, which is counted, the next call is an hour later. It is not called while paused.
         chore: Callable[[], float] | None = None,
+        exit: Exit = "auto",  # noqa: A002 - the app's word for it. What becomes of the queue when the process ends.
+        # Called at the end of the process if batches are left on disk, which only `exit` "helper" asks for.
+        helper: Callable[[], object] | None = None,
     ) -> None:
         self._dsn = dsn
         self._settings = settings
@@ -72,6 +81,11 @@ class Sender:
         self._waiting = waiting
         self._delivered = delivered
         self._chore = chore
+        if exit not in get_args(Exit):
+            raise ParameterError(f"exit is one of {', '.join(get_args(Exit))}", exit)
+        self._exit = exit
+        self._helper = helper
+        self._begun = time.monotonic()
         self._orders = Orders(spooled=spool is not None)
         self._courier: Courier | None = None
         self.reset()
@@ -90,7 +104,7 @@ class Sender:
         self._backlog = Backlog(self._spool, self._orders, self._waiting)
         self._courier = None
         self._thread: Thread | None = None
-        self._woken = False
+        self._woken = self._hastened = False
 
     @classmethod
     def locks(cls) -> Iterator[Condition]:
@@ -105,14 +119,14 @@ class Sender:
             sender.reset()
 
     @classmethod
-    def close_all(cls, timeout: float) -> None:
-        """Close all senders that the app has not closed at its end, within `timeout` seconds together."""
+    def leave_all(cls, timeout: float) -> None:
+        """At the end of the process, leave all senders that the app has not closed, within `timeout` seconds together."""
         deadline = time.monotonic() + timeout
         left = [sender for sender in cls._alive if sender.full != "closed"]
         while left:
             sender = left.pop()
             with suppress(Exception):
-                sender.close(max(0.0, deadline - time.monotonic()) / (len(left) + 1))
+                sender.leave(max(0.0, deadline - time.monotonic()) / (len(left) + 1))
 
     @property
     def counts(self) -> Counter[str]:
@@ -175,8 +189,11 @@ class Sender:
             if dropped is not None:
                 return dropped
             # A thread that begins with a report that must wait makes no request now, which would tell the moment.
-            if self._thread is None and not self._start(quiet=type(report) is Later):
+            quiet = type(report) is Later
+            if self._thread is None and not self._start(quiet=quiet):
                 return "no_thread"
+            if not (quiet or self._hastened):
+                self._hasten()
             self._backlog.touch()
             outbox.put(report)
         return None if outbox is self._outbox else "interrupted"
@@ -187,13 +204,27 @@ class Sender:
         due = time.monotonic() + seconds + jitter(self._settings.flush_interval)
         return Later(due, report, None) if isinstance(report, Report) else Later(due, None, report)
 
-    def wake(self) -> None:
+    def wake(
+        self,
+        *,
+        quiet: bool = True,  # whether the moment of sending must not show that of this call
+    ) -> None:
         """Send what an earlier run left, some time later, even if this one has no report to send. A second call does nothing."""
-        if not self._woken:
-            self._woken = True
-            later = self._backlog.later > 0
-            with self._orders.changed:
-                self._has_left(later=later, quiet=True)
+        if self._woken and (quiet or self._hastened):
+            return
+        later = not self._woken and self._backlog.later > 0
+        self._woken = True
+        with self._orders.changed:
+            if self._has_left(later=later, quiet=True) and not quiet:
+                self._hasten()
+            self._hastened = self._hastened or not quiet
+
+    def _hasten(self) -> None:
+        """Send what an earlier run left soon: a program that runs briefly has no better moment."""
+        self._hastened = True
+        with suppress(OSError):  # without randomness nothing is sent at any time
+            self._backlog.begin(_SOON + jitter(_SOON))
+        self._orders.changed.notify_all()
 
     @classmethod
     def all(cls) -> list[Sender]:
@@ -235,13 +266,28 @@ class Sender:
         self.flush(timeout - reserve, again=False)
         with self._orders.changed:
             target = self._outbox.submitted
-            if not self._orders.closed and self._thread is not None:
-                self._outbox.looks += 1
-            self._orders.closed = True
-            self._orders.changed.notify_all()
-            if not self._inside():
-                self._orders.changed.wait_for(self._is_all_settled, deadline - time.monotonic())
+            self._end(deadline - time.monotonic())
             return self._is_settled(target)
+
+    def leave(self, timeout: float) -> None:
+        """Stop for good at the end of the process: as `close`, or at once, with what is queued on disk for a later run."""
+        young = time.monotonic() - self._begun < _YOUNG
+        if self._spool is None or self._exit == "wait" or (self._exit == "auto" and not young):
+            self.close(timeout)
+            return
+        with self._orders.changed:
+            self._end(timeout)
+        if self._helper is not None and self._backlog.waiting and not self._orders.refused:
+            self._helper()
+
+    def _end(self, timeout: float) -> None:
+        """Have the sending threads write what is queued to disk, and end."""
+        if not self._orders.closed and self._thread is not None:
+            self._outbox.looks += 1
+        self._orders.closed = True
+        self._orders.changed.notify_all()
+        if not self._inside():
+            self._orders.changed.wait_for(self._is_all_settled, timeout)
 
     def purge(self) -> None:
         """Drop everything not sent yet: the queue, a batch that waits for another try or an answer, and the spool."""
@@ -324,4 +370,4 @@ class Sender:
 
 
 over_forks(Sender.locks, Sender.reset_all)
-at_exit(Sender.close_all, _EXIT_SECONDS)
+at_exit(Sender.leave_all, _EXIT_SECONDS)

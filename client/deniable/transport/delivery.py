@@ -19,6 +19,7 @@ from deniable.wire.report import grouped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from deniable.device.journal import Journal
     from deniable.messages.reasons import Reason
     from deniable.transport.dsn import Dsn
     from deniable.transport.network import Answer, Courier, Orders
@@ -59,6 +60,13 @@ class Verdict:
             return [(metric, period, f"status {self.status}") for metric, period in periods.items()]
         refusals = [refusal.split(": ") for refusal in self.refusals]
         return [(metric, periods[metric], code) for metric, code in refusals]
+
+    def note(self, batch: Batch, journal: Journal) -> None:
+        """Note in the journal what the server took of a batch, and what it refused."""
+        if self.kind == "accepted":
+            journal.add(batch.reports)
+        if refused := self.refused(batch):
+            journal.refuse(refused)
 
 
 class Delivery:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Client
     from deniable_aggregator.store.uploads.health import Health
     from deniable_aggregator.store.uploads.refused_reports import Refused
-    from deniable_server.agreement import Sources
+    from deniable_server.doctor.served import Served
     from deniable_server.settings import Settings
 
 _SOON = 7  # days before the end of a signed registry that need attention
@@ -38,28 +38,29 @@ _OTHER_REGISTRY = ("definition_mismatch", "unknown_metric", "unknown_version")
 _LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; the second is the shortest period
 
 
-def checks(
-    settings: Settings, registry: Registry, client: Client, sources: Sources, envelope: Envelope | None = None
-) -> dict[str, Callable[[], Finding]]:
-    """Return the checks of an app, by name."""
-    store = Store(client, registry.app)
+def checks(settings: Settings, app: str, client: Client, served: Served) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of an app, by name. Some need its registry."""
+    store, registry = Store(client, app), served.registries.get(app)
     named: dict[str, Callable[[], Finding]] = {
         "server": lambda: server(store),
-        "registry": lambda: processes(Agreement.of(store, sources), app=registry.app, path=sources.path(registry.app)),
-        "workers": lambda: workers(registry.app, health.read(store)),
-        "backlog": lambda: backlog(registry.app, health.read(store), settings.max_backlog),
-        "lag": lambda: lag(registry.app, health.read(store)),
-        "dead letters": lambda: dead(registry.app, health.read(store)),
+        "workers": lambda: workers(app, health.read(store)),
+        "backlog": lambda: backlog(app, health.read(store), settings.max_backlog),
+        "lag": lambda: lag(app, health.read(store)),
+        "dead letters": lambda: dead(app, health.read(store)),
         "keys": lambda: keys(settings, store),
-        "signed registry": lambda: signed_registry(registry.app, envelope),
+        "chores": lambda: chores(app, faults.present(store)),
+        "archive": lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE)),
     }
-    if settings.serves != "ingest":  # a server for uploads only cannot read releases
-        named["refused"] = lambda: refused(registry, store)
-        named["releases"] = lambda: releases(registry, store)
-        named["simulated people"] = lambda: simulated_people(registry, store)
-        named["experiments"] = lambda: experiments(registry, store)
-        named["chores"] = lambda: chores(registry.app, faults.present(store))
-        named["archive"] = lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE))
+    if registry is not None:
+        sources = served.sources
+        named |= {
+            "registry": lambda: processes(Agreement.of(store, sources), app=app, path=sources.path(app)),
+            "signed registry": lambda: signed_registry(app, served.envelopes.get(app)),
+            "refused": lambda: refused(registry, store),
+            "releases": lambda: releases(registry, store),
+            "simulated people": lambda: simulated_people(registry, store),
+            "experiments": lambda: experiments(registry, store),
+        }
     return named
 
 
@@ -131,7 +132,7 @@ def workers(app: str, state: Health) -> Finding:
     if state.workers:
         return Finding("workers", "ok", f"{state.workers} alive", app=app)
     meaning = "nothing is counted" + ("" if state.backlog else "; nothing waits at the moment")
-    remedy = f"start `deniable worker --app {app}`; if one runs, its log says why the store does not hear of it"
+    remedy = f"start `deniable worker --app {app}`; if one runs, its log says why it cannot use the store; if it hangs, kill it"
     return Finding(
         "workers", "fault" if state.backlog else "warning", "none gave a sign of life for a minute", meaning, remedy, app
     )
@@ -158,6 +159,8 @@ def lag(app: str, state: Health) -> Finding:
         return Finding("lag", "ok", seen, app=app)
     meaning = "what was sent shows late in the estimates"
     remedy = "start another worker; after a worker's death its batches wait for --claim-after seconds"
+    if not state.workers:
+        remedy = "do what the finding workers says"
     return Finding("lag", "fault" if state.lag >= _TOO_LATE else "warning", seen, meaning, remedy, app)
 
 

@@ -77,7 +77,7 @@ def metric(id_: str) -> Response:
     over_time = series_page.view(series(published, segment, level))
     arms = [] if segment else comparison_page.arms(published, period, level)
     facts = asdict(measured) | {"name": id_, "merged": metric_page.pooled(measured.merged), "arms": arms}
-    facts["earlier"] = [metric_page.before(each) for each in measured.earlier]
+    facts["earlier"] = [metric_page.before(each, level) for each in measured.earlier]
     return metric_page.page_of(app, measured, facts, period, segment, over_time)
 
 

@@ -132,7 +132,8 @@ def test_an_interrupt(host, server, presses):
     """Ctrl-C shows the host's own traceback and nothing of ours; pressed again while we wait for the server, it ends that."""
     server.hang()
     # Flushed, so that requests is there: Python forgets that Ctrl-C ended it when a dataclass is made later, in any thread.
-    process = host.begin(RECORD + "deniable.flush(0.5)\nprint('ready', flush=True)\ntime.sleep(600)")
+    waits = "deniable._client._session.sender._exit = 'wait'\n"
+    process = host.begin(RECORD + waits + "deniable.flush(0.5)\nprint('ready', flush=True)\ntime.sleep(600)")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     lines: list[str] = []

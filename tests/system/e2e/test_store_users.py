@@ -747,7 +747,9 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
         takes, tells = (serve(undo, tmp_path, store, user, registry_file) for user in ("ingest", "query"))
         for url in (takes, tells):
             assert eventually(lambda url=url: requests.get(f"{url}/readyz", timeout=5).ok)
-        sending, reading, managing = (run(store, "keys", "create", "--role", role).strip() for role in ROLES)
+        sending, reading, managing = (
+            run(store, "keys", "--registry", str(registry_file), "create", "--role", role).strip() for role in ROLES
+        )
 
         headers = {"Authorization": f"Bearer {sending}", "X-Forwarded-For": "203.0.113.7"}
 

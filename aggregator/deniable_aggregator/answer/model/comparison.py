@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
-from deniable_aggregator.answer.model.fields import Count, Interval, Number, Span
+from deniable_aggregator.answer.model.fields import Count, Days, Interval, Number, Span
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,6 +50,7 @@ class Compared(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(description="The period or segment, as it was asked for")]
     n: Annotated[Count, Meta(description="Reports of this side")]
     included: Annotated[list[Span], Meta(description="The releases used")]
+    days: Annotated[Days | None, Meta(description="The days that these releases cover; null without releases")]
 
 
 class Overall(Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
@@ -25,3 +25,10 @@ class Span(Struct, frozen=True, forbid_unknown_fields=True):
 
     first: Annotated[str | None, Meta(description="First period; null: from the beginning")]
     last: Annotated[str, Meta(description="Last period")]
+
+
+class Days(Struct, frozen=True, forbid_unknown_fields=True, rename={"first": "from", "last": "to"}):
+    """The days, in UTC, on which periods began and ended."""
+
+    first: Annotated[date | None, Meta(description="First day; null: from the beginning")]
+    last: Annotated[date, Meta(description="Last day, which may lie ahead while the last period is open")]

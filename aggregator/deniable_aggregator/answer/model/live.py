@@ -33,7 +33,7 @@ class Alarm(Struct, frozen=True, forbid_unknown_fields=True):
     n: Annotated[Count, Meta(description="Reports that were tested")]
     what: Annotated[str, Meta(description="What was found, in words")]
     values: Annotated[list[str], Meta(description="Some of the values that it is about")]
-    influence: Annotated[float, Meta(description="By how many respondents one report can raise the count of a value")]
+    influence: Annotated[float, Meta(description="By how many reports one made-up report can raise the count of a value")]
     since: Annotated[Moment, Meta(description="The hour in which it was first raised")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.period import LENGTHS
-from deniable_aggregator.answer.model.fields import Count, Moment, Number, Span
+from deniable_aggregator.answer.model.fields import Count, Days, Moment, Number, Span
 from deniable_aggregator.answer.model.number import NumberEstimate
 from deniable_aggregator.answer.model.shares import Association, Chosen, OrderEstimate, Unallocated, ValueEstimate, ValueShare
 
@@ -144,6 +144,7 @@ class Latest(Estimates, frozen=True, forbid_unknown_fields=True):
 
     updated: Annotated[Moment | None, Meta(description="The hour of the last release; null: nothing was published")]
     included: Annotated[list[Span], Meta(description="The releases used")]
+    days: Annotated[Days | None, Meta(description="The days that these releases cover; null without releases")]
     versions: Annotated[list[Version], Meta(description="How much was published of each version, the highest first")]
 
 
@@ -155,6 +156,7 @@ class Earlier(Estimates, frozen=True, forbid_unknown_fields=True):
     says: Annotated[str, Meta(description="What these estimates are, in words")]
     updated: Annotated[Moment | None, Meta(description="The hour of its last release")]
     included: Annotated[list[Span], Meta(description="The releases used")]
+    days: Annotated[Days | None, Meta(description="The days that these releases cover; null without releases")]
 
 
 class Measurement(Latest, frozen=True, forbid_unknown_fields=True):

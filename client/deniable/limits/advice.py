@@ -1,0 +1,150 @@
+"""What to write so that all metrics of a registry have room in the budget: longer periods, kept answers, or a larger budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.declared import Declared
+from deniable.errors import ParameterError
+from deniable.exact.epsilon import MAX_EPSILON, exact
+from deniable.limits.allowance import MICRO, Allowance, micro
+from deniable.limits.caps import exceeding
+from deniable.limits.exposure import Exposure
+from deniable.registry.period import LENGTHS
+from deniable.registry.tables import LARGEST, MONTHS, Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from deniable.registry import Metric, Registry
+    from deniable.registry.tables import Caps
+
+_TENTH = MICRO // 10
+_MOST_METRICS = 8  # that a message asks to change; for more, only a larger budget is advised
+_KEPT = 1.5  # kept answers are a larger change than the next longer period, and a smaller one than the period after that
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A metric, and what it may spend."""
+
+    declared: Declared
+    allowance: Allowance
+
+
+class _Change(NamedTuple):
+    """One line in one metric, which makes it spend less."""
+
+    line: str
+    changed: Admitted
+    saved: int  # millionths of a nat in a month
+    size: float  # how much it changes: in steps of the period
+
+
+def month_of(budget: Budget) -> float:
+    """Return what a budget allows in a month, in millionths of a nat."""
+    return inf if budget.per_month is None else micro(budget.per_month)
+
+
+def room(
+    registry: Registry,
+    metrics: Mapping[str, Admitted],  # all that need room
+    refused: Collection[str],  # which of them exceed the caps
+    caps: Caps,
+    budget: Budget,
+    in_code: Caps | None,
+) -> Iterator[str]:
+    """Return the changes of which each makes room for all metrics, the smallest first: as the lines to write."""
+    exposure = Exposure.together(registry, (each.declared for each in metrics.values()))
+    # Larger caps of rows and segments, where they are needed, are advised beside this.
+    caps = replace(caps, rows=max(caps.rows, exposure.rows), segments=max(caps.segments, exposure.segments))
+    longer = [_least(registry, metrics, _longer(metrics, length, budget), caps, budget) for length in LENGTHS]
+    kept = _least(registry, metrics, _kept(metrics, refused, caps, budget), caps, budget)
+    best = [min(options, key=_size) for options in ([each for each in longer if each], [kept] if kept else []) if options]
+    for changes in sorted(best, key=_size):
+        seldom = " (for an answer that seldom changes)" if changes == kept else ""
+        yield _written(changes) + seldom
+    yield from _raised(registry, in_code, sum(each.allowance.month for each in metrics.values()))
+
+
+def _size(changes: Mapping[str, _Change]) -> tuple[int, float]:
+    return len(changes), max(change.size for change in changes.values())
+
+
+def _least(
+    registry: Registry, metrics: Mapping[str, Admitted], changes: Mapping[str, _Change], caps: Caps, budget: Budget
+) -> dict[str, _Change]:
+    """Return the fewest of some changes with which all metrics have room, those that save most; empty if all are not enough."""
+    over = sum(each.allowance.month for each in metrics.values()) - month_of(budget)
+    chosen: dict[str, _Change] = {}
+    for id_ in sorted(changes, key=lambda id_: -changes[id_].saved)[:_MOST_METRICS]:
+        chosen[id_] = changes[id_]
+        over -= changes[id_].saved
+        if over <= 0:
+            after = [chosen[id_].changed if id_ in chosen else metric for id_, metric in metrics.items()]
+            exposure = Exposure.together(registry, (each.declared for each in after))
+            return chosen if exposure.rows <= caps.rows and exposure.segments <= caps.segments else {}
+    return {}
+
+
+def _longer(metrics: Mapping[str, Admitted], length: str, budget: Budget) -> dict[str, _Change]:
+    """Return the changes to a longer period."""
+    steps = {id_: LENGTHS.index(length) - LENGTHS.index(each.declared.metric.period) for id_, each in metrics.items()}
+    changes = {
+        id_: _changed(each, replace(each.declared.metric, period=length), f'period = "{length}"', budget, steps[id_])
+        for id_, each in metrics.items()
+        if steps[id_] > 0
+    }
+    return {id_: change for id_, change in changes.items() if change.saved > 0}
+
+
+def _kept(metrics: Mapping[str, Admitted], refused: Collection[str], caps: Caps, budget: Budget) -> dict[str, _Change]:
+    """Return the changes to kept answers, of metrics that can have them."""
+    changes = {}
+    for id_, each in metrics.items():
+        metric = each.declared.metric
+        if id_ in refused or metric.permanent or metric.per_period > 1:
+            continue
+        # Twice the epsilon of a report is what the guide advises.
+        own = exact(metric.epsilon)
+        nats = f"{float(max(own, min(2 * own, Fraction(str(caps.permanent)), MAX_EPSILON))):.12g}"
+        try:
+            change = _changed(each, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
+        except ParameterError:
+            continue  # no mechanism of this metric keeps answers
+        if change.saved > 0 and not any(exceeding([change.changed.declared], caps, "")):
+            changes[id_] = change
+    return changes
+
+
+def _changed(before: Admitted, metric: Metric, line: str, budget: Budget, size: float) -> _Change:
+    declared = Declared.of(metric)
+    after = Admitted(declared, Allowance.of(declared, budget))
+    return _Change(line, after, before.allowance.month - after.allowance.month, size)
+
+
+def _written(changes: Mapping[str, _Change]) -> str:
+    """Write each line with the metrics that it belongs to."""
+    places: dict[str, list[str]] = {}
+    for id_, change in changes.items():
+        places.setdefault(change.line, []).append(f'[metrics."{id_}"]')
+    return " and ".join(f"{line} in {', '.join(ids)}" for line, ids in places.items())
+
+
+def _raised(registry: Registry, in_code: Caps | None, total: int) -> Iterator[str]:
+    """Return the budget that has room for a total, as the lines to write."""
+    tenths = ceil(total / _TENTH)
+    if tenths > LARGEST * 10:
+        return
+    most = in_code.budget if in_code else None
+    own = registry.budget or (Budget() if most is None else None)
+    lines = []
+    for budget, place in ((own, "[budget]"), (most, "the budget of the app's Caps")):
+        if budget is not None and month_of(budget) < total:
+            longer = budget.lifetime is not None and budget.lifetime * 10 < tenths
+            lifetime = f" and lifetime = {min(tenths / 10 * MONTHS, LARGEST):g}" if longer else ""
+            lines.append(f"per_month = {tenths / 10}{lifetime} in {place}")
+    yield " and ".join(lines)

@@ -229,6 +229,17 @@ def test_a_refused_key_keeps_the_reports(sending, spool, status):
     assert (post.calls[0][0], post.keys[0]) in zip([body for body, *_ in good.calls], good.keys, strict=True)
 
 
+@pytest.mark.parametrize(("status", "helped"), [(401, 0), (503, 1)])
+def test_a_refused_key_starts_no_helper(sending, spool, status, helped):
+    """Nothing is sent until the next start, and not by another process either."""
+    calls = []
+    once = SenderSettings(flush_at=1000, flush_interval=60, max_tries=1)
+    sender = sending(Fake(status), once, count=1, spool=spool, exit="helper", helper=lambda: calls.append(1))
+    assert sender.flush(60)
+    sender.leave(60)
+    assert (len(calls), len(spool)) == (helped, 1)
+
+
 def test_a_refused_key_without_a_spool(sending):
     """Where nothing is kept on disk, what was queued is lost, and counted."""
     sender = sending(Fake(401), SenderSettings(flush_at=2, flush_interval=60), count=6)

@@ -150,9 +150,8 @@ class Client:
             if strict:
                 raise
             # The host app starts all the same. An unusable DSN has never worked; another fault may be one of the device.
-            self._turn_off(
-                in_words(error), developed=not self.disabled and (isinstance(error, ConfigurationError) or tried_out())
-            )
+            developed = isinstance(error, ConfigurationError) or tried_out()
+            self._turn_off(in_words(error), developed=developed and not self.disabled)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps with a served registry need it

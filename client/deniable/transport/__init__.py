@@ -277,7 +277,7 @@ class Sender:
             return
         with self._orders.changed:
             self._end(timeout)
-        if self._helper is not None and self._backlog.waiting:
+        if self._helper is not None and self._backlog.waiting and not self._orders.refused:
             self._helper()
 
     def _end(self, timeout: float) -> None:

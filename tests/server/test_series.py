@@ -275,7 +275,7 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     assert [mark.hollow for mark in picture.marks] == [False] * 4 + [True]
     assert result.versions == ((pytest.approx(500 / 7, abs=0.01), 2),)
     assert (result.gaps, result.open) == (True, True)
-    assert result.sentence == ""
+    assert result.sentence == "What changed is said once two days of one version are closed."
     assert [(row.cells, row.reports, row.remark) for row in reversed(result.rows)] == [
         (("20.0% (10.0 to 30.0)",), "100", ""),
         (("",), "", "too few reports: counted with the next period"),

@@ -7,14 +7,13 @@ periods. `Published.between` finds the releases whose last period lies in a rang
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from deniable.registry.period import bounds
-from deniable_aggregator.answer.model.fields import Days, Span
+from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.refusal import check_period, read_cell, withheld
 from deniable_aggregator.publish import definitions, release
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from deniable.declared import Declared, Definition
     from deniable.wire.report import Stratum
     from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.publish.release import Release
 
 State = Literal["published", "joined", "withheld", "missing"]
@@ -224,25 +224,6 @@ def _release_fields(version: Published) -> list[tuple[object, ...]]:
 def _span(app: AppMetrics, last: str, note: Release) -> Span:
     # In a trial no period waits for others, so that the first release is of its own period, too.
     return Span(note.first or (last if app.trial else None), last)
-
-
-def days_of(
-    spans: Sequence[Span],
-    length: str,  # of a period
-) -> Days | None:
-    """Return the days that some releases cover; None of none."""
-    if not spans:
-        return None
-    first = None if any(span.first is None for span in spans) else min(str(span.first) for span in spans)
-    _, end = bounds(max(span.last for span in spans), length)
-    return Days(bounds(first, length)[0].date() if first else None, (end - timedelta(microseconds=1)).date())
-
-
-def in_words(days: Days | None) -> str:
-    """Write between which days something is."""
-    if days is None:
-        return "at any time"
-    return f"{f'from {days.first}' if days.first else 'from the beginning'} to {days.last}"
 
 
 def moment(seconds: int) -> datetime:

@@ -53,18 +53,18 @@ def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
 
 
 def _figures(number: NumberEstimate, n: int) -> Figures:
-    rest = ("",) * (len(_VALUES) - 8)
+    blanks = ("",) * (len(_VALUES) - 8)
     none = ("", "")  # there are no intervals of all figures at once
     if number.geometric_mean:
-        yield "geometric_mean", n, number.geometric_mean.value, "", *number.geometric_mean.interval, *none, *rest
-    yield "mean", n, number.mean, number.stderr, *number.interval, *none, *rest
+        yield "geometric_mean", n, number.geometric_mean.value, "", *number.geometric_mean.interval, *none, *blanks
+    yield "mean", n, number.mean, number.stderr, *number.interval, *none, *blanks
     if number.sum is not None:
         total, ends = number.sum
-        yield "sum", n, total, "", *ends, *none, *rest
+        yield "sum", n, total, "", *ends, *none, *blanks
     for quantile in number.quantiles:
-        yield quantile_name(quantile.share), n, quantile.value, "", *quantile.interval, *none, *rest
+        yield quantile_name(quantile.share), n, quantile.value, "", *quantile.interval, *none, *blanks
     for value in number.values:
-        yield f"share of {value.label}", value.n, value.frequency, value.stderr, *value.interval, *value.simultaneous, *rest
+        yield f"share of {value.label}", value.n, value.frequency, value.stderr, *value.interval, *value.simultaneous, *blanks
 
 
 def _points(series: Series) -> Figures:

@@ -8,8 +8,7 @@ from flask import request
 from msgspec.structs import asdict
 
 from deniable_aggregator.answer import live
-from deniable_aggregator.answer.model.fields import Span
-from deniable_aggregator.answer.select import days_of
+from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_server.api.answers.parameters import find_metric
 from deniable_server.http import paging
 from deniable_server.pages import metric_page

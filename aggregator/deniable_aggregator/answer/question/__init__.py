@@ -8,12 +8,11 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.answer.model.fields import Span
+from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.model.number import line_names
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.question.cells import QueryCells, segments_of
 from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension
-from deniable_aggregator.answer.select import days_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable_aggregator.answer.model.fields import in_words
 from deniable_aggregator.answer.model.number import line_names, mean_name, mean_names
 from deniable_aggregator.answer.model.query import MOST_ROWS, Page
 from deniable_aggregator.answer.model.rows import Rows
@@ -16,7 +17,7 @@ from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.readings.lines import differences, trends
 from deniable_aggregator.answer.refusal import QueryTooLarge
-from deniable_aggregator.answer.select import in_words, state_of
+from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.answer.table import cost
 from deniable_aggregator.answer.table.topic import Topic
 from deniable_aggregator.answer.table.written import Group, about, columns_of, written

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from deniable_aggregator.answer.model.fields import days_of, in_words
 from deniable_aggregator.answer.question import date_range
-from deniable_aggregator.answer.select import days_of, in_words, state
+from deniable_aggregator.answer.select import state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.registry import period
+from deniable_aggregator.answer.model.fields import days_of
 from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.model.query import Page
 from deniable_aggregator.answer.model.rows import COLUMNS, About, RowColumn
 from deniable_aggregator.answer.question.cells import segments_of
-from deniable_aggregator.answer.select import days_of
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ _WORDS: Final = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 _UNREADABLE: Final = re.compile(r"^Error (2|13) connecting to (?!unix)")  # no server answers so, but the opening of a file
 
 
-def reason(error: StoreError) -> str:
+def reason(error: Exception) -> str:
     """Return the key of `REASONS` for an error of the store."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "certificate"
@@ -91,7 +91,7 @@ def reason(error: StoreError) -> str:
     return next((key for kind, key in _KINDS.items() if isinstance(error, kind)), by_word)
 
 
-def cause(error: StoreError) -> str:
+def cause(error: Exception) -> str:
     """Say in a few words why the store cannot be used. The text of the error itself may contain an address or a password."""
     key = reason(error)
     return f"{REASONS[key]}: {type(error).__name__}" if key == "refused" else REASONS[key]

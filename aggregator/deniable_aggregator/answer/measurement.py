@@ -120,6 +120,7 @@ def versions_of(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) 
             each.metric.expires,
             summary.n,
             moment(summary.updated) if summary.n else None,
+            (each.metric.id, each.metric.version) not in app.present,
             sum(n for of, n in under.items() if of[1] == each.metric.version and of != each.definition),
         )
         for each, summary in rows

@@ -6,16 +6,20 @@ from the registry, the app and the day, and does not depend on any answer.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import Declared, declare
-from deniable.errors import Fault
+from deniable.errors import Fault, RegistryError
 from deniable.limits.allowance import MICRO, Allowance, micro
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
+from deniable.registry import published, read
 from deniable.registry.period import LENGTHS
+from deniable.registry.places import placed
 from deniable.registry.tables import LARGEST, Budget
 
 if TYPE_CHECKING:
@@ -65,6 +69,17 @@ def admit(
     order = list(registry.metrics)
     reasons = sorted([*excesses, *crowded], key=lambda reason: order.index(reason[0]))
     return Admission(budget, metrics, tuple(Fault(registry.file, id_, *broken) for id_, broken in reasons))
+
+
+def load_all(paths: str) -> dict[str, Registry]:
+    """Read registries as `published.load_all` does; a RegistryError also says why a metric would be off in the newest app."""
+    loaded = published.load_all(paths)
+    for path, declared in zip(filter(None, paths.split(os.pathsep)), loaded.values(), strict=True):
+        newest = published.newest(path) if len(published.files(path)) > 1 else declared
+        faults = admit(newest, None, datetime.now(UTC).date()).faults
+        if faults:
+            raise RegistryError(placed(read(newest.file), faults))
+    return loaded
 
 
 class _Demand(NamedTuple):

@@ -6,9 +6,11 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from deniable.commands import terminal
+from deniable.errors import RegistryError
 from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 
@@ -39,16 +41,23 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
             return _check_settings(arguments)
         from deniable_aggregator.store.errors import AWAY
         from deniable_aggregator.store.server.embedded import redacted
+        from deniable_server import sources
         from deniable_server.doctor import alike, examine
+        from deniable_server.doctor.pipeline import unusable
         from deniable_server.settings import Settings
 
         settings = Settings.from_environment(options.environment(arguments))
-        registries = settings.registries()
+        read: dict[str, sources.Source] = {}
+        unread = []
+        try:
+            read = sources.read(settings)
+        except RegistryError as error:  # what runs goes on with the files before
+            unread = [unusable(settings.registry, sources.fault(error))]
         client = options.opened(settings.redis_url, timeout=_SECONDS)
         statuses: list[str] = []
         of_apps: list[Finding] = []
         try:
-            for finding in examine(settings, registries, client):
+            for finding in chain(unread, examine(settings, read, client)):
                 statuses.append(finding.status)
                 if arguments.json:
                     print(json.dumps(asdict(finding)))

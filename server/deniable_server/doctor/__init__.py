@@ -12,44 +12,38 @@ from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.servers import primaries
-from deniable_server.agreement import Sources
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.doctor.finding import Finding, Status, alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
 
-    from deniable.registry import Registry
     from deniable_aggregator.store import Client
     from deniable_server.settings import Settings
+    from deniable_server.sources import Source
 
 __all__ = ["Finding", "Status", "alike", "examine"]
 
 
 def examine(
     settings: Settings,  # the server's settings
-    registries: Mapping[str, Registry],  # its registries, by app
+    sources: Mapping[str, Source],  # its registries, by app
     client: Client,  # its store
 ) -> Iterator[Finding]:
     """Run all checks; raise StoreError if no server of the store answers, after the findings about this machine."""
-    sources = Sources(settings.registry, registries)
-    envelopes = settings.envelopes(registries)
     yield host.variables()
     yield host.memory_files()
     yield host.gunicorn()
     with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
         about.ping(client)
-    for name, check in store.checks(settings, list(registries), client).items():
+    for name, check in store.checks(settings, list(sources), client).items():
         yield _checked(name, "", check)
     away: set[Hashable] = set()  # servers that did not answer: none is waited for twice
-    for app, registry in registries.items():
+    for app, source in sources.items():
         home = Store(client, app).place
         if home not in away:
             try:
-                yield from [
-                    _checked(name, app, check)
-                    for name, check in pipeline.checks(settings, registry, client, sources, envelopes.get(app)).items()
-                ]
+                yield from [_checked(name, app, check) for name, check in pipeline.checks(settings, source, client).items()]
                 continue
             except AWAY:
                 away.add(home)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import struct
 import sys
@@ -25,23 +26,29 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from gunicorn.http import errors
 from gunicorn.workers import gthread
 
+from deniable.errors import DeniableError
 from deniable.wire.report import MAX_BODY_BYTES
 from deniable_aggregator.store.uploads.registries import Signs
 from deniable_server.access.addresses import network
+from deniable_server.api.audit_trail import log_registries
 from deniable_server.http.gate import SHARED
 from deniable_server.http.trace import HEADER
 from deniable_server.serving import plain_request
 from deniable_server.serving.direct import Direct, close, usable
+from deniable_server.sources import fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from deniable_aggregator.store import Store
     from deniable_server.service import Service
     from deniable_server.settings import Settings
 
@@ -135,6 +142,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         """Set up a process before it accepts connections."""
         self.pages = ThreadPoolExecutor(PAGE_THREADS)
         self.due = 0.0  # time of the next check of addresses
+        self.edits: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it at any moment
         self.direct: Direct | None = None
         super().init_process()
 
@@ -145,16 +153,37 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         if door and door.app == self.wsgi.wsgi_app and usable(self.cfg):  # nobody else stands before the app
             self.direct = Direct(self, door)
 
+    def init_signals(self) -> None:
+        """Read the registries anew at SIGHUP, which would end the process."""
+        super().init_signals()
+        signal.signal(signal.SIGHUP, lambda *_: self.edits.put(None))
+        signal.siginterrupt(signal.SIGHUP, flag=False)
+
     def run(self) -> None:
         """Serve until stopped. Meanwhile others can see which registries this process has loaded."""
         known: Service | None = getattr(self.wsgi, "extensions", {}).get("deniable")
-        loaded = {app.store: known.sources.loaded(app.name) for app in known.apps.values()} if known else {}
-        signs = Signs("server", loaded)
+        signs = Signs("server", _loaded(known))
         signs.start()
+        if known:
+            Thread(target=self._renew, args=(known, signs), name="registries", daemon=True).start()
         try:
             super().run()
         finally:
             signs.stop()
+
+    def _renew(self, known: Service, signs: Signs) -> None:
+        """Read the registries anew when their files were edited, while others answer; with a fault those before stay in use."""
+        while True:
+            self.edits.get()
+            reason = ""
+            try:
+                known.renew()
+            except (DeniableError, OSError) as error:
+                reason = fault(error)
+                self.log.info("this process goes on with the registry before: %s", reason)  # gunicorn's first one logs it, too
+            else:
+                log_registries(self.wsgi)
+            signs.change(_loaded(known), reason)
 
     def enqueue_req(self, conn: Any) -> None:
         """Read what has arrived; give a complete request to a thread, and wait for the rest of another."""
@@ -342,6 +371,11 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         )
         with suppress(OSError):
             client.sendall((head + body).encode())
+
+
+def _loaded(known: Service | None) -> dict[Store, str]:
+    """Return the identity of each registry that a process has loaded."""
+    return {app.store: app.source.identity for app in known.apps.values()} if known else {}
 
 
 def _target(arrival: _Arrival) -> bytes:

@@ -20,6 +20,9 @@ class Version(Struct, frozen=True, forbid_unknown_fields=True):
     expires: Annotated[date | None, Meta(description="Last day of collection, or null")]
     n: Annotated[Count, Meta(description="Reports in the version's releases")]
     updated: Annotated[Moment | None, Meta(description="The hour of the last release; null: nothing was published")]
+    former: Annotated[
+        bool, Meta(description="Whether a higher version replaced it in the registry: its reports are taken until `expires`")
+    ]
     earlier: Annotated[Count, Meta(description="Reports published under earlier definitions of the version; not in `n`")]
 
 

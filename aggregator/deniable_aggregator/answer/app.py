@@ -65,6 +65,11 @@ class AppMetrics:
         """Whether everything is published at once, however few reports there are."""
         return self.declared.publication.trial
 
+    @property
+    def simulated(self) -> str | None:
+        """The days for which the store has reports of simulated people; None if it has none."""
+        return self.store.simulated or None
+
     def versions_of(self, metric: str) -> list[Declared]:
         """Return the versions of a metric, the highest first."""
         return self._by_metric.get(metric, [])

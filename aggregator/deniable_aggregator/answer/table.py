@@ -23,7 +23,7 @@ from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.readings.lines import differences, trends
 from deniable_aggregator.answer.refusal import QueryTooLarge
-from deniable_aggregator.answer.select import state, state_of
+from deniable_aggregator.answer.select import earlier_in_words, state, state_of
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ def rows(
     return Rows(
         app=app.name,
         trial=app.trial,
+        simulated=app.simulated,
+        earlier=[note for topic in topics for note in earlier_in_words(topic.versions)],
         query=query,
         metrics=[_about(each.question.versions[0]) for each in topics],
         columns=_columns(query),

@@ -157,7 +157,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         """Read the registries anew at SIGHUP, which would end the process."""
         super().init_signals()
         signal.signal(signal.SIGHUP, lambda *_: self.edits.put(None))
-        signal.siginterrupt(signal.SIGHUP, flag=False)
+        signal.siginterrupt(signal.SIGHUP, False)  # noqa: FBT003 - it takes no names
 
     def run(self) -> None:
         """Serve until stopped. Meanwhile others can see which registries this process has loaded."""

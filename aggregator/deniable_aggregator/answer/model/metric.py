@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.period import LENGTHS
-from deniable_aggregator.answer.model.fields import Count, Moment, Number, Span
+from deniable_aggregator.answer.model.fields import Count, Moment, Number, Simulated, Span, Trial
 from deniable_aggregator.answer.model.number import NumberEstimate
 from deniable_aggregator.answer.model.shares import Association, Chosen, OrderEstimate, Unallocated, ValueEstimate, ValueShare
 
@@ -29,7 +29,7 @@ class Version(Struct, frozen=True, forbid_unknown_fields=True):
 class Description(Struct, frozen=True, forbid_unknown_fields=True):
     """A metric, independently of its reports."""
 
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
     id: Annotated[str, Meta(description="Id of the metric")]
     type: Annotated[
         Literal["boolean", "categorical", "ordinal", "product", "string", "key", "number", "set"],
@@ -163,6 +163,7 @@ class Earlier(Estimates, frozen=True, forbid_unknown_fields=True):
 class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
     """The answer about one metric: `Latest`, and what else can be asked for."""
 
+    simulated: Simulated
     level: Annotated[float, Meta(description="Confidence of the intervals, and of detection")]
     closed: Annotated[bool, Meta(description="Whether nothing more will be published for the periods included")]
     periods: Annotated[list[Span], Meta(description="All releases")]

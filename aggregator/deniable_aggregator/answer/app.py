@@ -70,6 +70,11 @@ class AppMetrics:
         """The days for which the store has reports of simulated people; None if it has none."""
         return self.store.simulated or None
 
+    @property
+    def marks(self) -> list[str]:
+        """Words for the names of files: what to know of their numbers."""
+        return [word for word, holds in (("trial", self.trial), ("simulated", self.simulated)) if holds]
+
     def versions_of(self, metric: str) -> list[Declared]:
         """Return the versions of a metric, the highest first."""
         return self._by_metric.get(metric, [])

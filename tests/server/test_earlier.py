@@ -83,13 +83,13 @@ def test_every_answer_names_it(changed):
     for simulated in (None, days):
         if simulated:
             shop.store.put(schema.SIMULATED, days)
-        asked = [shop.get(f"/api/v1/metrics/theme{path}") for path in ("/series", f"/compare?a={yesterday}&b={until}")]
+        answers = [shop.get(f"/api/v1/metrics/theme{path}") for path in ("/series", f"/compare?a={yesterday}&b={until}")]
         query = {"metrics": ["theme"]}
-        asked.append(shop.http.post("/api/v1/query", json=query, headers={"Authorization": "Bearer rk_test_12345678"}))
-        for answer in asked:
+        answers.append(shop.http.post("/api/v1/query", json=query, headers={"Authorization": "Bearer rk_test_12345678"}))
+        for answer in answers:
             assert (answer.status_code, answer.get_json()["earlier"]) == (200, [note])
-        asked += [shop.get("/api/v1/metrics/theme"), shop.get("/api/v1/metrics")]
-        assert {answer.get_json()["simulated"] for answer in asked} == {simulated}
+        answers += [shop.get("/api/v1/metrics/theme"), shop.get("/api/v1/metrics")]
+        assert {answer.get_json()["simulated"] for answer in answers} == {simulated}
         files = [shop.http.get("/m/theme/values.csv"), shop.get("/api/v1/query?metrics=theme&format=csv")]
         assert [("simulated.csv" in each.headers["Content-Disposition"]) for each in files] == [bool(simulated)] * 2
 

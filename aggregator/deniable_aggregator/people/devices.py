@@ -71,11 +71,13 @@ class Devices:
         """Make a noisy copy of the response that each device keeps for its answer, which is drawn the first time."""
         mechanism = self._permanent
         assert mechanism is not None  # noqa: S101 - the caller checks it
-        kept = [(self._rows[device], self._kept(device, place)) for device, place in zip(devices.tolist(), held, strict=True)]
-        for start in range(0, len(kept), _AT_ONCE):
-            yield from mechanism.respond_to_all(kept[start : start + _AT_ONCE], OS)
+        responses = [
+            (self._rows[device], self._response(device, place)) for device, place in zip(devices.tolist(), held, strict=True)
+        ]
+        for start in range(0, len(responses), _AT_ONCE):
+            yield from mechanism.respond_to_all(responses[start : start + _AT_ONCE], OS)
 
-    def _kept(self, device: int, place: int) -> int:
+    def _response(self, device: int, place: int) -> int:
         """Return the response that a device keeps for an answer."""
         responses = self._responses[device]
         if place not in responses:

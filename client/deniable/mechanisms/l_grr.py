@@ -66,12 +66,12 @@ class Shifted(Permanent):
         (report,) = self.respond_to_all([(row, response)], source)
         return report
 
-    def respond_to_all(self, kept: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
+    def respond_to_all(self, responses: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
         """Shift each kept cell."""
         cells, pack = self.layout.width, self.layout.pack
         true_weight, other_weight = self._again
-        drawn = shifts(source, true_weight, cells, len(kept), other_weight)
-        return [pack(row, (response + shift) % cells) for (row, response), shift in zip(kept, drawn, strict=True)]
+        noise = shifts(source, true_weight, cells, len(responses), other_weight)
+        return [pack(row, (response + shift) % cells) for (row, response), shift in zip(responses, noise, strict=True)]
 
 
 class LGrr(Grr, Shifted):

@@ -113,9 +113,9 @@ class Permanent(FrequencyOracle):
     def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Draw a report from a permanent response. Both steps together have the distribution of `randomize` in this row."""
 
-    def respond_to_all(self, kept: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
+    def respond_to_all(self, responses: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
         """Draw a report from each of some permanent responses, with their rows: as `respond_instantly`, faster."""
-        return (self.respond_instantly(row, response, source) for row, response in kept)
+        return (self.respond_instantly(row, response, source) for row, response in responses)
 
 
 def second_flip(first: Fraction, both: Fraction) -> Fraction:

@@ -215,10 +215,10 @@ class Rappor(Bloom):
         (report,) = self.respond_to_all([(row, response)], source)
         return report
 
-    def respond_to_all(self, kept: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
+    def respond_to_all(self, responses: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
         """Flip some of the kept bits of each."""
-        drawn = flips_of_all(source, self._flip, self.bits, len(kept))
-        return [self.layout.pack(row, response ^ flip) for (row, response), flip in zip(kept, drawn, strict=True)]
+        noise = flips_of_all(source, self._flip, self.bits, len(responses))
+        return [self.layout.pack(row, response ^ flip) for (row, response), flip in zip(responses, noise, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,32 +23,26 @@ import struct
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from queue import SimpleQueue
-from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from gunicorn.http import errors
 from gunicorn.workers import gthread
 
-from deniable.errors import DeniableError
 from deniable.wire.report import MAX_BODY_BYTES
-from deniable_aggregator.store.uploads.registries import Signs
 from deniable_server.access.addresses import network
-from deniable_server.api.audit_trail import log_registries
 from deniable_server.http.gate import SHARED
 from deniable_server.http.trace import HEADER
-from deniable_server.serving import plain_request
+from deniable_server.serving import plain_request, renewal
 from deniable_server.serving.direct import Direct, close, usable
-from deniable_server.sources import fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from deniable_aggregator.store import Store
     from deniable_server.service import Service
     from deniable_server.settings import Settings
 
@@ -162,28 +156,8 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
     def run(self) -> None:
         """Serve until stopped. Meanwhile others can see which registries this process has loaded."""
         known: Service | None = getattr(self.wsgi, "extensions", {}).get("deniable")
-        signs = Signs("server", _loaded(known))
-        signs.start()
-        if known:
-            Thread(target=self._renew, args=(known, signs), name="registries", daemon=True).start()
-        try:
+        with renewal.renewing(self.wsgi, self.edits) if known else nullcontext():
             super().run()
-        finally:
-            signs.stop()
-
-    def _renew(self, known: Service, signs: Signs) -> None:
-        """Read the registries anew when their files were edited, while others answer; with a fault those before stay in use."""
-        while True:
-            self.edits.get()
-            reason = ""
-            try:
-                known.renew()
-            except (DeniableError, OSError) as error:
-                reason = fault(error)
-                self.log.info("this process goes on with the registry before: %s", reason)  # gunicorn's first one logs it, too
-            else:
-                log_registries(self.wsgi)
-            signs.change(_loaded(known), reason)
 
     def enqueue_req(self, conn: Any) -> None:
         """Read what has arrived; give a complete request to a thread, and wait for the rest of another."""
@@ -371,11 +345,6 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         )
         with suppress(OSError):
             client.sendall((head + body).encode())
-
-
-def _loaded(known: Service | None) -> dict[Store, str]:
-    """Return the identity of each registry that a process has loaded."""
-    return {app.store: app.source.identity for app in known.apps.values()} if known else {}
 
 
 def _target(arrival: _Arrival) -> bytes:

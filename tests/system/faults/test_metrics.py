@@ -94,20 +94,20 @@ def test_a_registry_with_faults_ends_no_server(service):
     text, processes = service.file.read_text("utf-8"), service.web()
     loaded = published.identity(service.registry)
 
-    def said(*, fault, digest):
+    def agree(*, fault, digest):
         signs = registries.running(service.store)
         servers = [each for each in signs if each.role == "server" and int(each.process.rpartition(":")[2]) in service.web()]
         return len(servers) == WEB and all(bool(each.fault) == fault and each.digest == digest for each in servers)
 
     service.file.write_text(f"{text}\nx =", "utf-8")
     service.server.send_signal(signal.SIGHUP)
-    service.until(lambda: said(fault=True, digest=loaded))
+    service.until(lambda: agree(fault=True, digest=loaded))
     assert service.web() == processes
     kill(service, processes[0])
     assert service.upload(0, 1) == 202
     service.file.write_text(f"{text}\n# edited\n", "utf-8")
     service.server.send_signal(signal.SIGHUP)
-    service.until(lambda: said(fault=False, digest=published.identity(registry.load(service.file))))
+    service.until(lambda: agree(fault=False, digest=published.identity(registry.load(service.file))))
     assert service.upload(0, 1) == 202
     assert len(set(processes) & set(service.web())) == WEB - 1  # no other process was started
 

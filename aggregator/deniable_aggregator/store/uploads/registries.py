@@ -113,11 +113,11 @@ class Signs:
         """Say what is loaded, and take back what was."""
         away: set[Hashable] = set()  # servers that did not answer: none is waited for twice
         for tell, signs in ((say, loaded), (take_back, past)):
-            for store, each in signs:
+            for store, sign in signs:
                 if store.place in away or (self._over.is_set() and tell is say):
                     continue
                 try:
-                    tell(store, each)
+                    tell(store, sign)
                 except AWAY:
                     away.add(store.place)
                 except StoreError:  # a full store, or a user without this right: `deniable doctor` says so

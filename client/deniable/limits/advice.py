@@ -110,7 +110,8 @@ def _kept(metrics: Mapping[str, Admitted], refused: Collection[str], caps: Caps,
             continue
         # Twice the epsilon of a report is what the guide advises.
         own = exact(metric.epsilon)
-        nats = f"{float(max(own, min(2 * own, Fraction(str(caps.permanent)), MAX_EPSILON))):.12g}"
+        twice = min(2 * own, Fraction(str(caps.permanent)), Fraction(MAX_EPSILON))
+        nats = f"{float(max(own, twice)):.12g}"
         try:
             change = _changed(each, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
         except ParameterError:

@@ -16,9 +16,10 @@ lint:
     ruff format --check .
     ruff check .
 
-# Types, strictly
+# Types, strictly; of the SDK also as on Windows
 types:
     mypy
+    mypy --platform win32 -p deniable -p deniable_query
 
 # Which floor may import which
 contracts:
@@ -36,7 +37,11 @@ test-system *arguments:
 campaigns *arguments:
     pytest -q -n auto --dist worksteal --every-store -m campaign tests {{arguments}}
 
-# The same with more cases and longer ones, as each night has them (half an hour)
+# Both at once, as CI has them: some wait while others compute
+test-others *arguments:
+    pytest -q -n auto --dist worksteal --every-store -m 'system or other_store or campaign' tests {{arguments}}
+
+# Campaigns with more cases and longer ones, as each night has them (half an hour)
 nightly *arguments:
     pytest -q -n auto --dist worksteal --every-store --nightly -m campaign tests {{arguments}}
 

@@ -4,16 +4,18 @@
 #   sh backup.sh /backups
 set -eu
 umask 077
+mkdir -p "$1"
 case $DENIABLE_REDIS_URL in
   redis://*) ;;
   *) echo "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0, not ${DENIABLE_REDIS_URL%%:*}://" >&2; exit 2 ;;
 esac
-told=${DENIABLE_REDIS_URL#redis://}
-login=${told%@*} place=${told##*@}
+address=${DENIABLE_REDIS_URL#redis://}
+login=${address%@*} place=${address##*@}
 place=${place%%/*}
 REDISCLI_AUTH=${login#*:}
 export REDISCLI_AUTH
+cli=$(command -v valkey-cli || command -v redis-cli) || { echo "backup.sh needs valkey-cli or redis-cli" >&2; exit 2; }
 file=$1/$(date -u +%Y-%m-%dT%H%M%SZ).rdb
-valkey-cli --no-auth-warning --user "${login%%:*}" -h "${place%:*}" -p "${place##*:}" --rdb "$file.part"
+"$cli" --no-auth-warning --user "${login%%:*}" -h "${place%:*}" -p "${place##*:}" --rdb "$file.part"
 mv "$file.part" "$file"
 find "$1" -name '*.rdb*' -mtime "+${KEEP_DAYS:-7}" -delete

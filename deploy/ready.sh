@@ -4,7 +4,8 @@
 set -eu
 REDISCLI_AUTH=$(cat /etc/store/probe)
 export REDISCLI_AUTH
-ask() { valkey-cli --no-auth-warning --user probe "$@"; }
+cli=$(command -v valkey-cli || command -v redis-cli)
+ask() { "$cli" --no-auth-warning --user probe "$@"; }
 [ "$(ask ping)" = PONG ]
 case $(ask role | tr '\n' ' ') in
   "master "*) ;;

@@ -20,19 +20,19 @@ def delta(value: float) -> float:
 def positive(name: str, value: float) -> float:
     """Return a number above 0, or raise `ParameterError`."""
     if isinstance(value, bool) or not (isfinite(value) and value > 0):
-        raise ParameterError(f"{name} must be a number above 0", value)
+        raise ParameterError(f"{name}: write a number above 0", value)
     return value
 
 
 def nonnegative(name: str, value: float) -> float:
     """Return a number of at least 0, or raise `ParameterError`."""
     if isinstance(value, bool) or not (isfinite(value) and value >= 0):
-        raise ParameterError(f"{name} must be a number of at least 0", value)
+        raise ParameterError(f"{name}: write a number of at least 0", value)
     return value
 
 
 def count(name: str, value: int, least: int = 1) -> int:
     """Return a whole number of at least `least`, or raise `ParameterError`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}", value)
+        raise ParameterError(f"{name}: write a whole number of at least {least}", value)
     return value

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
     from deniable.registry.tables import Budget, Caps
     from deniable.stopwatch import Stopwatch, Timing
-    from deniable.transport import SenderSettings
+    from deniable.transport import Exit, SenderSettings
 
 __all__ = [
     "Arrival",
@@ -110,6 +110,7 @@ def init(
     registry_key: str | None = None,
     allow_http: bool = False,
     strict: bool = False,
+    exit: Exit = "auto",  # noqa: A002 - what it is about
 ) -> Client:
     """Start the client of this process. A second call replaces the first client. See `Client` for the parameters."""
     global _client  # noqa: PLW0603 - this function sets the one client of the process
@@ -117,7 +118,7 @@ def init(
     from deniable.process.exits import at_exit  # noqa: PLC0415
 
     if _client is None:
-        at_exit(close, _EXIT_SECONDS)
+        at_exit(_leave, _EXIT_SECONDS)
     else:
         _client.close(0.0)
     _client = Client(
@@ -131,6 +132,7 @@ def init(
         registry_key=registry_key,
         allow_http=allow_http,
         strict=strict,
+        exit=exit,
     )
     if _early:  # while developing this is said again, since perhaps nobody has seen the first line
         _tell_early("init" if _client.developed else "record")
@@ -199,7 +201,7 @@ def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - i
 
 
 def flush(timeout: float = 5.0) -> Arrival:
-    """Send what is queued within `timeout` seconds; return whether all that was recorded has arrived. See `Client.flush`."""
+    """Send what is queued within `timeout` seconds; return what became of it. See `Client.flush`."""
     return _client.flush(timeout) if _client else _nothing()
 
 
@@ -209,8 +211,13 @@ async def aflush(timeout: float = 5.0) -> Arrival:  # noqa: ASYNC109 - as for `f
 
 
 def close(timeout: float = 2.0) -> Arrival:
-    """Send what is queued within `timeout` seconds and stop for good; return whether all that was recorded has arrived."""
+    """Send what is queued within `timeout` seconds and stop for good; return what became of it."""
     return _client.close(timeout) if _client else _nothing()
+
+
+def _leave(timeout: float) -> None:
+    if _client:
+        _client._leave(timeout)  # noqa: SLF001 - our own
 
 
 def stats() -> dict[str, Any]:

@@ -1,32 +1,52 @@
-"""What `flush` and `close` return: whether the reports have arrived, and if not, why."""
+"""What `flush` and `close` return: what became of answers and reports since the last such call."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from deniable.messages.plural import plural
+from deniable.messages.reasons import ANSWERS
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from typing import Literal
 
 __all__ = ["Arrival"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Arrival:
-    """What became of the reports that this process has recorded. It is true if the server took every one, and there were any.
+    """What became of answers and reports since the last `flush`, or since the start.
+
+    It is true if reports have arrived and nothing is missing: no report is kept, refused or lost, and no answer was dropped, but
+    for reasons that are normal: ``this_period``, ``not_sampled``, ``no_consent``. What may not travel yet is not missing.
 
     Parameters
     ----------
-    queued
-        Reports that were recorded and may travel.
-    arrived
-        Those of them that the server took.
+    sent
+        Reports that the server took.
+    from_disk
+        Those of them that had waited on disk after an earlier try, mostly of an earlier run.
+    pending
+        Reports that wait for another try now, also those of earlier runs.
+    waiting
+        Reports that may not travel yet.
+    refused, lost
+        Reports that the server refused for good; those that were lost otherwise.
+    dropped
+        Answers of which no report was made, by reason.
     why
-        Why others have not arrived, or why there are none; empty if all have arrived.
+        Why reports are kept, refused or lost, or why there is nothing; empty if there is nothing to explain.
     """
 
-    queued: int = 0
-    arrived: int = 0
+    sent: int = 0
+    from_disk: int = 0
+    pending: int = 0
+    waiting: int = 0
+    refused: int = 0
+    lost: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
     why: str = ""
 
     @classmethod
@@ -35,21 +55,41 @@ class Arrival:
         return cls(why=f"the client is off: {reason}")
 
     @property
-    def status(self) -> Literal["arrived", "nothing to send", "not delivered"]:
+    def status(self) -> Literal["arrived", "incomplete", "nothing to send", "not delivered"]:
         """What became of them, in short."""
-        if not self.queued:
+        if self.pending or self.refused or self.lost:
+            return "not delivered"
+        if not self.sent:
             return "nothing to send"
-        return "arrived" if self.arrived == self.queued else "not delivered"
+        return "arrived" if all(ANSWERS[reason].normal for reason in self.dropped) else "incomplete"
 
     def __bool__(self) -> bool:
-        return 0 < self.queued == self.arrived
+        return self.status == "arrived"
 
     def __str__(self) -> str:
-        if not self.queued:
-            return f"{self.status}: {self.why}" if self.why else self.status
-        reports = f"{self.arrived if self else self.queued - self.arrived} of {self.queued} reports"
-        return f"{self.status}: {reports}{f': {self.why}' if self.why else ''}"
+        facts = "; ".join(self._facts())
+        words = "; why: ".join(filter(None, (facts, self.why)))
+        return f"{self.status}: {words}" if words else self.status
+
+    def __repr__(self) -> str:
+        return f"<deniable.Arrival {self}>"
+
+    def _facts(self) -> Iterator[str]:
+        if self.pending:
+            yield f"{plural(self.pending, 'report')} kept for another try"
+        if self.refused:
+            yield f"{plural(self.refused, 'report')} refused"
+        if self.lost:
+            yield f"{plural(self.lost, 'report')} lost"
+        if self.sent:
+            arrived = "" if self.status == "arrived" else " arrived"
+            earlier = f", {self.from_disk} left by an earlier run or try" if self.from_disk else ""
+            yield f"{plural(self.sent, 'report')}{arrived}{earlier}"
+        for reason, answers in self.dropped.items():
+            yield f"{plural(answers, 'answer')} dropped as {reason} ({ANSWERS[reason].happened})"
+        if self.waiting:
+            yield f"{plural(self.waiting, 'report')} may not travel yet"
 
 
-SWALLOWED = Arrival(why="an unexpected error was swallowed; strict=True raises it")
+SWALLOWED = Arrival(why=ANSWERS["error"].words())
 """After an error that the app does not see."""

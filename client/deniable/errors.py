@@ -8,8 +8,8 @@ DeniableError
 ├── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
 └── StateError            the state of a device is missing, damaged or cannot be written
 
-Messages say what is wrong, with the value, and what to do. No message ever contains a raw answer. If an answer cannot be
-recorded, the message names its metric.
+Messages say what is wrong, with the value, and what to do. If an answer cannot be recorded, the message names its metric.
+None contains a raw answer, but that of an undeclared one in strict mode, which is for development.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ __all__ = [
 ]
 
 
-_KEY = re.compile(r"([a-zA-Z_][\w.@-]*): ")
+_SUBJECT = re.compile(r"([\w-][\w .@()-]*): ")
 
 
 def sentence(rule: str, value: object) -> str:
     """Say first what is wrong, and then what must hold or what to write.
 
-    A rule that begins with a key, such as ``period: write day or week``, becomes ``period = 'year': write day or week``, or
-    ``period is missing: write day or week`` for None. Any other rule follows the value. Without a value it says all.
+    A rule that names what it is about, such as ``period: write day or week``, becomes ``period = 'year': write day or week``,
+    or ``period is missing: write day or week`` for None. Any other rule follows the value. Without a value it says all.
     """
     if value is ...:
         return rule
-    key = _KEY.match(rule)
+    subject = _SUBJECT.match(rule)
     written = str(value).lower() if isinstance(value, bool) else repr(value)  # as TOML has it
-    if key:
-        wrong = f"{key[1]} is missing" if value is None else f"{key[1]} = {written}"
-        return f"{wrong}: {rule[key.end() :]}"
-    return f"{'something is missing' if value is None else f'{written} is wrong'}: {rule}"
+    if subject:
+        wrong = f"{subject[1]} is missing" if value is None else f"{subject[1]} = {written}"
+        return f"{wrong}: {rule[subject.end() :]}"
+    return f"{written}: {rule}"
 
 
 class DeniableError(Exception):
@@ -76,11 +76,13 @@ class ParameterError(DeniableError, ValueError):
     rule
         What must hold, in words, or what to write: see `sentence`.
     value
-        What was given instead.
+        What was given instead. Without one the rule says all.
+    got
+        The value in words, where it must not be repeated.
     """
 
-    def __init__(self, rule: str, value: object) -> None:
-        super().__init__(sentence(rule, value))
+    def __init__(self, rule: str, value: object = ..., got: str = "") -> None:
+        super().__init__(f"{rule}; this is {got}" if got else sentence(rule, value))
         self.rule = rule
         self.value = value
 

@@ -102,7 +102,9 @@ class Explanation:
         """
         metric = registry.metrics.get(id_)
         if metric is None:
-            raise ParameterError(f"the registry declares no metric {id_!r}: correct the name, or declare it", ...)
+            from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+
+            raise ParameterError(f"{id_!r} is not declared in the registry{did_you_mean(id_, registry.metrics)}")
         declared = Declared.of(metric)
         mechanism = declared.mechanism
         allowance, exposure = Allowance.of(declared, budget), Exposure.of(registry)

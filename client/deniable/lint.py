@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.caps import budget_of
 from deniable.limits.exposure import Exposure
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
-from deniable.registry.lookalike import alike, spelt
+from deniable.registry.lookalike import alike, nearest, spelt
 from deniable.registry.places import placed
 from deniable.registry.published import MEANING
 from deniable.registry.tables import Budget, duration
@@ -139,8 +138,8 @@ def _unknown_mechanisms(loaded: Registry) -> Iterator[str]:
     """Find what `[caps]` names that is no mechanism: nobody would notice that it allows none."""
     for name in sorted(loaded.caps.mechanisms or ()) if loaded.caps else ():
         if name not in mechanisms.every():
-            near = get_close_matches(name, mechanisms.every(), 1)
-            yield f"caps.mechanisms has {name!r}, which is no mechanism: write {' or '.join(near or mechanisms.every())}"
+            known = mechanisms.every()
+            yield f"caps.mechanisms has {name!r}, which is no mechanism: write {nearest(name, known) or ' or '.join(known)}"
 
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:

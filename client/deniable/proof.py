@@ -64,7 +64,7 @@ class Tape(Source):
     def bernoulli(self, num: int, den: int) -> bool:
         """Take both outcomes in turn, or the only possible one."""
         if not 0 <= num <= den or den < 1:
-            raise ParameterError("a probability lies in [0, 1]", f"{num}/{den}")
+            raise ParameterError("a probability: write a number in [0, 1]", f"{num}/{den}")
         if num in (0, den):
             return num == den
         happened = self._take(2) == 0
@@ -75,7 +75,7 @@ class Tape(Source):
     def below(self, n: int) -> int:
         """Take each of n outcomes in turn."""
         if n < 1:
-            raise ParameterError("a uniform draw has at least one outcome", n)
+            raise ParameterError("the outcomes of a uniform draw: write 1 or more", n)
         if n == 1:
             return 0
         numerator, denominator = self.chance

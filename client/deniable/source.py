@@ -16,6 +16,8 @@ from itertools import chain, combinations, zip_longest
 from math import comb, isqrt
 from typing import TYPE_CHECKING
 
+from deniable.platform.forks import at_fork
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -327,5 +329,4 @@ def _clear_mark() -> None:
         _page[:] = _BLANK
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_clear_mark)
+at_fork(in_child=_clear_mark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -91,6 +92,16 @@ class Answer:
     metrics: list[dict[str, Any]]
     trial: bool
 
+    def __repr__(self) -> str:
+        """Say how many rows there are, of which days, and why some have no estimate."""
+        names = ", ".join(each["id"] for each in self.metrics)
+        days = [str(row["to"]) for row in self.rows if row["to"]]
+        since = [str(row["from"]) for row in self.rows if row["from"]]
+        about = f", {min(since) if since else 'the beginning'} to {max(days)}" if days else ""
+        reasons = Counter(row["reason"] for row in self.rows if row["reason"])
+        remarks = "".join(f"; {n} of them: {reason}" for reason, n in reasons.items())
+        return f"<Answer: {len(self.rows)} row{'s' * (len(self.rows) != 1)} of {names}{about}{remarks}>"
+
     def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
         """Return the rows as a data frame, each column with its type.
 
@@ -139,7 +150,7 @@ class Answer:
 
     def _column(self, of: dict[str, str]) -> list[Any]:
         values = [row[of["name"]] for row in self.rows]
-        return [datetime.fromisoformat(str(each)) for each in values] if of["type"] == "time" else values
+        return [datetime.fromisoformat(str(each)) if each else None for each in values] if of["type"] == "time" else values
 
 
 class _Bearer(AuthBase):
@@ -190,8 +201,8 @@ class Query:
         return self._with(date_range=[each if isinstance(each, str) else each.isoformat() for each in (first, last)])
 
     def last(self, days: int | str) -> Query:
-        """Ask about the periods that overlap the last days, today included: 30, or ``"30d"``."""
-        return self._with(date_range=f"{str(days).removesuffix('d')}d")
+        """Ask about the periods that overlap the last days, today included: 30, or ``"30d"``; seven weeks are 49."""
+        return self._with(date_range=f"{days}d" if isinstance(days, int) or days.isdigit() else days)
 
     def where(self, **segments: str | Iterable[str]) -> Query:
         """Keep rows of these segments: one value of each, or several if rows are broken down by it. ``value`` is one, too."""
@@ -203,11 +214,11 @@ class Query:
 
     def compare(self, segment: str, base: str) -> Query:
         """Compare each value of a segment that rows are broken down by with one of them."""
-        return self._with(compare={"dimension": segment, "base": base})
+        return self._compared({"dimension": segment, "base": base})
 
     def compare_previous(self, *, weekday: bool = False) -> Query:
         """Compare with the range of the same length before; or whole weeks before, so that weekdays match."""
-        return self._with(compare={"date_range": "previous", **({"match": "weekday"} if weekday else {})})
+        return self._compared({"date_range": "previous", **({"match": "weekday"} if weekday else {})})
 
     def pool(self) -> Query:
         """Estimate the values that versions have in common from all of them together."""
@@ -314,6 +325,11 @@ class Query:
         if isinstance(error, requests.Timeout):
             return f"{self.url} did not answer within {self.timeout:g} seconds"
         return f"{self.url} cannot be reached: is a server running there?"
+
+    def _compared(self, compare: dict[str, str]) -> Query:
+        before = self._members.get("compare", {})
+        # Of two ways to compare both stay, so that the server refuses them. The same way once more replaces the first.
+        return self._with(compare=compare if before.keys() & compare.keys() else before | compare)
 
     def _filtered(self, op: str, segments: dict[str, str | Iterable[str]]) -> Query:
         new = [[op, name, [values] if isinstance(values, str) else list(values)] for name, values in segments.items()]

@@ -98,7 +98,7 @@ def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
             ("window", 2, {}),
             ("window", 6, {}),
             ("window", 20, {}),
-            pytest.param("window", 50, {}, marks=pytest.mark.campaign),
+            pytest.param("window", 50, {}, marks=[pytest.mark.campaign, pytest.mark.nightly]),
             ("sampled_option", 8, {}),
             ("sampled_pair", 8, {}),
         ),
@@ -228,6 +228,7 @@ def test_a_kept_response_is_not_averaged_away(name):
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", permanent())
 def test_a_response_that_is_drawn_again_is_found_out(name):
     """Were the response drawn again for each report, the success would leave its bound, and the test above fail."""
@@ -238,7 +239,7 @@ def test_a_response_that_is_drawn_again_is_found_out(name):
     assert beyond(curve, seeing.bound()) < CHANCE
 
 
-@pytest.mark.parametrize("devices", [40, pytest.param(150, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("devices", [40, pytest.param(150, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_many_values(devices):
     """Among a hundred values, too, a kept response stays at its bound while fresh noise gives the answer away."""
     fresh, copies = averaging(Observer(make("l_grr", 100, epsilon=2, permanent=3)), devices=devices, reports=600).curves
@@ -247,7 +248,7 @@ def test_many_values(devices):
     assert binom(devices, bound).sf(copies.successes[-1] - 1) > CHANCE
 
 
-@pytest.mark.parametrize("devices", [100, pytest.param(200, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("devices", [100, pytest.param(200, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_lost_state_is_a_new_spend(devices):
     """Each loss of the kept response tells an observer more, to the end that noise drawn anew comes to."""
     seeing = Observer(make("l_grr", epsilon=0.5, permanent=1))
@@ -324,15 +325,27 @@ def test_a_curve():
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: Observer(mechanisms.make("oue", domain_size=257, epsilon=1)), "at most 256 values"),
-        (lambda: Observer(make("l_grr", 3), (1, 2)), "a whole number above 0 for each of 3 values"),
-        (lambda: Observer(make("l_grr", 2), (1, 0)), "a whole number above 0"),
-        (lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(), "'grr' is wrong: "),
-        (lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0), "'grr' is wrong: "),
-        (lambda: averaging(Observer(make("l_grr")), devices=0, reports=5), "at least 1 device"),
-        (lambda: averaging(Observer(make("l_grr")), devices=1, reports=0), "at least 1 report"),
-        (lambda: losing(0), "at least 1 report before it loses its state"),
-        (lambda: Observer(make("loloha", 4)).permanent(b"\x00\x08", [2]), "'2 rows' is wrong: "),
+        (
+            lambda: Observer(mechanisms.make("oue", domain_size=257, epsilon=1)),
+            "domain_size = 257: an observer guesses among 256 values at most; use fewer",
+        ),
+        (lambda: Observer(make("l_grr", 3), (1, 2)), r"prior = \(1, 2\): write a whole number above 0 for each of the 3 values"),
+        (lambda: Observer(make("l_grr", 2), (1, 0)), r"prior = \(1, 0\): write a whole number above 0"),
+        (
+            lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(),
+            "mechanism = 'grr': choose a permanent one, whose response is kept",
+        ),
+        (
+            lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0),
+            "mechanism = 'grr': choose a permanent one, whose response a device keeps",
+        ),
+        (lambda: averaging(Observer(make("l_grr")), devices=0, reports=5), "devices = 0: write 1 or more"),
+        (lambda: averaging(Observer(make("l_grr")), devices=1, reports=0), "reports = 0: write 1 or more"),
+        (lambda: losing(0), "every = 0: write the reports before a device loses its state, 1 or more"),
+        (
+            lambda: Observer(make("loloha", 4)).permanent(b"\x00\x08", [2]),
+            "the payloads are in 2 rows, .*: give payloads of one device",
+        ),
     ],
 )
 def test_what_makes_no_sense(wrong, words):
@@ -494,12 +507,12 @@ def test_a_plot_without_matplotlib(run, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--mechanism", "nosuch"), "a mechanism is one of"),
+        (("--mechanism", "nosuch"), "mechanism = 'nosuch': write one of auto, coin, "),
         (("--epsilon-permanent", "0.5"), "permanent"),
         (("--epsilon-permanent", "much"), "much"),
-        (("--domain-size", "300"), "at most 256 values"),
-        (("--devices", "0"), "at least 1 device"),
-        (("--mechanism", "google_rappor", "--preset", "nosuch"), "a preset is one of"),
+        (("--domain-size", "300"), "domain_size = 300: an observer guesses among 256 values at most; use fewer"),
+        (("--devices", "0"), "devices = 0: write 1 or more"),
+        (("--mechanism", "google_rappor", "--preset", "nosuch"), "preset = 'nosuch': write one of UMA_RAPPOR_TYPE, "),
         (
             ("--mechanism", "grr", "--devices", "1", "--reports", "1", "--plot", "/nosuch/folder/a.svg"),
             "--plot cannot be written",

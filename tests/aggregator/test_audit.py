@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import fakeredis
 import pytest
 import redis
-from stores import EVERY
+from stores import EVERY, fake
 
 from deniable_aggregator.audit.entry import LogEntry, genesis, intact_entry
 from deniable_aggregator.audit.files import verify
@@ -23,7 +22,7 @@ ID = {"id": "3f9c2b7a51e0d486"}
 @pytest.fixture(params=EVERY)
 def log(request, start_store):
     """Open an app's log on each server in turn."""
-    client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))
+    client = fake() if request.param == "fake" else connect(start_store(request.param))
     client.flushall()
     yield AuditLog(Store(client, "shop"))
     client.close()
@@ -32,7 +31,7 @@ def log(request, start_store):
 @pytest.fixture
 def ten():
     """Give a log of ten entries, in memory: what is done to a list is the same everywhere."""
-    log = AuditLog(Store(fakeredis.FakeRedis(), "shop"))
+    log = AuditLog(Store(fake(), "shop"))
     fill(log, 10)
     return log
 

@@ -6,13 +6,13 @@ import json
 import time
 from pathlib import Path
 
-import fakeredis
 import pytest
 import redis
+from stores import fake
 
 from deniable.cli import main
-from deniable.device import files as disk
 from deniable.errors import ConfigurationError
+from deniable.platform import files as disk
 from deniable_aggregator.audit import files as audit_files
 from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.files import expire, files, rotate, verify
@@ -33,7 +33,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def log():
-    return AuditLog(Store(fakeredis.FakeRedis(), "shop"))
+    return AuditLog(Store(fake(), "shop"))
 
 
 @pytest.fixture
@@ -481,6 +481,34 @@ def test_the_command_rotates(command, folder, later):
     assert printed.startswith("note: entries 1 to 4 were deleted")
 
 
+def test_a_restored_store_goes_on_without_the_lost_files(command, folder, real_redis, later):
+    """Files of the lost time are put aside, which is logged; then entries are moved as before, and an anchor shows the loss."""
+    log = AuditLog(Store(real_redis, "shop"))
+    rotate = ("rotate", "--to", folder, "--older-than", 1)
+    backups = []
+    for day in (2, 4):
+        later(day)
+        assert command(*rotate)[0] == 0
+        backups.append(real_redis.dump(log.key))
+        log.append("key.revoked", "command", {"id": f"{day:016x}"})
+    later(6)
+    assert command(*rotate)[0] == 0
+    anchor = command("head")[1].strip()
+    lost = intact_entry(files(folder, "shop")[-1].read_bytes().splitlines()[-1])
+    real_redis.restore(log.key, 0, backups[0], replace=True)
+    status, _, error = command(*rotate)
+    assert (status, "audit-log restored --files" in error) == (2, True)
+    status, printed, _ = command("restored", "--files", folder)
+    assert (status, printed.count("put aside: ")) == (0, 2)
+    assert AuditLog(log.store).last().details == {"files": 2, "last": lost.number, "hash": lost.hash}
+    assert command("verify", "--files", folder)[0] == 0
+    assert command("verify", "--files", folder, "--anchor", anchor)[0] == 1
+    later(8)
+    assert command(*rotate)[0] == 0
+    assert command("verify", "--files", folder)[0] == 0
+    assert "no file is of a later time" in command("restored", "--files", folder)[1]
+
+
 def test_files_of_a_broken_log_are_not_deleted(command, folder, real_redis, later):
     """What may be needed to see what happened stays, whatever its age."""
     later(1)
@@ -506,7 +534,7 @@ def test_the_command_says_what_is_wrong(command, folder):
 
 
 def test_a_store_that_is_away_is_said(capsys):
-    """Status 3, in one line."""
+    """Status 3, in a line, and what to do in another."""
     assert main(["audit-log", "--redis-url", "redis://127.0.0.1:1", "--app", "shop", "verify"]) == 3
-    assert capsys.readouterr().err == "the store cannot be used (ConnectionError)\n"
+    assert capsys.readouterr().err.startswith("the store cannot be used: it does not answer\n")
     assert main(["audit-log", "--redis-url", "redis://127.0.0.1:1", "--app", "shop", "--app", "blog", "verify"]) == 2

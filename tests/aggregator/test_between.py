@@ -47,9 +47,10 @@ def test_days_that_differ_have_no_false_shift(n, epsilon, sd, rho, season):
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly
 @pytest.mark.parametrize("season", [False, True])
 @pytest.mark.parametrize("rho", [0.0, 0.5])
-@pytest.mark.parametrize("sd", [0.0, pytest.param(0.005, marks=pytest.mark.nightly), 0.02])
+@pytest.mark.parametrize("sd", [0.0, 0.005, 0.02])
 @pytest.mark.parametrize(("n", "epsilon"), [(500, "4"), (20_000, "1"), (20_000, "4")])
 def test_false_shifts_at_length(n, epsilon, sd, rho, season):
     runs = 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -130,6 +131,9 @@ def test_commands_give_back_and_remove(store, letters, dead_letters, capsys):
     assert dead_letters("requeue", "--all") == 0
     assert len(letters) == 0
     assert "missing" in capsys.readouterr().out
+    logged = [json.loads(line) for line in store._client.lrange("{shop}:audit", 0, -1)]
+    events = [("letters.requeued", 8), ("letters.purged", 0)]
+    assert [(entry["event"], entry["details"]["reports"]) for entry in logged] == events
 
 
 @pytest.mark.parametrize("words", [["purge"], ["purge", "1-1", "--all"], ["show", "- +"]])

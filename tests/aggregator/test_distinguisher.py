@@ -163,6 +163,7 @@ def test_no_bound_is_above_the_truth(name):
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", TRUE)
 def test_no_bound_of_many_is_above_the_truth(name):
     """In 200 audits no bound is above epsilon."""

@@ -211,7 +211,9 @@ def test_a_bit_of_two_hashes_may_be_written_once(file):
     assert len(distinct) < len(own)
     filled = ["a", *map(str, distinct), *[""] * (len(own) - len(distinct))]
     assert files.load_map(file("map.csv", ",".join(filled)), SMALL) == ["a"]
-    assert "1 of 1 candidates have others" in refusal(files.load_map, file("map.csv", "a" + "," * len(own)), SMALL)
+    assert "1 of 1 candidates, such as 'a', have other positions" in refusal(
+        files.load_map, file("map.csv", "a" + "," * len(own)), SMALL
+    )
 
 
 def says(message, text):
@@ -223,17 +225,20 @@ def says(message, text):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "line 1: a file has rows; was it written to the end"),
-        ("\n\n", "line 1: a file has rows"),
-        ("8,2,4,0.25,0.75,0.5\n", "line 1: '8,2,4,0.25,0.75,0.5' is wrong: the first line is k,h,m,p,q,f, without row names"),
-        ("m,h,k,p,q,f\n8,2,4,0.25,0.75,0.5\n", "line 1: the first line is k,h,m,p,q,f"),
-        ('"","k","h","m","p","q","f"\n"1",8,2,4,0.25,0.75,0.5\n', "line 1: the first line is k,h,m,p,q,f, without row names"),
-        ("k,h,m,p,q,f\n", "line 1: '1 rows' is wrong: a params file has a header and one row of values"),
+        ("", "line 1: the file is empty: write it to the end"),
+        ("\n\n", "line 1: the file is empty: write it to the end"),
+        ("8,2,4,0.25,0.75,0.5\n", "line 1: '8,2,4,0.25,0.75,0.5': write k,h,m,p,q,f in the first line, without row names"),
+        ("m,h,k,p,q,f\n8,2,4,0.25,0.75,0.5\n", "line 1: 'm,h,k,p,q,f': write k,h,m,p,q,f in the first line, without row names"),
+        (
+            '"","k","h","m","p","q","f"\n"1",8,2,4,0.25,0.75,0.5\n',
+            "line 1: ',k,h,m,p,q,f': write k,h,m,p,q,f in the first line, without row names",
+        ),
+        ("k,h,m,p,q,f\n", "line 1: the file has 1 rows: write a header and one row of values"),
         (
             "k,h,m,p,q,f\n8,2,4,0.25,0.75,0.5\nextra\n",
-            "line 3: '3 rows' is wrong: a params file has a header and one row of values",
+            "line 3: the file has 3 rows: write a header and one row of values",
         ),
-        ("k,h,m,p,q,f\n8,2,4,0.25,0.75\n", "line 2: '8,2,4,0.25,0.75' is wrong: there is a value for each of k,h,m,p,q,f"),
+        ("k,h,m,p,q,f\n8,2,4,0.25,0.75\n", "line 2: '8,2,4,0.25,0.75': write a value for each of k,h,m,p,q,f"),
         ("k,h,m,p,q,f\n8,2,4,a,0.75,0.5\n", "line 2: p = 'a': write a number of at least 0"),
         ("k,h,m,p,q,f\n8,2,4,0.25,nan,0.5\n", "line 2: q = 'nan': write a number of at least 0"),
         ("k,h,m,p,q,f\n8,2,4,0.25,inf,0.5\n", "line 2: q = 'inf': write a number of at least 0"),
@@ -241,24 +246,33 @@ def says(message, text):
         ("k,h,m,p,q,f\n8,2,4,0.25,1e-999999999,0.5\n", "line 2: q = '1e-999999999': write a number of at least 0"),
         ("k,h,m,p,q,f\n8,2,4,-0.25,0.75,0.5\n", "line 2: p = '-0.25': write a number of at least 0"),
         ("k,h,m,p,q,f\n8.5,2,4,0.25,0.75,0.5\n", "line 2: k = '8.5': write a whole number"),
-        ("k,h,m,p,q,f\n512,2,4,0.25,0.75,0.5\n", "line 2: 512 is wrong: bits (k) must be a whole number from 1 to 256"),
-        ("k,h,m,p,q,f\n8,2,0,0.25,0.75,0.5\n", "line 2: 0 is wrong: cohorts (m) must be a whole number from 1 to 4294967296"),
-        ("\nk,h,m,p,q,f\n8,2,4,0.75,0.5,0.5\n", "line 3: prob_q must be above prob_p"),
-        ("k,h,m,p,q,f\n8,2,4,0.5,0.5,0.5\n", "'p = 0.5, q = 0.5' is wrong"),
+        ("k,h,m,p,q,f\n512,2,4,0.25,0.75,0.5\n", "line 2: bits (k) = 512: write a whole number from 1 to 256"),
+        ("k,h,m,p,q,f\n8,2,0,0.25,0.75,0.5\n", "line 2: cohorts (m) = 0: write a whole number from 1 to 4294967296"),
+        (
+            "\nk,h,m,p,q,f\n8,2,4,0.75,0.5,0.5\n",
+            "line 3: prob_q = 0.5: write more than prob_p = 0.75, or a report says nothing about a bit",
+        ),
+        ("k,h,m,p,q,f\n8,2,4,0.5,0.5,0.5\n", "prob_q = 0.5: write more than prob_p = 0.5, or a report says nothing about a bit"),
         ("k,h,m,p,q,f\n8,2,4,0.25,0.75,1\n", "line 2: prob_f = 1.0: write 127/128 or less"),
-        ('k,h,m,p,q,f\n8,2,4,"0.25,0.75,0.5\n', "line 2: a file is comma-separated values; close open quotes here or later"),
-        (b"k,h,m,p,q,f\n8,2,4,0.25,0.75,0.5\xff\n", r"line 2: b'\xff\n' is wrong: a file is UTF-8 text; save it as such"),
-        ("k,h,m,p,q,f\n".encode("utf-16"), "line 1: a file is UTF-8 text"),
-        ("{", "line 1: a file that begins with a brace is JSON"),
-        ('{"numBits": 8,\n "numHashes" 2}', "line 2: a file that begins with a brace is JSON"),
+        (
+            'k,h,m,p,q,f\n8,2,4,"0.25,0.75,0.5\n',
+            "line 2: unexpected end of data: write comma-separated values, and close open quotes here or later",
+        ),
+        (b"k,h,m,p,q,f\n8,2,4,0.25,0.75,0.5\xff\n", r"line 2: b'\xff\n' is no UTF-8: save the file as UTF-8 text"),
+        ("k,h,m,p,q,f\n".encode("utf-16"), "is no UTF-8: save the file as UTF-8 text"),
+        ("{", "line 1: Expecting property name enclosed in double quotes: write JSON in a file that begins with a brace"),
+        ('{"numBits": 8,\n "numHashes" 2}', "line 2: Expecting ':' delimiter: write JSON in a file that begins with a brace"),
         (
             '{"numBits": 8}',
-            "line 1: 'numBits' is wrong: the keys are numBits, numHashes, numCohorts, probIrr0, probIrr1, probPrr",
+            "line 1: the keys are numBits: write numBits, numHashes, numCohorts, probIrr0, probIrr1, probPrr",
         ),
         (FILES["params.json"].replace("0.25", "NaN"), "line 1: probIrr0 = 'NaN': write a number of at least 0"),
-        (FILES["params.json"].replace("0.25", "0.75"), "line 1: prob_q must be above prob_p"),
-        (FILES["params.json"].replace("0.25", '"0.25"'), "line 1: '0.25' is wrong: probIrr0 is a number, without quotes"),
-        (FILES["params.json"].replace("0.25", "null"), "something is missing: probIrr0 is a number, without quotes"),
+        (
+            FILES["params.json"].replace("0.25", "0.75"),
+            "line 1: prob_q = 0.75: write more than prob_p = 0.75, or a report says nothing about a bit",
+        ),
+        (FILES["params.json"].replace("0.25", '"0.25"'), "line 1: probIrr0 = '0.25': write a number, without quotes"),
+        (FILES["params.json"].replace("0.25", "null"), "probIrr0 is missing: write a number, without quotes"),
         (FILES["params.json"].replace(": 8", ": 8.0"), "line 1: numBits = '8.0': write a whole number"),
     ],
 )
@@ -272,38 +286,44 @@ def test_malformed_params(file, content, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "line 1: a file has rows"),
+        ("", "line 1: the file is empty: write it to the end"),
         (
             "n,b0,b1\n3,2,1\n0,0,0\n",
-            "line 1: 'n,b0,b1' is wrong: this file has no header; delete this line (R: col.names = FALSE)",
+            "line 1: the line n,b0,b1 is a header, and this file has none: delete it (R: col.names = FALSE)",
         ),
-        ('"","V1","V2","V3"\n"1",3,2,1\n"2",0,0,0\n', "line 1: this file has no header"),
+        (
+            '"","V1","V2","V3"\n"1",3,2,1\n"2",0,0,0\n',
+            "line 1: the line ,V1,V2,V3 is a header, and this file has none: delete it (R: col.names = FALSE)",
+        ),
         (
             '"1",3,2,1\n"2",0,0,0\n',
-            "line 1: a row has k + 1 = 3 columns, the reports of a cohort and the count of each bit; delete the row",
+            "line 1: the row has 4 columns: write k + 1 = 3 columns, the reports of a cohort and the count of each bit; delete the row",
         ),
-        ("3,2,1\n0,0\n", "line 2: a row has k + 1 = 3 columns"),
-        ("3,2,1\n0,0\n", "'2 columns' is wrong: "),
+        (
+            "3,2,1\n0,0\n",
+            "line 2: the row has 2 columns: write k + 1 = 3 columns, the reports of a cohort and the count of each bit",
+        ),
+        ("3,2,1\n0,0\n", "or correct the params file"),
         ("3;2;1\n0;0;0\n", "line 1:"),
-        ("3,2,1\n0,0,NA\n", "line 2: 'NA in column 3' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
-        ("nan,nan,nan\n0,0,0\n", "'nan in column 1' is wrong"),
-        ("3,2,1\n0,0,\n", "line 2: 'nothing in column 3' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
-        ("3,2,1\n0,inf,0\n", "'inf in column 2' is wrong"),
-        ("3,2,1.5\n0,0,0\n", "line 1: '1.5 in column 3' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
-        ("3,-2,1\n0,0,0\n", "line 1: '-2 in column 2' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
-        ("9223372036854775808,2,1\n0,0,0\n", "a cell is a whole number from 0 to 2^63 - 1"),
-        ("1e99,2,1\n0,0,0\n", "'1e99 in column 1' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
-        ("1e999999999,2,1\n0,0,0\n", "'1e999999999 in column 1' is wrong"),
-        ("3,2,1\n1,1,2\n", "line 2: no bit is set more often than the cohort has reports, 1 (first column)"),
-        ("3,2,1\n1,1,2\n", "'2 in column 3' is wrong"),
-        ("3,2,1\n", "line 1: '1 rows' is wrong: there are m = 2 rows, one for each cohort; check the params file"),
-        ("3,2,1\n" * 3, "line 3: '3 rows' is wrong: there are m = 2 rows, one for each cohort; check the params file"),
+        ("3,2,1\n0,0,NA\n", "line 2: column 3 = 'NA': write a whole number from 0 to 2^63 - 1"),
+        ("nan,nan,nan\n0,0,0\n", "column 1 = 'nan': write a whole number from 0 to 2^63 - 1"),
+        ("3,2,1\n0,0,\n", "line 2: column 3 is missing: write a whole number from 0 to 2^63 - 1"),
+        ("3,2,1\n0,inf,0\n", "column 2 = 'inf': write a whole number from 0 to 2^63 - 1"),
+        ("3,2,1.5\n0,0,0\n", "line 1: column 3 = '1.5': write a whole number from 0 to 2^63 - 1"),
+        ("3,-2,1\n0,0,0\n", "line 1: column 2 = '-2': write a whole number from 0 to 2^63 - 1"),
+        ("9223372036854775808,2,1\n0,0,0\n", "column 1 = '9223372036854775808': write a whole number from 0 to 2^63 - 1"),
+        ("1e99,2,1\n0,0,0\n", "column 1 = '1e99': write a whole number from 0 to 2^63 - 1"),
+        ("1e999999999,2,1\n0,0,0\n", "column 1 = '1e999999999': write a whole number from 0 to 2^63 - 1"),
+        ("3,2,1\n1,1,2\n", "line 2: column 3 is 2, more than the 1 reports of the cohort (first column): sum the reports again"),
+        ("3,2,1\n1,1,2\n", "column 3 is 2, more than the 1 reports of the cohort (first column): sum the reports again"),
+        ("3,2,1\n", "line 1: the file has 1 row, and m = 2: write a row for each cohort, or correct the params file"),
+        ("3,2,1\n" * 3, "line 3: the file has 3 rows, and m = 2: write a row for each cohort, or correct the params file"),
         (
             "3,2,1\n" * 4,
             "line 4: there are m = 2 rows, one for each cohort; check the params file (or add up those whose numbers agree",
         ),
-        ('3,2,"1\n0,0,0\n', "line 1: a file is comma-separated values; close open quotes"),
-        (b"3,2,1\n0,0,\xe9\n", "line 2: a file is UTF-8 text"),
+        ('3,2,"1\n0,0,0\n', "line 1: unexpected end of data: write comma-separated values, and close open quotes here or later"),
+        (b"3,2,1\n0,0,\xe9\n", "is no UTF-8: save the file as UTF-8 text"),
     ],
 )
 def test_malformed_counts(file, content, message):
@@ -324,22 +344,28 @@ def row_of(word, **changed):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "line 1: a file has rows"),
-        ("word,h1,h2\n" + row_of("a"), "line 1: this file has no header; delete this line"),
+        ("", "line 1: the file is empty: write it to the end"),
+        ("word,h1,h2\n" + row_of("a"), "line 1: the line h1,h2 is a header, and this file has none: delete it"),
         (
             '"1","a",1,3\n',
             "line 1: a row has hm + 1 = 3 columns, a candidate and the positions of its bits; delete the row names",
         ),
-        (row_of("a") + "b,1\n", "line 2: a row has hm + 1 = 3 columns"),
-        (row_of("a") + row_of("b") + row_of("a"), "line 3: 'a' is wrong: a candidate is there once; delete this line or line 1"),
-        (row_of("a") + row_of("b", i1="NA"), "line 2: 'NA in column 3' is wrong: a cell is a whole number from 0 to 2^63 - 1"),
-        (row_of("a", i0=0), "line 1: '0 in column 2' is wrong: a position is from 1 to km = 4; check the params file"),
-        (row_of("a", i1=5), "line 1: '5 in column 3' is wrong: a position is from 1 to km = 4; check the params file"),
-        (row_of("a", i0=3), "line 1: 3 is wrong: column 2 is of cohort 0, positions 1 to 2; check k and h of the params file"),
-        (row_of("a", i1=2), "line 1: 2 is wrong: column 3 is of cohort 1, positions 3 to 4; check k and h of the params file"),
-        ('"two\nlines",1,3\nb,1,9\n', "line 3: a position is from 1 to km"),
-        ('a,1,3\nb,1,"3\n', "line 2: a file is comma-separated values; close open quotes"),
-        (row_of("a").encode() + b"\xe9,1,3\n", "line 2: a file is UTF-8 text"),
+        (row_of("a") + "b,1\n", "line 2: the row has 2 columns: write hm + 1 = 3 columns"),
+        (row_of("a") + row_of("b") + row_of("a"), "line 3: 'a' is on line 1 already: delete one of the two"),
+        (row_of("a") + row_of("b", i1="NA"), "line 2: column 3 = 'NA': write a whole number from 0 to 2^63 - 1"),
+        (row_of("a", i0=0), "line 1: column 2 = 0: write a position from 1 to km = 4, or correct the params file"),
+        (row_of("a", i1=5), "line 1: column 3 = 5: write a position from 1 to km = 4, or correct the params file"),
+        (
+            row_of("a", i0=3),
+            "line 1: column 2 = 3: write one of cohort 0, positions 1 to 2, or correct k and h of the params file",
+        ),
+        (
+            row_of("a", i1=2),
+            "line 1: column 3 = 2: write one of cohort 1, positions 3 to 4, or correct k and h of the params file",
+        ),
+        ('"two\nlines",1,3\nb,1,9\n', "line 3: column 3 = 9: write a position from 1 to km = 4"),
+        ('a,1,3\nb,1,"3\n', "line 2: unexpected end of data: write comma-separated values, and close open quotes here or later"),
+        (row_of("a").encode() + b"\xe9,1,3\n", "is no UTF-8: save the file as UTF-8 text"),
     ],
 )
 def test_malformed_maps(file, content, message):
@@ -355,32 +381,32 @@ def test_a_map_of_another_hash_is_refused(file):
     rows = [row_of("a")]
     rows += [row_of(word, i0=other[positions(word.encode(), TINY)[0]]) for word in ("b", "c")]
     text = refusal(files.load_map, file("map.csv", "".join(rows)), TINY)
-    assert "is wrong: positions are those of MD5 with k = 2, h = 1, m = 2; 2 of 3 candidates have others" in text
-    assert "'b' is wrong: " in text
+    assert "line 2: 2 of 3 candidates, such as 'b', have other positions than those of MD5 with k = 2, h = 1, m = 2" in text
+    assert "correct the params file, or hash the candidates again" in text
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "line 1: a file has rows"),
-        ("c1,1,01\n", "line 1: '3 columns' is wrong: the first line names the columns, once cohort and once irr or rappor"),
+        ("", "line 1: the file is empty: write it to the end"),
+        ("c1,1,01\n", "line 1: the first line names 3 columns: name the columns there, once cohort and once irr or rappor"),
         ("client,cohort,irr,rappor\nc1,1,01,01\n", "line 1: the first line names the columns"),
-        ("client,cohort,irr\nc1,1\n", "line 2: '2 columns' is wrong: a row has as many columns as the header, 3"),
-        ("client,cohort,irr\nc1,1,01,extra\n", "line 2: '4 columns' is wrong: a row has as many columns as the header, 3"),
+        ("client,cohort,irr\nc1,1\n", "line 2: the row has 2 columns: write 3, as in the header"),
+        ("client,cohort,irr\nc1,1,01,extra\n", "line 2: the row has 4 columns: write 3, as in the header"),
         (
             "client,cohort,irr\nc1,2,01\n",
-            "line 2: '2' is wrong: a cohort is a whole number from 0 to 1; check m of the params file",
+            "line 2: cohort = '2': write a whole number from 0 to 1, or correct m of the params file",
         ),
         (
             "client,cohort,irr\nc1,-1,01\n",
-            "line 2: '-1' is wrong: a cohort is a whole number from 0 to 1; check m of the params file",
+            "line 2: cohort = '-1': write a whole number from 0 to 1, or correct m of the params file",
         ),
         (
             "client,cohort,irr\nc1,1,1\n",
-            "line 2: '1' is wrong: a report is k = 2 digits 0 or 1, leading zeros too (a spreadsheet drops them)",
+            "line 2: report = '1': write k = 2 digits 0 or 1, leading zeros too (a spreadsheet drops them)",
         ),
-        ("client,cohort,irr\nc1,1,01\nc1,1,21\n", "line 3: a report is k = 2 digits 0 or 1"),
-        ("client,cohort,irr\nc1,1,\n", "line 2: a report is k = 2 digits 0 or 1"),
+        ("client,cohort,irr\nc1,1,01\nc1,1,21\n", "line 3: report = '21': write k = 2 digits 0 or 1"),
+        ("client,cohort,irr\nc1,1,\n", "line 2: report = '': write k = 2 digits 0 or 1"),
     ],
 )
 def test_malformed_reports(file, content, message):
@@ -409,10 +435,10 @@ def test_a_column_of_reports_by_its_name(file):
 def test_nothing_wrong_is_saved(tmp_path):
     """What could not be loaded is not written."""
     counts, reports = np.array([[3, 2]]), np.array([2])
-    assert "3 is wrong: a count of cohort 0 is from 0 to its reports, 2" in refusal(
-        files.save_counts, tmp_path / "c.csv", counts, reports
+    assert "a count of cohort 0 = 3: write 0 to 2, its reports" in refusal(files.save_counts, tmp_path / "c.csv", counts, reports)
+    assert "a count of cohort 0 = -3: write 0 to 2, its reports" in refusal(
+        files.save_counts, tmp_path / "c.csv", -counts, reports
     )
-    assert "-3 is wrong" in refusal(files.save_counts, tmp_path / "c.csv", -counts, reports)
     assert "(m, k)" in refusal(files.save_counts, tmp_path / "c.csv", counts, np.array([2, 2]))
     assert "each of them once" in refusal(files.save_map, tmp_path / "map.csv", ["a", "a"], TINY)
     assert "each of them once" in refusal(files.save_map, tmp_path / "map.csv", [], TINY)

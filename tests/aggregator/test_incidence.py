@@ -93,10 +93,10 @@ def test_sums_of_reports(domain_size, epsilon):
 @pytest.mark.parametrize(
     ("counts", "domain_size", "rule"),
     [
-        (12, 12, "12 is wrong: "),
-        (14, 12, "14 is wrong: "),
-        (13, 14, "14 is wrong: "),
-        (13, 0, "0 is wrong: "),
+        (12, 12, "there are 12 counts: give one for each of the 13 points"),
+        (14, 12, "there are 14 counts: give one for each of the 13 points"),
+        (13, 14, "domain_size = 14: write 1 to 13, the points of the geometry"),
+        (13, 0, "domain_size = 0: write 1 to 13, the points of the geometry"),
     ],
 )
 def test_refusals(counts, domain_size, rule):

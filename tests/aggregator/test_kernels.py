@@ -48,7 +48,9 @@ def miscounted(backend, layout, number, *, skewed=False):
     cells = np.arange(layout.rows * layout.width).reshape(layout.rows, layout.width)  # counts are added to what is there
     reports = np.arange(layout.rows)
     expected = cells.copy()
-    np.add.at(expected, rows, bits)
+    expected += np.bincount((rows[:, None] * layout.width + np.arange(layout.width))[bits], minlength=cells.size).reshape(
+        cells.shape
+    )
     expected_reports = reports + np.bincount(rows, minlength=layout.rows)
     popcount(backend, payloads, layout, cells, reports)
     return not (np.array_equal(cells, expected) and np.array_equal(reports, expected_reports))

@@ -196,8 +196,9 @@ def test_what_gives_no_mean_is_refused():
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [1, 2, 5, 20, 3000])
-@pytest.mark.parametrize("epsilon", ["0.5", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("1", "4")), "2", "8"])
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "4", "8"])
 @pytest.mark.parametrize("options", [{}, for_distribution])
 def test_coverage_at_length(options, epsilon, n):
     """In 750 runs 95% intervals cover 93% or more of large samples, and 87% of tiny ones, whatever people answer."""

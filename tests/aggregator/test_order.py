@@ -119,6 +119,7 @@ def test_a_regression_is_refused():
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [1, 2, 5, 20, 2000])
 @pytest.mark.parametrize("name", ["grr", "oue", "hadamard"])
 def test_coverage_at_length(name, n):

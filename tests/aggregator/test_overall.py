@@ -48,7 +48,7 @@ def p_values(name, values, epsilon, ns, shares, runs, seed, *, singly=False):
     return np.array(tests), np.array(single)
 
 
-@pytest.mark.parametrize("runs", [200, pytest.param(1000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("runs", [200, pytest.param(1000, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")
 def test_its_size_is_as_stated(case, runs):
     """Of two groups with the same shares, 5% differ at 5%: 4 to 6%, but for the chance of the runs."""

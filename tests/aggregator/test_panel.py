@@ -358,7 +358,8 @@ def test_regression_of_kept_filters():
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("epsilons", [(0.5, 4), pytest.param((1, 2), marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("epsilons", [(0.5, 4), (1, 2)])
 @pytest.mark.parametrize("name", [*dict.fromkeys(case[0] for case in CASES)])
 def test_coverage_over_a_grid(name, epsilons):
     """Over epsilon, share, people and periods, pointwise and for 64 values at once."""

@@ -191,6 +191,10 @@ def test_people_of_a_file_answer_what_it_says(tmp_path):
     assert crowd.size == 3
     assert set(crowd.answers) == {"listed", "mean", "some"}
     assert "it has no column both" in crowd.description
+    assert "who leaves some empty does not answer it: a set of nothing is a comma in quotes" in crowd.description
+    nothing = read(tmp_path, 'some\n","\n"u,w"\n')
+    assert [nothing.answers["some"].values[place] for place in nothing.answers["some"].at(0)] == [[], ["u", "w"]]
+    assert "leaves" not in nothing.description
     listed, options = crowd.answers["listed"], crowd.answers["some"]
     assert [listed.values[place] if place >= 0 else None for place in listed.at(0)] == ["x", "z", None]
     assert [options.values[place] if place >= 0 else None for place in options.at(0)] == [["u", "w"], None, ["v"]]
@@ -207,13 +211,13 @@ def test_people_of_a_file_answer_what_it_says(tmp_path):
     [
         ("", "line 1: at least one column is a metric"),
         ("listed\n", "has no line below its header"),
-        ("listed,colour\nx,red\n", "line 1: a column is a metric or a segment of"),
+        ("listed,colour\nx,red\n", "line 1: column 'colour' is no metric or segment of"),
         ("listed,listed\nx,x\n", "line 1: each column is one metric or one segment; 'listed' is not"),
         ("platform\nlinux\n", "line 1: at least one column is a metric"),
-        ("listed,platform\nx,linux\nx\n", "line 3: the line has 1 cells: write one for each of the 2 columns"),
+        ("listed,platform\nx,linux\nx\n", "line 3: the line has 1 cell: write one for each of the 2 columns"),
         ("mean\n1\nmuch\n", "line 3: column mean has 'much': an answer to mean must be a number, such as 10"),
         ("listed,platform\nx,beos\n", "line 2: column platform has 'beos': write one of linux, macos, windows"),
-        ("some\nq\n", "line 2: column some: "),
+        ("some\nq\n", "line 2: column some has 'q': an option of some must be one of the 3 declared: u, v, w"),
         ('listed\n"x\n', "cannot be read as CSV"),
     ],
 )
@@ -239,7 +243,7 @@ def test_everybody_answers_once_in_each_period_that_the_days_touch():
     assert [each.time for each in planned if each.metric == "mean"] == [0, 1]
     assert planned == sorted(planned)
     for wrong in (0, known.retention.releases + 1):
-        with pytest.raises(ConfigurationError, match="--days is from 1 to 1095"):
+        with pytest.raises(ConfigurationError, match=r"--days .*: write 1 to 1095, for which"):
             sending.Days.until(datetime(2026, 11, 25, tzinfo=UTC), wrong, known)
 
 

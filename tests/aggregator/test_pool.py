@@ -103,6 +103,7 @@ def test_a_common_value_confuses_no_others(name, options, shape):
 
 
 @pytest.mark.campaign
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", SHARES)
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -333,7 +333,7 @@ def test_true_strings_are_found():
     assert 0.35 <= hits / (5 * runs) <= 0.65
 
 
-@pytest.mark.parametrize("runs", [12, pytest.param(100, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("runs", [12, pytest.param(100, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 def test_unlisted_mass_is_not_that_outside_of_the_model(runs):
     """Candidates too rare to be selected are candidates: what they hold is not unlisted."""
     z = []

@@ -255,7 +255,7 @@ def test_it_is_logged_before_it_is_done(shop, monkeypatch, capsys):
     assert shop.naming("ui.theme") == before
     last = AuditLog(Store(shop.redis, "shop")).last()
     assert (last.event, last.details["version"]) == ("metric.erased", 1)
-    assert "the store cannot be used (ConnectionError)" in capsys.readouterr().err
+    assert "the store cannot be used: it does not answer" in capsys.readouterr().err
     # Begun anew it is done to the end.
     with monkeypatch.context() as patch:
         patch.setattr(Removal, "rewrite", away)
@@ -265,11 +265,35 @@ def test_it_is_logged_before_it_is_done(shop, monkeypatch, capsys):
 
 
 def test_a_metric_that_nobody_knows(shop, capsys):
-    """There is nothing to erase: status 1, and nothing is logged or told to workers."""
+    """There is nothing to erase: status 2, and nothing is logged or told to workers. What was erased says when."""
     before = shop.all()
-    assert shop.erase("--metric", "ui.thema", "--yes") == 1
-    assert "has nothing of ui.thema" in capsys.readouterr().err
+    assert shop.erase("--metric", "ui.thema", "--yes") == 2
+    assert "has nothing of 'ui.thema' of 'shop' (did you mean 'ui.theme'?)" in capsys.readouterr().err
     assert shop.all() == before
+    assert shop.erase("--metric", "ui.theme", "--yes") == 0
+    before = shop.all()
+    assert shop.erase("--metric", "ui.theme", "--yes") == 0
+    assert "ui.theme of shop was erased on 20" in capsys.readouterr().out
+    assert shop.all() == before
+
+
+@pytest.mark.parametrize("words", [["--metric", "ui.theme"], []])
+def test_a_full_store_is_erased_from(shop, words):
+    """What makes room needs no room, and is logged; a key can be revoked."""
+    leave(shop)
+    keys = shop.store.table(schema.KEYS)
+    keys.put({"id": "a key"})
+    shop.redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(redis.OutOfMemoryError):
+            shop.redis.set("x", "y")
+        assert AuditLog(shop.store).append("key.revoked", "command", {"id": "id"}, change=keys.dropping("id"))
+        assert shop.erase(*words, "--yes") == 0
+    finally:
+        shop.redis.config_set("maxmemory", 0)
+    assert shop.naming("ui.theme") == ["audit"]
+    events = [json.loads(line)["event"] for line in shop.redis.lrange("{shop}:audit", -2, -1)]
+    assert events == ["key.revoked", "metric.erased" if words else "app.erased"]
 
 
 def test_a_metric_that_was_never_counted(shop, tmp_path, capsys):
@@ -347,7 +371,7 @@ def leave(shop):
         shop.redis.delete(partition.workers)
 
 
-def test_an_app_goes_with_all_that_it_has(shop, capsys):
+def test_an_app_goes_with_all_that_it_has(shop, tmp_path, capsys):
     """Only what erasing must not undo stays: the log, what was spent, which metrics were erased, the number of partitions."""
     shop.erase("--metric", "ui.size", "--yes")
     shop.append(shop.batch(shop.stratum("ui.theme")))
@@ -359,6 +383,8 @@ def test_an_app_goes_with_all_that_it_has(shop, capsys):
     other.append(Upload(b"another app's", key="k", remember=b"-", cap=99, ttl=60))
     neighbours = {key: dumped for key, dumped in shop.all().items() if key.startswith("{other}")}
     leave(shop)
+    declared = tmp_path / "metrics.toml"
+    declared.write_text(text(3), "utf-8")
     capsys.readouterr()
     assert shop.erase("--yes") == 0
     out = capsys.readouterr().out
@@ -370,8 +396,10 @@ def test_an_app_goes_with_all_that_it_has(shop, capsys):
     assert {key: dumped for key, dumped in shop.all().items() if key.startswith("{other}")} == neighbours
     last = AuditLog(Store(shop.redis, "shop")).last()
     assert (last.event, last.details["metrics"]) == ("app.erased", 1)
-    assert shop.erase() == 1
-    assert "the store has nothing of shop" in capsys.readouterr().err
+    assert shop.erase() == 0
+    assert "shop was erased on 20" in capsys.readouterr().out
+    assert main(["erase", "--redis-url", shop.url, "--app", "shpo", "--registry", str(declared), "--yes"]) == 2
+    assert "an app 'shpo' (did you mean 'shop'?)" in capsys.readouterr().err
 
 
 def test_an_app_of_the_same_name_begins_anew(shop):

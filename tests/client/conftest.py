@@ -78,7 +78,7 @@ def given_away(monkeypatch):
         if os.geteuid() == 0:
             os.chown(path, 54321, -1, follow_symlinks=False)
         else:
-            monkeypatch.setattr("deniable.device.files._me", lambda: 54321)
+            monkeypatch.setattr("deniable.platform.owners._me", lambda: 54321)
 
     return give
 

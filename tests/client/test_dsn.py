@@ -64,31 +64,38 @@ def test_plain_http_to_others(host):
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("", "the scheme ''"),
-        ("t.example/shop", "the scheme ''"),
-        (f"ftp://{KEY}@t.example/shop", "the scheme 'ftp'"),
-        (f"{KEY}@t.example/shop", "the scheme ''"),
-        ("https://t.example/shop", "PUBLIC_KEY@ is missing before the host"),
-        ("https://@t.example/shop", "PUBLIC_KEY@ is missing before the host"),
-        (f"https://{KEY}:secret@t.example/shop", "the public key alone"),
-        (f"https://{KEY}@/shop", "the host is missing"),
+        ("", "does not begin with https://"),
+        ("t.example/shop", "does not begin with https://"),
+        (f"ftp://{KEY}@t.example/shop", "begins with ftp://"),
+        (f"{KEY}@t.example/shop", "does not begin with https://"),
+        ("https://t.example/shop", "has no key before its host"),
+        ("https://@t.example/shop", "has no key before its host"),
+        (f"https://{KEY}:secret@t.example/shop", "has more than the public key before its host"),
+        (f"https://{KEY}@/shop", "has no host"),
         (f"https://{KEY}@t.example", "the app's name"),
         (f"https://{KEY}@t.example/", "the app's name"),
         (f"https://{KEY}@t.example/shop/", "the app's name"),
-        (f"https://{KEY}@t.example/shop?x=1", "the app's name"),
+        (f"https://{KEY}@t.example/shop?x=1", "but with '/shop?x=1'"),
         (f"https://{KEY}@t.example/shop#x", "the app's name"),
-        (f"https://{KEY}@t.example:port/shop", "the host or port cannot be read"),
-        (f"https://{KEY}@t.example:99999/shop", "the host or port cannot be read"),
-        (f"https://{KEY}@[::1/shop", "the host or port cannot be read"),
+        (f"https://{KEY}@t.example:port/shop", "the host or port of the DSN cannot be read"),
+        (f"https://{KEY}@t.example:99999/shop", "the host or port of the DSN cannot be read"),
+        (f"https://{KEY}@[::1/shop", "the host or port of the DSN cannot be read"),
     ],
 )
 def test_missing_parts(text, rule):
     """A part that is missing is named, the shape is shown, and the key is not."""
-    with pytest.raises(ConfigurationError, match="a DSN is written https://PUBLIC_KEY@host/app") as caught:
+    with pytest.raises(ConfigurationError, match="write it as https://PUBLIC_KEY@host/app") as caught:
         Dsn.parse(text)
     assert rule in str(caught.value)
     assert KEY not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["https://PUBLIC_KEY@telemetry.example.org/shop", "http://pk_...@127.0.0.1:8080/shop"])
+def test_one_that_was_copied_from_the_pages(text):
+    """It is no place to send to, and is told as what it is."""
+    with pytest.raises(ConfigurationError, match="the DSN is that of an example: copy the one of your server"):
+        Dsn.parse(text)
 
 
 @pytest.mark.parametrize(("start", "role"), [("rk", "read"), ("ak", "admin")])

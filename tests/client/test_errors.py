@@ -22,8 +22,10 @@ def test_the_tree(kind):
 
 def test_a_parameter_error_has_rule_and_value():
     """The message says the value, and the rule that it breaks."""
-    error = ParameterError("a thing is small", 7)
-    assert (error.rule, error.value, str(error)) == ("a thing is small", 7, "7 is wrong: a thing is small")
+    error = ParameterError("write less than 5", 7)
+    assert (error.rule, error.value, str(error)) == ("write less than 5", 7, "7: write less than 5")
+    assert str(ParameterError("the number of inputs: write 2 or more", 1)) == "the number of inputs = 1: write 2 or more"
+    assert str(ParameterError("an answer must be a text", "int", "an int")) == "an answer must be a text; this is an int"
 
 
 def test_a_payload_error_has_a_code():
@@ -34,10 +36,10 @@ def test_a_payload_error_has_a_code():
 
 def test_a_registry_error_carries_all_faults():
     """Each fault is one line: file, metric if it is of one, what is wrong, what to write."""
-    faults = [Fault("m.toml", "a", "x: write 2", 1), Fault("m.toml", "-", "z must be v", "w")]
+    faults = [Fault("m.toml", "a", "x: write 2", 1), Fault("m.toml", "-", "write z", "w")]
     error = RegistryError(faults)
     assert error.faults == tuple(faults)
-    assert str(error) == "m.toml: a: x = 1: write 2\nm.toml: 'w' is wrong: z must be v"
+    assert str(error) == "m.toml: a: x = 1: write 2\nm.toml: 'w': write z"
 
 
 def test_a_fault_of_what_is_missing():

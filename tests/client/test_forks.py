@@ -13,11 +13,11 @@ from deniable.process import forks
 def guarded(monkeypatch):
     """Guard two locks, and give them with what would be called before a fork, and after it in parent and child."""
     handlers = {}
-    monkeypatch.setattr(forks.os, "register_at_fork", lambda **hooks: handlers.update(hooks))
+    monkeypatch.setattr(forks, "at_fork", lambda **hooks: handlers.update(hooks))
     locks = [threading.RLock(), threading.RLock()]
     begun = []
     forks.over_forks(lambda: locks, lambda: begun.append(True), 0.05)
-    return locks, handlers["before"], handlers["after_in_parent"], handlers["after_in_child"], begun
+    return locks, handlers["before"], handlers["in_parent"], handlers["in_child"], begun
 
 
 def free(lock) -> bool:

@@ -200,13 +200,13 @@ def test_presets_have_the_known_losses(name, one_time, permanent):
 @pytest.mark.parametrize(
     ("changed", "rule"),
     [
-        ({"k": 0}, r"0 is wrong: bits \(k\) must be a whole number from 1 to 256"),
-        ({"k": 257}, r"257 is wrong: bits \(k\) must be a whole number from 1 to 256"),
-        ({"k": 16.0}, r"16\.0 is wrong: bits \(k\) must be a whole number from 1 to 256"),
-        ({"k": True}, r"true is wrong: bits \(k\) must be a whole number from 1 to 256"),
-        ({"h": 0}, r"0 is wrong: hashes \(h\) must be a whole number from 1 to 16"),
-        ({"h": 17}, r"17 is wrong: hashes \(h\) must be a whole number from 1 to 16"),
-        ({"m": 0}, r"0 is wrong: cohorts \(m\) must be a whole number from 1 to 4294967296"),
+        ({"k": 0}, r"bits \(k\) = 0: write a whole number from 1 to 256"),
+        ({"k": 257}, r"bits \(k\) = 257: write a whole number from 1 to 256"),
+        ({"k": 16.0}, r"bits \(k\) = 16\.0: write a whole number from 1 to 256"),
+        ({"k": True}, r"bits \(k\) = true: write a whole number from 1 to 256"),
+        ({"h": 0}, r"hashes \(h\) = 0: write a whole number from 1 to 16"),
+        ({"h": 17}, r"hashes \(h\) = 17: write a whole number from 1 to 16"),
+        ({"m": 0}, r"cohorts \(m\) = 0: write a whole number from 1 to 4294967296"),
         ({"m": 2**32 + 1}, r"cohorts \(m\)"),
         ({"p": -0.1}, r"prob_p = -0\.1: write a number in \[0, 1\]"),
         ({"q": "1.1"}, r"prob_q = '1\.1': write a number in \[0, 1\]"),
@@ -217,14 +217,14 @@ def test_presets_have_the_known_losses(name, one_time, permanent):
         ({"f": "half"}, r"prob_f = 'half': write a number in \[0, 1\]"),
         ({"f": 1}, r"prob_f = 1\.0: write 127/128 or less; beyond it the client applies 1, and nothing is left"),
         ({"f": "0.993"}, r"prob_f = 0\.993: write 127/128 or less; beyond it the client applies 1, and nothing is left"),
-        ({"q": "0.5"}, r"'p = 0\.5, q = 0\.5' is wrong: prob_q must be above prob_p, or a report says nothing about a bit"),
+        ({"q": "0.5"}, r"prob_q = 0\.5: write more than prob_p = 0\.5, or a report says nothing about a bit"),
         (
             {"p": "0.75", "q": "0.5"},
-            r"'p = 0\.75, q = 0\.5' is wrong: prob_q must be above prob_p, or a report says nothing about a bit",
+            r"prob_q = 0\.5: write more than prob_p = 0\.75, or a report says nothing about a bit",
         ),
         (
             {"p": "0.5", "q": "0.50000000000000000001"},
-            r"'p = 0\.5, q = 0\.5' is wrong: prob_q must be above prob_p, or a report says nothing about a bit",
+            r"prob_q = 0\.5: write more than prob_p = 0\.5, or a report says nothing about a bit",
         ),
     ],
 )

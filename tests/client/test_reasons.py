@@ -135,6 +135,16 @@ def _this_period(case):
     return lambda: client.record("ui.theme", CANARY)
 
 
+def _refused_period(case):
+    refusal = {"errors": [{"group": 0, "code": "unknown_metric", "count": 1}]}
+    client = case.client(lambda *_: (422, {}, {"code": "all_rejected", **refusal}))
+    assert client.record("ui.theme", "dark")
+    assert not client.flush(60)
+    client.close(60)
+    later = case.client()  # an earlier run's refusal is known, too
+    return lambda: client.record("ui.theme", CANARY) or later.record("ui.theme", CANARY)
+
+
 def _budget(case):
     now = [datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()]
     registry = parse(REGISTRY.partition('[metrics."rare"]')[0] + 'period = "month"\n')
@@ -216,6 +226,7 @@ DROPS = {
     "unit": (_unit, "size"),
     "not_sampled": (_not_sampled, "often"),
     "this_period": (_this_period, "ui.theme"),
+    "refused_period": (_refused_period, "ui.theme"),
     "budget": (_budget, "ui.theme"),
     "state": (_state, "all metrics"),
     "queue_full": (_queue_full, "all metrics"),
@@ -255,9 +266,10 @@ FACTS = {
     "expired": "on 2001-01-01",
     "unit": "it is bytes",
     "this_period": "1 in each day",
+    "refused_period": f"unknown_metric: {REFUSALS['unknown_metric'].happened}",
     "budget": "it may spend 1 nats a month, and 2 ever",
     "state": "/some/folder is full",
-    "off": 'segments.arm is missing: pass init(segments={"arm": ...}) one of a, b',
+    "off": 'the segment arm is missing: give init(segments={"arm": ...}) one of a, b',
     "error": "ZeroDivisionError",
     "not_sampled": "it is 1",
 }
@@ -343,23 +355,88 @@ def test_an_answer_has_words(status, code, reason):
 # segments
 
 
-@pytest.mark.parametrize("segments", [{}, {"arm": "c"}, {"amr": "a"}])
-def test_only_metrics_with_the_segment_stop(client_of, caplog, segments):
+@pytest.mark.parametrize(
+    ("segments", "wrong", "meant"),
+    [
+        ({}, "is missing", ""),
+        ({"arm": "c"}, "is 'c', which is not declared", ""),
+        ({"arm": "A"}, "is 'A', which is not declared", "; did you mean 'a'?"),
+        ({"amr": "a"}, "is missing", ""),
+    ],
+)
+def test_only_metrics_with_the_segment_stop(client_of, caplog, segments, wrong, meant):
     """What lacks a value, or has another one than declared, is told at once; other metrics go on."""
     client = client_of(segments=segments)
     (line,) = [line for line in caplog.messages if ": off: " in line]
-    assert 'pass init(segments={"arm": ...}) one of a, b' in line
+    assert (
+        f'split: off: the metric is off (the segment arm {wrong}: give init(segments={{"arm": ...}}) one of a, b{meant}); '
+        in line
+    )
+    assert ("the registry declares no such segment, so it is not sent; did you mean 'arm'?" in caplog.text) is ("amr" in segments)
     assert client.record("ui.theme", "dark")
     assert not client.record("split", value=True)
     assert client.stats()["dropped"] == {"off": 1}
     assert client.explain("split") is None
-    assert client.flush(60)
+    assert client.flush(60).sent == 1
 
 
 def test_a_missing_segment_raises_if_strict(client_of):
     """A strict client says at once what is missing."""
-    with pytest.raises(ParameterError, match=r'segments\.arm is missing: pass init\(segments=\{"arm": \.\.\.\}\) one of a, b'):
+    with pytest.raises(ParameterError, match=r'the segment arm is missing: give init\(segments=\{"arm": ...\}\) one of a, b'):
         client_of(segments={}, strict=True)
+
+
+def test_metrics_that_stop_for_one_reason_share_a_line(client_of, caplog):
+    """It names them, and of many the first."""
+    many = "".join(metric_toml(f"split{number}", segments=["arm"], period="month") for number in range(8))
+    client = client_of(registry=parse(registry_toml(many, segments={"arm": ["a", "b"]})), segments={})
+    (line,) = caplog.messages
+    assert line.startswith(
+        "deniable: split0, split1, split2, split3, split4 and 3 more: off: the metric is off (the segment arm is "
+    )
+    assert len(client.stats()["off"]) == 8
+
+
+def test_a_metric_that_has_expired_raises_if_strict(client_of):
+    """A strict client says when it ended, and what to do; nothing is spent."""
+    client = client_of(strict=True)
+    for record in (lambda: client.record("old", value=True), lambda: client.metric("old").record(value=True)):
+        with pytest.raises(ParameterError, match=r"old: its collection has ended \(on 2001-01-01\); set a later `expires`"):
+            record()
+    assert client.stats()["dropped"] == {"expired": 2}
+
+
+@pytest.mark.parametrize(
+    ("metric", "answer", "words"),
+    [
+        (
+            "ui.theme",
+            "drak",
+            "'drak' is not declared: an answer to ui.theme is one of the 2 declared values: light, dark; did you mean 'dark'?",
+        ),
+        (
+            "ui.theme",
+            "DARK",
+            "'DARK' is not declared: an answer to ui.theme is one of the 2 declared values: light, dark; did you mean 'dark'?",
+        ),
+        (
+            "ui.theme",
+            None,
+            "None is not declared: an answer to ui.theme is one of the 2 declared values: light, dark; declare `none` for no",
+        ),
+        ("ui.theme", [["x"], 1 << 999], "[an object of type list, an object of type int] is not declared: an answer to "),
+        ("ui.theme", "x" * 999, f"'{'x' * 60}' is not declared: "),
+        ("size", "3", "'3' is not declared: an answer to size is a number"),
+        ("often", object(), "an object of type object is not declared: an answer to often is "),
+    ],
+)
+def test_an_undeclared_answer_is_named_while_developing(client_of, caplog, metric, answer, words):
+    """With what may have been meant. Of what is no plain value the type is enough, and of a long one the beginning."""
+    with pytest.raises(ParameterError) as caught:
+        client_of(strict=True, state=None).record(metric, answer)
+    assert str(caught.value).startswith(words)
+    assert client_of(dsn="http://k@localhost/shop", state=None).record(metric, answer)
+    assert caplog.messages[-1].startswith(f"deniable: {metric}: undeclared: {words}")
 
 
 # names
@@ -372,22 +449,21 @@ def test_a_mistyped_name_is_told_while_developing(client_of, caplog):
         client.record("ui.tehme", CANARY)
         client.record("nothing.like.it", CANARY)
     first, second = caplog.messages
-    assert first.startswith(
-        "deniable: 'ui.tehme': unknown_metric: the registry does not declare the metric (it is much like ui.theme"
-    )
+    assert first.startswith("deniable: 'ui.tehme': unknown_metric: the registry does not declare the metric; ")
+    assert first.endswith("; did you mean 'ui.theme'?")
     assert second.startswith("deniable: 'nothing.like.it': unknown_metric: the registry does not declare the metric; ")
 
 
 def test_a_mistyped_name_is_raised_if_strict(client_of):
     """A strict client names both, too."""
-    with pytest.raises(ParameterError, match=r"the registry declares no metric 'ui\.tehme': write ui\.theme"):
+    with pytest.raises(ParameterError, match=r"'ui\.tehme' is not declared in the registry; did you mean 'ui\.theme'\?"):
         client_of(strict=True).record("ui.tehme", CANARY)
 
 
 def test_a_name_that_is_none_is_told(client_of, caplog):
     """Of what is no text, the type alone is told."""
     client_of().record(CANARY.encode(), value=True)
-    assert caplog.messages == ["deniable: record: unknown_metric: the metric must be a text; this is of type bytes"]
+    assert caplog.messages == ["deniable: record: unknown_metric: the metric is no text but of type bytes; write its id first"]
 
 
 # what `flush` returns
@@ -400,26 +476,52 @@ def test_nothing_to_send(client_of, monkeypatch):
     client.record("ui.theme", "dark")
     arrival = client.flush(1)
     assert (bool(arrival), arrival.status) == (False, "nothing to send")
-    assert str(arrival) == "nothing to send: dropped: 1 as no_consent"
+    assert str(arrival) == "nothing to send: 1 answer dropped as no_consent (nobody has agreed, so nothing is recorded)"
     assert str(client_of(dsn=None).close(1)).startswith("nothing to send: the client is off: no DSN was given")
     monkeypatch.setattr(deniable, "_client", None)
     assert str(deniable.flush(1)) == str(deniable.close(1)) == "nothing to send: deniable.init was not called"
 
 
 def test_what_arrived_and_what_did_not(client_of):
-    """What has arrived is true; what has not says how much and why, also after a later success."""
+    """What has arrived is true; what has not says how much and why. A later call says nothing of it."""
     answers = [202, 400, 202]
     client = client_of(lambda *_: (answers.pop(0), {}, {"code": "json"}))
-    client.record("often", value=True)
-    arrival = client.flush(60)
-    assert (bool(arrival), arrival.status, str(arrival)) == (True, "arrived", "arrived: 1 of 1 reports")
-    for _ in range(2):
+    for words in (
+        "arrived: 1 report",
+        "not delivered: 1 report refused; why: status 400: the server cannot read the upload; ",
+        "arrived: 1 ",
+    ):
         client.record("often", value=True)
         arrival = client.flush(60)
-        assert (bool(arrival), arrival.status, arrival.arrived) == (False, "not delivered", arrival.queued - 1)
-        assert str(arrival).startswith(
-            f"not delivered: 1 of {arrival.queued} reports: status 400: the server cannot read the upload"
-        )
+        assert bool(arrival) is words.startswith("arrived")
+        assert str(arrival).startswith(words)
+        assert repr(arrival) == f"<deniable.Arrival {arrival}>"
+
+
+def test_what_an_earlier_run_left(client_of):
+    """A flush sends it, also beside new reports, and says so. While the server is away it is kept, and why is told."""
+    away = "not delivered: 1 report kept for another try; why: status 503: the server is not ready; "
+    first = client_of(lambda *_: (503, {}, None), settings=SenderSettings(flush_interval=60, max_tries=1))
+    first.record("often", value=True)
+    assert str(first.flush(60)).startswith(away)
+    first.close(60)
+    assert str(client_of(lambda *_: (503, {}, None)).flush(60)).startswith(away)
+    second = client_of()
+    second.record("often", value=True)
+    assert str(second.flush(60)) == "arrived: 2 reports, 1 left by an earlier run or try"
+
+
+def test_an_answer_that_was_dropped_makes_it_incomplete(client_of):
+    """It is true in spite of what is normal, and not where something is to be mended."""
+    client = client_of()
+    client.record("ui.theme", "dark")
+    client.record("ui.theme", "dark")
+    arrival = client.flush(60)
+    assert (bool(arrival), arrival.dropped) == (True, {"this_period": 1})
+    client.record("often", value=True)
+    client.record("offten", value=True)
+    words = f"incomplete: 1 report arrived; 1 answer dropped as unknown_metric ({ANSWERS['unknown_metric'].happened})"
+    assert str(client.flush(60)) == words
 
 
 def test_what_is_refused_in_part(client_of):
@@ -427,7 +529,8 @@ def test_what_is_refused_in_part(client_of):
     error = {"group": 0, "code": "definition_mismatch", "count": 1}
     client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": [error]}))
     client.record("often", value=True)
-    assert str(client.flush(60)) == "not delivered: 1 of 1 reports: the server refused often: definition_mismatch"
+    words = f"the server refused often: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
+    assert str(client.flush(60)) == f"not delivered: 1 report refused; why: {words}"
 
 
 def test_a_timeout_says_that_no_answer_has_come(client_of):
@@ -435,7 +538,7 @@ def test_a_timeout_says_that_no_answer_has_come(client_of):
     release = threading.Event()
     client = client_of(lambda *_: release.wait(300) and (202, {}, None), state=None)
     client.record("often", value=True)
-    assert str(client.flush(0.1)) == "not delivered: 1 of 1 reports: no answer has come yet"
+    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try; why: no answer has come yet"
     release.set()
 
 
@@ -617,14 +720,34 @@ def unheard(monkeypatch):
         ({"dsn": None}, False),
         ({"dsn": "http://k@localhost:8000/shop"}, True),
         ({"dsn": "http://127.0.0.1:8000/shop"}, True),
-        ({"dsn": "http://["}, False),
+        ({"dsn": "http://["}, True),
+        ({"dsn": "http://k@telemetry.internal/shop"}, True),
+        ({"dsn": "https://PUBLIC_KEY@telemetry.example.org/shop"}, True),
+        ({"registry": "/nowhere/metrics.toml"}, False),
         ({"strict": True}, True),
     ],
 )
 def test_warnings_are_shown_while_developing(client_of, unheard, options, visible):
-    """Python writes them to stderr while the DSN, sound or not, leads to this machine, or if strict; and not elsewhere."""
+    """Python writes them to stderr while the DSN leads to this machine or cannot be used, or if strict; and not elsewhere."""
     client_of(**options)
     assert unheard.handlers == ([] if visible else [notice._unheard])
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"), [({"dsn": None}, 1), ({"registry": "/nowhere/metrics.toml"}, 1), ({}, 0), ({"packed": True}, 0)]
+)
+@pytest.mark.parametrize("module", ["__main__", "shop.start"])
+@pytest.mark.usefixtures("unheard")
+def test_who_tries_an_app_out_sees_that_it_is_off(monkeypatch, capsys, options, lines, module):
+    """Where a script, a notebook or a prompt calls us itself. On people's devices a module of an app does, or it is packed."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    if options == {"packed": True}:
+        monkeypatch.setattr("sys.frozen", True, raising=False)
+    arguments = {"dsn": DSN if "packed" not in options else None, "registry": parse(REGISTRY), "consent": True} | options
+    arguments |= {"segments": {"arm": "a"}, "caps": FREE, "state": None}
+    arguments.pop("packed", None)
+    exec("Client(**arguments)", {"__name__": module, "Client": Client, "arguments": arguments})
+    assert len(capsys.readouterr().err.splitlines()) == (lines if module == "__main__" else 0)
 
 
 def test_an_answer_before_init_is_told_again_while_developing(case, caplog):
@@ -638,11 +761,12 @@ def test_an_answer_before_init_is_told_again_while_developing(case, caplog):
 
 def test_an_arrival():
     """It is a plain value."""
-    assert Arrival(2, 2)
-    assert not Arrival(2, 1)
-    assert not Arrival()
-    assert [str(each) for each in (Arrival(), Arrival(2, 2), Arrival(2, 1))] == [
-        "nothing to send",
-        "arrived: 2 of 2 reports",
-        "not delivered: 1 of 2 reports",
-    ]
+    cases = {
+        "nothing to send": Arrival(),
+        "arrived: 2 reports, 1 left by an earlier run or try; 3 reports may not travel yet": Arrival(2, 1, waiting=3),
+        "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
+            2, pending=1, refused=3, lost=1
+        ),
+    }
+    assert {str(arrival): bool(arrival) for arrival in cases.values()} == {words: words.startswith("arrived") for words in cases}
+    assert len({*cases.values(), Arrival()}) == 3

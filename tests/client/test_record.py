@@ -51,17 +51,19 @@ PLAIN = [
     (PRODUCT, {"mechanism": "grr"}),
     (PRODUCT, {"mechanism": "hadamard", "sample": "0.5"}),
 ]
+AT_NIGHT = [pytest.mark.campaign, pytest.mark.nightly]
+"""Cases with many draws: shorter ones go the same way through the code."""
 KEPT = [
     (BOOLEAN, {"mechanism": "l_grr"}),
-    pytest.param(THREE, {"mechanism": "l_grr"}, marks=pytest.mark.campaign),
+    pytest.param(THREE, {"mechanism": "l_grr"}, marks=AT_NIGHT),
     (THREE, {"mechanism": "l_grr", "other": "b", "none": "a"}),
     (BOOLEAN, {"mechanism": "l_grr", "sample": "0.5"}),
-    pytest.param(BOOLEAN, {"mechanism": "l_osue"}, marks=pytest.mark.slow("walks every draw of two days")),
-    pytest.param(BOOLEAN, {"mechanism": "loloha"}, marks=pytest.mark.slow("walks every draw of two days")),
-    pytest.param(THREE, {"mechanism": "loloha"}, marks=[pytest.mark.campaign, pytest.mark.nightly]),
+    pytest.param(BOOLEAN, {"mechanism": "l_osue"}, marks=AT_NIGHT),
+    pytest.param(BOOLEAN, {"mechanism": "loloha"}, marks=AT_NIGHT),
+    pytest.param(THREE, {"mechanism": "loloha"}, marks=AT_NIGHT),
     (BOOLEAN, {"mechanism": "dbitflip", "epsilon_permanent": "1"}),
     (BOOLEAN, {"mechanism": "rappor"}),
-    pytest.param(PRODUCT, {"mechanism": "l_grr"}, marks=pytest.mark.slow("walks every draw of eight answers")),
+    pytest.param(PRODUCT, {"mechanism": "l_grr"}, marks=AT_NIGHT),
 ]
 
 
@@ -187,7 +189,7 @@ def test_kept_responses(way, domain, options):
     ],
     ids=name,
 )
-@pytest.mark.parametrize("step", [8, pytest.param(1, marks=[pytest.mark.campaign, pytest.mark.nightly])])
+@pytest.mark.parametrize("step", [8, pytest.param(1, marks=AT_NIGHT)])
 def test_texts(way, options, step):
     """Any text has its place; what is no text is reported as a random one."""
     metric = declare(TEXT, options)
@@ -231,7 +233,7 @@ def coarse(monkeypatch):
     [
         {},
         {"none": "2", "estimate": "distribution"},
-        pytest.param({"sample": "0.5"}, marks=pytest.mark.slow("walks twice as many draws")),
+        pytest.param({"sample": "0.5"}, marks=AT_NIGHT),
         {"scale": "log", "range": ("1", "16"), "none": "4"},
     ],
 )
@@ -249,7 +251,7 @@ def test_numbers(way, options):
 
 
 @pytest.mark.usefixtures("coarse")
-@pytest.mark.parametrize("firsts", [(0, 4), pytest.param((0, 3, 4), marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("firsts", [(0, 4), pytest.param((0, 3, 4), marks=AT_NIGHT)])
 def test_means_of_kept_numbers(way, firsts):
     """A number that stays tells at most epsilon_permanent; whatever it does, all days tell at most twice that."""
     metric = declare(NUMBER, {"estimate": "mean"}, epsilon_permanent="1.2")
@@ -261,9 +263,7 @@ def test_means_of_kept_numbers(way, firsts):
     assert len({silent(mass) for mass in histories}) == 1
 
 
-@pytest.mark.parametrize(
-    "absent", [NO_NUMBERS[:1], pytest.param(NO_NUMBERS[:3], marks=[pytest.mark.campaign, pytest.mark.nightly])]
-)
+@pytest.mark.parametrize("absent", [NO_NUMBERS[:1], pytest.param(NO_NUMBERS[:3], marks=AT_NIGHT)])
 def test_distributions_of_kept_numbers(way, monkeypatch, absent):
     """The part of the range is kept like any answer."""
     for module in ("deniable.registry.answers.types", "deniable.registry.answers.axis"):

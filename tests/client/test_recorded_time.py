@@ -31,7 +31,9 @@ def recorded():
     consent, ledger = SimpleNamespace(ask=lambda: True, agreed=True), SimpleNamespace(spend=lambda *_, **__: None)
 
     def record(seconds, now):
-        recorder = Recorder(consent, counts, ledger, None, sender, source=None, clock=now.timestamp, strict=True, local=False)
+        recorder = Recorder(
+            consent, counts, ledger, None, sender, source=None, clock=now.timestamp, refusal=None, strict=True, local=False
+        )
         assert recorder.record(metric, seconds, seconds)
         return queued.pop()
 

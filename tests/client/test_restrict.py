@@ -161,9 +161,9 @@ def test_what_is_used_is_made_of_the_apps_own():
 
 
 REFUSED = [
-    ([('app = "shop"', 'app = "shop2"')], "'shop2' is wrong: app must be as in the app, 'shop'"),
-    ([("revision = 6", "revision = 4")], "4 is wrong: revision must be at least 5"),
-    ([("revision = 6\n", "")], "0 is wrong: revision must be a whole number above 0 and below 2.53"),
+    ([('app = "shop"', 'app = "shop2"')], "app = 'shop2': write 'shop', as in the app"),
+    ([("revision = 6", "revision = 4")], "revision = 4: write 5 or more"),
+    ([("revision = 6\n", "")], "revision = 0: write a whole number above 0 and below 2.53"),
     # The budget, in either direction
     ([("[budget]", "[caps]\nepsilon = 3\n[budget]")], "caps = .*: remove it"),
     ([("per_month = 32", "per_month = 32.1")], "budget = "),
@@ -255,16 +255,19 @@ REFUSED = [
 @pytest.mark.parametrize(("changes", "words"), REFUSED)
 def test_every_other_change_is_refused(changes, words):
     """Whoever wants to sign it learns that no device would. The fault names metric, rule and value."""
-    with pytest.raises(RegistryError, match=f"metrics.toml: {words}"):
+    with pytest.raises(RegistryError, match=f"metrics.toml: {words}") as caught:
         derived(OURS, served(*changes))
+    for line in str(caught.value).splitlines():
+        other = re.search(r": (app|revision) = \d|: app = ", line) is None
+        assert not other or re.search(r"(\w+ = .+|is missing): (write .+|remove it); devices keep what the app has$", line), line
 
 
 def test_every_field_has_a_row():
     """Whatever a registry and its metrics come to declare one day is tried above, too."""
     tried = {name for _, words in REFUSED for name in re.findall(r"(?:^|: )(\w+) (?:=|is missing)", words)}
     declared = {field.name for field in (*fields(Metric), *fields(Registry)) if field.compare}
-    # The first two are the names of the file and of its tables, the last one of folders, which no text has.
-    assert declared - tried == {"app", "id", "revision", "metrics", "older"}
+    # The first is the name of its table, the last one of folders, which no text has.
+    assert declared - tried == {"id", "metrics", "older"}
 
 
 def test_no_metric_is_added():
@@ -294,7 +297,7 @@ def test_all_faults_come_at_once():
 def test_a_registry_without_revision_can_serve_nothing():
     """Even where the app's own has none."""
     plain = parse(BUNDLED.replace("revision = 5\n", ""))
-    with pytest.raises(RegistryError, match="0 is wrong: revision must be a whole number above 0"):
+    with pytest.raises(RegistryError, match="revision = 0: write a whole number above 0"):
         derived(plain, plain)
 
 
@@ -302,7 +305,7 @@ def test_a_sample_that_devices_do_not_read_is_not_signed():
     """A share so small that it has more than 30 places is as good as off."""
     with pytest.raises(
         RegistryError,
-        match=r"theme: '0\.0000000000000000000000000000001' is wrong: sample must be 1, or a decimal",
+        match=r"theme: sample = '0\.0000000000000000000000000000001': write 1, or a decimal",
     ):
         derived(OURS, served(("sample = 0.5", "sample = 1e-31")))
     assert restricted(OURS, served(("sample = 0.5", "sample = 1e-30"))).metrics["theme"].sample == f"0.{'0' * 29}1"
@@ -378,15 +381,15 @@ def test_a_restriction_holds_for_every_version():
 
 def test_another_app_and_an_older_revision_are_refused():
     """One key may sign for several apps."""
-    with pytest.raises(ServedRegistryError, match="'blog' is wrong: app must be as in the app, 'shop'"):
+    with pytest.raises(ServedRegistryError, match="app = 'blog': write 'shop', as in the app"):
         Restriction.read(canonical(GOOD | {"app": "blog"})).applied(OURS)
-    with pytest.raises(ServedRegistryError, match="4 is wrong: revision must be at least 5, that of the registry in the app"):
+    with pytest.raises(ServedRegistryError, match="revision = 4: write 5 or more; the registry in the app has that"):
         Restriction.read(canonical(GOOD | {"revision": 4})).applied(OURS)
 
 
-CANONICAL = "its text must be canonical JSON, with names in order and each once, no spaces and no escapes"
-REVISION = r"is wrong: revision must be a whole number above 0 and below 2\^53"
-SAMPLE = r"ng: sample must be 1, or a decimal"
+CANONICAL = "its text is no canonical JSON: write names in order and each once, no spaces and no escapes"
+REVISION = r"revision = .*: write a whole number above 0 and below 2\^53"
+SAMPLE = r"theme: sample (= .*|is missing): write 1, or a decimal"
 DAY = ": write a day such as 2026-12-31"
 ODD = {
     # Its form
@@ -417,26 +420,26 @@ ODD = {
     ),
     "a version of a metric": (
         TEXT.replace("theme", "theme@2"),
-        "'theme@2' is wrong: write an id as lower-case words joined by dots or dashes",
+        "'theme@2': write an id as lower-case words joined by dots or dashes",
     ),
     # Its members
-    "a list": ("[]", "'list' is wrong: a restriction must have app, metrics, revision, and nothing else"),
-    "nothing": ("null", "something is missing: a restriction must have app, metrics, revision, and nothing else"),
+    "a list": ("[]", "the members of a restriction = 'list': write app, metrics, revision, and nothing else"),
+    "nothing": ("null", "the members of a restriction = 'nothing': write app, metrics, revision, and nothing else"),
     "no revision": (
         canonical({"app": "shop", "metrics": {}}),
-        "'app, metrics' is wrong: a restriction must have app, metrics, revision, and nothing else",
+        "the members of a restriction = 'app, metrics': write app, metrics, revision, and nothing else",
     ),
     "a seed": (
         canonical(GOOD | {"seed": 7}),
-        "'app, metrics, revision, seed' is wrong: a restriction must have app, metrics, revision, and nothing else",
+        "the members of a restriction = 'app, metrics, revision, seed': write app, metrics, revision, and nothing else",
     ),
     "a budget": (
         canonical(GOOD | {"budget": {"window": 1}}),
-        "'app, budget, metrics, revision' is wrong: a restriction must have app, metrics, revision, and nothing else",
+        "the members of a restriction = 'app, budget, metrics, revision': write app, metrics, revision, and nothing else",
     ),
-    "an app that is none": (canonical(GOOD | {"app": None}), "something is missing: app must be a lower-case name such as shop"),
-    "an app with a mark": (canonical(GOOD | {"app": "shop\u200b"}), "app must be a lower-case name"),
-    "metrics as a list": (canonical(GOOD | {"metrics": ["theme"]}), "'list' is wrong: metrics must be an object"),
+    "an app that is none": (canonical(GOOD | {"app": None}), "app is missing: write a lower-case name in quotes, such as 'shop'"),
+    "an app with a mark": (canonical(GOOD | {"app": "shop\u200b"}), "app = 'shop.*': write a lower-case name"),
+    "metrics as a list": (canonical(GOOD | {"metrics": ["theme"]}), "metrics = 'list': write an object"),
     "revision 0": (canonical(GOOD | {"revision": 0}), REVISION),
     "revision below": (canonical(GOOD | {"revision": -1}), REVISION),
     "revision beyond": (canonical(GOOD | {"revision": 1 << 53}), REVISION),
@@ -446,33 +449,33 @@ ODD = {
     # A metric
     "a metric that is on": (
         canonical(GOOD | {"metrics": {"theme": True}}),
-        "theme: true is wrong: a metric must have sample, until, and nothing else",
+        "theme: the members of a metric = true: write sample, until, and nothing else",
     ),
     "a metric that is off": (
         canonical(GOOD | {"metrics": {"theme": None}}),
-        "a metric must have sample, until, and nothing else",
+        "theme: the members of a metric = 'nothing': write sample, until, and nothing else",
     ),
     "without an end": (
         canonical(GOOD | {"metrics": {"theme": {"sample": "1"}}}),
-        "theme: 'sample' is wrong: a metric must have sample, until, and nothing else",
+        "theme: the members of a metric = 'sample': write sample, until, and nothing else",
     ),
     "an epsilon": (
         limits(epsilon="8"),
-        "theme: 'epsilon, sample, until' is wrong: a metric must have sample, until, and nothing else",
+        "theme: the members of a metric = 'epsilon, sample, until': write sample, until, and nothing else",
     ),
     "a version": (
         limits(version=3),
-        "theme: 'sample, until, version' is wrong: a metric must have sample, until, and nothing else",
+        "theme: the members of a metric = 'sample, until, version': write sample, until, and nothing else",
     ),
     "values": (
         limits(values=["dark"]),
-        "theme: 'sample, until, values' is wrong: a metric must have sample, until, and nothing else",
+        "theme: the members of a metric = 'sample, until, values': write sample, until, and nothing else",
     ),
     "an unknown metric, too": (
         canonical(GOOD | {"metrics": {"unknown": {}}}),
-        "unknown: '' is wrong: a metric must have sample, until, and nothing else",
+        "unknown: the members of a metric = '': write sample, until, and nothing else",
     ),
-    "a long name": (canonical(GOOD | {"metrics": {"x" * 900_000: 1}}), f"'{'x' * 57}\\.\\.\\.' is wrong: write an id "),
+    "a long name": (canonical(GOOD | {"metrics": {"x" * 900_000: 1}}), f"'{'x' * 57}\\.\\.\\.': write an id "),
     "sample 0": (limits(sample="0"), SAMPLE),
     "sample above 1": (limits(sample="1.5"), SAMPLE),
     "sample below 0": (limits(sample="-0.5"), SAMPLE),

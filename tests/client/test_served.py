@@ -36,7 +36,7 @@ owner = "o"
 BUNDLED = parse(TEXT.format(revision=1, sample=0.9))
 TODAY = date(2026, 11, 23)
 DAY, HOUR = 86_400, 3_600
-DSN = Dsn.parse("https://pk_12345678@t.example.org/shop")
+DSN = Dsn.parse("https://pk_12345678@t.example/shop")
 
 
 def text(revision, sample="0.5", app="shop", **more):
@@ -97,7 +97,7 @@ def test_a_good_registry_is_used_and_asked_for_again_in_a_day(device, sealed):
     assert len(seconds) > 10  # jittered
     assert all(0.9 * DAY <= each <= 1.1 * DAY for each in seconds)
     url, headers, timeout = device.requests[0]
-    assert url == "https://t.example.org/v1/registry"
+    assert url == "https://t.example/v1/registry"
     assert headers == {"Authorization": "Bearer pk_12345678", "Accept": "application/json"}
     assert timeout <= 60
     assert device.gets(sealed(text(3))) >= 0.9 * DAY
@@ -182,19 +182,19 @@ def bad(name, sealed):
 BAD = {
     "another key": "the signature is of another text, or by another key than the app pins",
     "another text": "the signature is of another text, or by another key than the app pins",
-    "no signature": "'format, restriction' is wrong: an envelope must have format, restriction, ",
-    "an empty signature": "a signature must be the base64 of 64 bytes; this is another text",
+    "no signature": "the members of an envelope = 'format, restriction': write format, restriction, ",
+    "an empty signature": "a signature is no base64 of 64 bytes: copy all of it",
     "zeros": "the signature is of another text, or by another key than the app pins",
-    "more members": "'format, restriction, seed, signature' is wrong: an envelope must have format, restriction, ",
-    "too large": "an envelope of 1,048,577 bytes is too large: 1,048,576 are allowed",
-    "another app": "'blog' is wrong: app must be as in the app, 'shop'",
-    "no revision": "0 is wrong: revision must be a whole number above 0 and below 2^53",
-    "an older revision": "2 is wrong: revision must be at least 3, which was served before",
+    "more members": "the members of an envelope = 'format, restriction, seed, signature': write format, restriction, ",
+    "too large": "the envelope has 1,048,577 bytes, and 1,048,576 are allowed: list fewer metrics",
+    "another app": "app = 'blog': write 'shop', as in the app",
+    "no revision": "revision = 0: write a whole number above 0 and below 2^53",
+    "an older revision": "revision = 2: write 3 or more, which was served before",
     "the same revision": "revision 3 was published before with another text: raise the revision",
-    "a whole registry": "its text must be canonical JSON",
-    "another form": "its text must be canonical JSON",
-    "more about a metric": "theme: 'epsilon, sample, until' is wrong: a metric must have sample, until, and nothing else",
-    "a sample of more than all": "theme: '1.5' is wrong: sample must be 1, or a decimal",
+    "a whole registry": "its text is no canonical JSON: write names in order and each once",
+    "another form": "its text is no canonical JSON: write names in order and each once",
+    "more about a metric": "theme: the members of a metric = 'epsilon, sample, until': write sample, until, and nothing else",
+    "a sample of more than all": "theme: sample = '1.5': write 1, or a decimal",
 }
 
 
@@ -249,7 +249,7 @@ def test_a_restart_does_not_forget_the_revision(sealed, tmp_path):
     """What was served before an app's restart cannot be rolled back after it."""
     Device(sealed, tmp_path).gets(sealed(text(5)))
     for revision, sample, words in (
-        (4, "0.5", "at least 5"),
+        (4, "0.5", "write 5 or more"),
         (5, "0.4", "revision 5 was published before with another text: raise the revision"),
     ):
         device = Device(sealed, tmp_path)
@@ -285,7 +285,7 @@ def test_a_damaged_file_is_ignored_but_its_revision_is_not(sealed, tmp_path, dam
     assert device.fetcher.counts["cache_ignored"] == 1
     rolled_back = Device(sealed, tmp_path)
     rolled_back.gets(sealed(text(4)))
-    assert "at least 5" in rolled_back.refused[0]
+    assert "write 5 or more" in rolled_back.refused[0]
     if damage != "renamed":
         device.gets(sealed(text(5)))  # the same again
         assert device.revisions == [5]
@@ -300,7 +300,7 @@ def test_processes_share_what_was_kept(sealed, tmp_path):
     one.fetcher()
     assert one.revisions == [2, 3]
     one.gets(sealed(text(2)))
-    assert "at least 3" in one.refused[0]
+    assert "write 3 or more" in one.refused[0]
 
 
 def test_a_release_of_the_app_is_restricted_by_what_was_kept(sealed, tmp_path):
@@ -328,7 +328,7 @@ def test_without_a_place_nothing_is_kept_or_made(sealed, tmp_path, place):
     assert list(tmp_path.iterdir()) == before
     assert device.fetcher.counts["cache_unwritable"] == 2
     device.gets(sealed(text(2)))
-    assert "at least 3" in device.refused[0]
+    assert "write 3 or more" in device.refused[0]
 
 
 def test_a_disk_that_fills_up_leaves_no_scraps(sealed, tmp_path, monkeypatch):
@@ -349,7 +349,7 @@ def test_a_disk_that_fills_up_leaves_no_scraps(sealed, tmp_path, monkeypatch):
 def test_a_wrong_key_or_a_missing_package_is_told_at_once(sealed, monkeypatch):
     """An app that pins a mistyped key, or lacks the extra, learns it when it starts, not when its registry is first changed."""
     make = {"use": print, "refuse": print}
-    with pytest.raises(ConfigurationError, match="a public key must be the base64 of 32 bytes; this is another text"):
+    with pytest.raises(ConfigurationError, match="a public key is no base64 of 32 bytes: copy all of it"):
         Fetcher(DSN, sealed.public[:-2], BUNDLED, None, **make)
     find = importlib.util.find_spec
     monkeypatch.setattr(

@@ -91,27 +91,30 @@ GOOD = {"format": 1, "restriction": "x", "signature": b64encode(bytes(64)).decod
     [
         (
             {"signature": None},
-            "'format, restriction' is wrong: an envelope must have format, restriction, ",
+            "the members of an envelope = 'format, restriction': write format, restriction, ",
         ),
-        ({"restriction": None}, ", signature' is wrong: an envelope must have format, restriction, "),
-        ({"registry": "x"}, ", signature' is wrong: an envelope must have format, restriction, "),
+        ({"restriction": None}, "the members of an envelope = 'format, signature': write format, restriction, "),
+        (
+            {"registry": "x"},
+            "the members of an envelope = 'format, registry, restriction, signature': write format, restriction, ",
+        ),
         (
             {"seed": 7},
-            "'format, restriction, seed, signature' is wrong: an envelope must have format, restriction, ",
+            "the members of an envelope = 'format, restriction, seed, signature': write format, restriction, ",
         ),
-        ({"format": 2}, "2 is wrong: the format of an envelope must be 1"),
-        ({"format": True}, "true is wrong: the format of an envelope must be 1"),
-        ({"restriction": {"app": "shop"}}, "' is wrong: restriction and signature must be texts"),
-        ({"signature": 5}, "' is wrong: restriction and signature must be texts"),
-        ({"signature": ""}, "a signature must be the base64 of 64 bytes; this is another text"),
-        ({"signature": b64encode(bytes(63)).decode()}, "a signature must be the base64 of 64 bytes; this is another text"),
+        ({"format": 2}, "format = 2: write 1"),
+        ({"format": True}, "format = true: write 1"),
+        ({"restriction": {"app": "shop"}}, "restriction and signature are dict and str: write texts"),
+        ({"signature": 5}, "restriction and signature are str and int: write texts"),
+        ({"signature": ""}, "a signature is no base64 of 64 bytes: copy all of it"),
+        ({"signature": b64encode(bytes(63)).decode()}, "a signature is no base64 of 64 bytes: copy all of it"),
         (
             {"signature": b64encode(bytes(64)).decode()[:-2] + "B="},
-            "a signature must be the base64 of 64 bytes; this is another text",
+            "a signature is no base64 of 64 bytes: copy all of it",
         ),
-        ({"signature": GOOD["signature"] + "\n"}, "a signature must be the base64 of 64 bytes; this is another text"),
-        ({"signature": "\u00e9" * 88}, "a signature must be the base64 of 64 bytes; this is another text"),
-        (b" " * (MAX_BYTES + 1), f"an envelope of {MAX_BYTES + 1:,} bytes is too large"),
+        ({"signature": GOOD["signature"] + "\n"}, "a signature is no base64 of 64 bytes: copy all of it"),
+        ({"signature": "\u00e9" * 88}, "a signature is no base64 of 64 bytes: copy all of it"),
+        (b" " * (MAX_BYTES + 1), f"the envelope has {MAX_BYTES + 1:,} bytes, and {MAX_BYTES:,} are allowed: list fewer metrics"),
     ],
 )
 def test_a_faulty_envelope_is_refused(body, words):
@@ -132,7 +135,7 @@ def test_a_largest_envelope_is_read():
 @pytest.mark.parametrize("key", ["", "short", PUBLIC[:-1], PUBLIC + "=", PUBLIC + "\n", "-----BEGIN PRIVATE KEY-----"])
 def test_a_public_key_is_32_bytes(key):
     """A mistyped key is noticed before anything is served."""
-    with pytest.raises(ConfigurationError, match="a public key must be the base64 of 32 bytes; this is another text"):
+    with pytest.raises(ConfigurationError, match="a public key is no base64 of 32 bytes: copy all of it"):
         check_public_key(key)
 
 

@@ -61,7 +61,7 @@ def test_a_private_key_is_its_owners_alone(run, key):
         assert stat.S_IMODE(Path("key.pem").stat().st_mode) == 0o600
     status, out, err = run("keygen", "--out", "key.pem")
     assert (status, out) == (2, "")
-    assert "cannot be written to a new file" in err
+    assert "key.pem is there already, and is left alone; name a new file" in err
 
 
 TEXT = '{"app":"shop","metrics":{"a":{"sample":"1","until":"2999-01-01"}},"revision":3}'
@@ -144,11 +144,11 @@ def test_a_number_of_days(run, key, wrong):  # noqa: ARG001 - it makes the key
         (SOUND.replace("epsilon = 1", "epsilon = 99"), "a: epsilon = 99: write a number of nats above 0 and at most 16"),
         (
             SOUND.replace("revision = 3\n", ""),
-            "error: metrics.toml:1: 0 is wrong: revision must be a whole number above 0",
+            "error: metrics.toml:1: revision = 0: write a whole number above 0",
         ),
         (
             SOUND.replace("revision = 3", "revision = 2"),
-            "error: metrics.toml:3: 2 is wrong: revision must be at least 3, that of the registry in the app",
+            "error: metrics.toml:3: revision = 2: write 3 or more; the registry in the app has that",
         ),
         (
             SOUND.replace("epsilon = 1", "epsilon = 0.5"),
@@ -209,17 +209,17 @@ def test_what_devices_would_refuse_is_not_verified(run, key):
     Path("odd.json").write_bytes(seal(SOUND, Path("key.pem").read_bytes())[0].write())
     for arguments, words in (
         (("metrics.signed.json", "--public-key", other), "the signature is of another text, or by another key than the app pins"),
-        (("metrics.toml", "--public-key", key), "this is no envelope"),
-        (("key.pem", "--public-key", key), "this is no envelope"),
+        (("metrics.toml", "--public-key", key), "this is no signed registry: write one with `deniable registry sign`"),
+        (("key.pem", "--public-key", key), "this is no signed registry: write one with `deniable registry sign`"),
         (
             ("odd.json", "--public-key", key),
-            "its text must be canonical JSON, with names in order and each once, no spaces and no escapes",
+            "its text is no canonical JSON: write names in order and each once, no spaces and no escapes",
         ),
         (
             ("metrics.signed.json", "--public-key", key, "--against", "blog.toml"),
-            "'shop' is wrong: app must be as in the app, 'blog'",
+            "app = 'shop': write 'blog', as in the app",
         ),
-        (("metrics.signed.json", "--public-key", key, "--against", "later.toml"), "3 is wrong: revision must be at least 4"),
+        (("metrics.signed.json", "--public-key", key, "--against", "later.toml"), "revision = 3: write 4 or more"),
     ):
         status, out, _ = run("verify", *arguments)
         assert status == 1
@@ -227,4 +227,4 @@ def test_what_devices_would_refuse_is_not_verified(run, key):
         assert words in out
     status, _, err = run("verify", "metrics.signed.json", "--public-key", "nonsense")
     assert status == 2
-    assert "a public key must be the base64 of 32 bytes; this is another text" in err
+    assert "a public key is no base64 of 32 bytes: copy all of it" in err

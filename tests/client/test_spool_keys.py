@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
-import pytest
-
 from deniable.transport.spool import Spool
 from deniable.wire.batch import Batch
 from deniable.wire.report import Report, Stratum
-
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no locks, so no key is taken for unseen")
 
 
 def taken(spool):

@@ -13,10 +13,11 @@ from shutil import rmtree
 
 import pytest
 
-from deniable.device.state import State, default_directory
+from deniable.device.state import State
 from deniable.errors import StateError
+from deniable.platform.folders import default_directory
 
-posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners are those of POSIX")
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes and owners are those of POSIX")
 
 
 def lifetime(state: State) -> int:
@@ -40,6 +41,7 @@ def state(tmp_path):
     return begun
 
 
+@posix
 def test_only_the_owner_reads_it(state):
     """The directory has mode 0700 and the files 0600, whatever the umask; beside the file there is an empty one of SQLite's."""
     assert stat.S_IMODE(state.directory.stat().st_mode) == 0o700
@@ -50,6 +52,7 @@ def test_only_the_owner_reads_it(state):
     assert files["state.db-journal"].st_size == 0
 
 
+@posix
 def test_folders_above_it_are_the_owners(tmp_path):
     """Folders that are made for it can be looked into by nobody else: what lies there tells which apps somebody uses."""
     lifetime(State(tmp_path / "state" / "deniable" / "shop"))
@@ -57,6 +60,7 @@ def test_folders_above_it_are_the_owners(tmp_path):
     assert stat.S_IMODE((tmp_path / "state" / "deniable").stat().st_mode) == 0o700
 
 
+@posix
 def test_the_umask_opens_nothing(tmp_path):
     """Where a umask takes nothing away, all that is made is the owner's alone all the same."""
     before = os.umask(0)
@@ -135,13 +139,13 @@ def test_a_folder_of_somebody_else_or_of_a_group(tmp_path, monkeypatch):
         status = real(path, *arguments, **more)
         return os.stat_result((*status[:4], 4711, *status[5:])) if str(path) == str(folder) else status
 
-    monkeypatch.setattr("deniable.device.files.os.stat", belongs)
+    monkeypatch.setattr("deniable.platform.owners.os.stat", belongs)
     with pytest.raises(StateError, match=f"{folder} belongs to user 4711"):
         lifetime(state)
     monkeypatch.undo()
     folder.chmod(0o775)
     for private, fits in ((False, False), (True, True)):
-        monkeypatch.setattr("deniable.device.files._is_private", lambda _, private=private: private)
+        monkeypatch.setattr("deniable.platform.owners._is_private", lambda _, private=private: private)
         if fits:
             assert lifetime(state) == 0
         else:
@@ -361,7 +365,16 @@ def test_another_process_is_waited_for_only_briefly(state):
     assert lifetime(state) == 7
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="each system has its own place")
+@pytest.mark.skipif(hasattr(os, "geteuid"), reason="Windows has its own place")
+def test_the_place_for_states_on_windows(monkeypatch, tmp_path):
+    """It is the part of the user's profile that stays on the machine."""
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    assert default_directory() == tmp_path / "deniable"
+    monkeypatch.delenv("LOCALAPPDATA")
+    assert default_directory().parts[-3:] == ("AppData", "Local", "deniable")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not hasattr(os, "geteuid"), reason="each system has its own place")
 def test_the_place_for_states(monkeypatch, tmp_path):
     """It is XDG's, or where XDG says it is without being asked."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -148,7 +148,7 @@ def test_another_unit(clock):
     assert (stats["recorded"], stats["dropped"]) == (1, {"unit": 1, "unknown_metric": 1})
     strict = client_of(strict=True)
     with pytest.raises(
-        ParameterError, match=r"unit = 'bytes': write one of us, ms, s, min, h for in\.bytes, of which times are recorded"
+        ParameterError, match=r"in\.bytes counts no time, since its unit is bytes: declare one of us, ms, s, min, h, or "
     ):
         strict.timed("in.bytes").__enter__().__exit__(None, None, None)
     with pytest.raises(KeyError, match="theirs"), strict.timed("in.bytes"):

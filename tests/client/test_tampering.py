@@ -206,11 +206,11 @@ BOTH_WAYS = {
     "q = 1": ("no bit is certain", google(p=0.5, q=1, f=0)),
     "p = 0": ("no bit is certain", google(p=0, q=0.5, f=0)),
     "p and q swapped": (
-        r"'p = 0\.25, q = 0\.25' is wrong: prob_q must be above prob_p, or a report says nothing about a bit",
+        r"prob_q = 0\.25: write more than prob_p = 0\.25, or a report says nothing about a bit",
         google(p=0.75, q=0.25),
     ),
     "p and q equal": (
-        r"'p = 0\.25, q = 0\.25' is wrong: prob_q must be above prob_p, or a report says nothing about a bit",
+        r"prob_q = 0\.25: write more than prob_p = 0\.25, or a report says nothing about a bit",
         google(p=0.5, q=0.5),
     ),
     "f = 0 of a kept response": ("spends inf nats for all reports of an answer", google(f=0, more="epsilon_permanent = 5")),
@@ -305,28 +305,49 @@ SERVED = {
     "a whole registry": ("canonical JSON", changed()),
     "a whole registry of another epsilon": ("canonical JSON", changed((THEME, 'epsilon = 2\nperiod = "month"\nexpires'))),
     "epsilon beside it": (
-        "theme: 'epsilon, sample, until' is wrong: a metric must have sample, until, and nothing else",
+        "theme: the members of a metric = 'epsilon, sample, until': write sample, until, and nothing else",
         about("theme", epsilon=0.5),
     ),
     "permanent epsilon lowered by little": (
-        "a metric must have sample, until, and nothing else",
+        "kept: the members of a metric = 'epsilon_permanent, sample, until': write sample, until, and nothing else",
         about("kept", epsilon_permanent=1.9999),
     ),
-    "fewer answers": ("a metric must have sample, until, and nothing else", about("theme", values=["dark", "system"])),
-    "a version for one device": ("a metric must have sample, until, and nothing else", about("theme", version=123456789)),
-    "a seed": ("a metric must have sample, until, and nothing else", about("theme", seed=7)),
-    "a cohort": ("a metric must have sample, until, and nothing else", about("kept", cohort=3)),
-    "another period": ("a metric must have sample, until, and nothing else", about("theme", period="hour")),
-    "a budget": ("a restriction must have app, metrics, revision, and nothing else", restriction(budget={"window": 1})),
-    "a seed for all": ("a restriction must have app, metrics, revision, and nothing else", restriction(seed=7)),
+    "fewer answers": (
+        "theme: the members of a metric = 'sample, until, values': write sample, until, and nothing else",
+        about("theme", values=["dark", "system"]),
+    ),
+    "a version for one device": (
+        "theme: the members of a metric = 'sample, until, version': write sample, until, and nothing else",
+        about("theme", version=123456789),
+    ),
+    "a seed": (
+        "theme: the members of a metric = 'sample, seed, until': write sample, until, and nothing else",
+        about("theme", seed=7),
+    ),
+    "a cohort": (
+        "kept: the members of a metric = 'cohort, sample, until': write sample, until, and nothing else",
+        about("kept", cohort=3),
+    ),
+    "another period": (
+        "theme: the members of a metric = 'period, sample, until': write sample, until, and nothing else",
+        about("theme", period="hour"),
+    ),
+    "a budget": (
+        "the members of a restriction = 'app, budget, metrics, revision': write app, metrics, revision, and nothing else",
+        restriction(budget={"window": 1}),
+    ),
+    "a seed for all": (
+        "the members of a restriction = 'app, metrics, revision, seed': write app, metrics, revision, and nothing else",
+        restriction(seed=7),
+    ),
     "a mark in its form": ("canonical JSON", restriction() + " "),
-    "no sample": ("sample must be 1, or a decimal below it", about("theme", sample=None)),
-    "sample above all": ("sample must be 1, or a decimal below it", about("theme", sample="2")),
-    "sample 0": ("sample must be 1, or a decimal below it", about("theme", sample="0")),
+    "no sample": ("theme: sample is missing: write 1, or a decimal below it", about("theme", sample=None)),
+    "sample above all": ("theme: sample = '2': write 1, or a decimal below it", about("theme", sample="2")),
+    "sample 0": ("theme: sample = '0': write 1, or a decimal below it", about("theme", sample="0")),
     "no day": ("theme: until = 'soon': write a day such as 2026-12-31", about("theme", until="soon")),
-    "another app": ("'blog' is wrong: app must be as in the app, 'shop'", restriction(app="blog")),
-    "older than the one in the app": ("2 is wrong: revision must be at least 3, that of the registry in the app", restriction(2)),
-    "without revision": ("0 is wrong: revision must be a whole number above 0 and below 2^53", restriction(0)),
+    "another app": ("app = 'blog': write 'shop', as in the app", restriction(app="blog")),
+    "older than the one in the app": ("revision = 2: write 3 or more; the registry in the app has that", restriction(2)),
+    "without revision": ("revision = 0: write a whole number above 0 and below 2^53", restriction(0)),
 }
 
 

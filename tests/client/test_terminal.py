@@ -22,6 +22,15 @@ def test_what_others_wrote_is_escaped(monkeypatch):
     assert err.getvalue() == "c\\u009b\\u2028\n"
 
 
+def test_what_an_encoding_lacks_is_escaped(monkeypatch):
+    """A console of Windows may know a few letters only; a command goes on there."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="cp437", newline="")
+    monkeypatch.setattr(sys, "stdout", out)
+    with terminal.guarded():
+        print("größer → ±2%")  # noqa: T201
+    assert out.buffer.getvalue() == b"gr\x94\xe1er \\u2192 \xf12%\n"
+
+
 def test_json_is_of_the_same_values(monkeypatch):
     """Escaping happens as JSON does it, so programs read what was there."""
     out = io.StringIO()

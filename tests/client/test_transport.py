@@ -211,25 +211,40 @@ def test_one_that_is_too_large(sending):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_stops(sending, status):
-    """A key that is refused stops the sender: nothing more is taken and nothing more is sent."""
-    post = Fake(status)
-    sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=2)
-    assert eventually(lambda: sender.counts["refused_key"] == 2)
-    assert sender.submit(reports(1)[0]) == "refused_key"
-    assert sender.flush(60)
-    assert len(post.calls) == 1
-
-
-def test_a_refused_key_stops_what_is_queued(sending):
-    """What was queued when the key was refused is counted, not sent."""
-    post = Fake(lambda _b, _h: held.wait(60) and 401)
+def test_a_refused_key_keeps_the_reports(sending, spool, status):
+    """A key that is refused stops the sender. What waits is kept, and a later run with a good key sends it, the same bytes."""
+    post = Fake(lambda _b, _h: held.wait(60) and status)
     held = threading.Event()
-    sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=6)
+    sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=6, spool=spool)
     held.set()
     assert sender.flush(60)
-    assert sender.counts == {"refused_key": 6}
-    assert len(post.calls) == 1
+    assert sender.submit(reports(1)[0]) == "refused_key"
+    assert (sender.counts, len(post.calls), sender._backlog.due) == ({"spooled": 6}, 1, False)
+    sender.close(60)
+    assert (len(post.calls), len(spool)) == (1, 3)
+    good = Fake()
+    later = sending(good, spool=spool)
+    assert later.flush(60)
+    assert later.counts == {"sent": 6}
+    assert (post.calls[0][0], post.keys[0]) in zip([body for body, *_ in good.calls], good.keys, strict=True)
+
+
+@pytest.mark.parametrize(("status", "helped"), [(401, 0), (503, 1)])
+def test_a_refused_key_starts_no_helper(sending, spool, status, helped):
+    """Nothing is sent until the next start, and not by another process either."""
+    calls = []
+    once = SenderSettings(flush_at=1000, flush_interval=60, max_tries=1)
+    sender = sending(Fake(status), once, count=1, spool=spool, exit="helper", helper=lambda: calls.append(1))
+    assert sender.flush(60)
+    sender.leave(60)
+    assert (len(calls), len(spool)) == (helped, 1)
+
+
+def test_a_refused_key_without_a_spool(sending):
+    """Where nothing is kept on disk, what was queued is lost, and counted."""
+    sender = sending(Fake(401), SenderSettings(flush_at=2, flush_interval=60), count=6)
+    assert sender.flush(60)
+    assert sender.counts == {"undelivered": 6}
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 411, 415, 422, 500, 200, 301])
@@ -569,7 +584,7 @@ def test_a_run_without_a_report_sends_what_is_left(sending, spool, end):
     assert getattr(sender, end)(10)
     assert len(post.calls) == 3
     assert not len(spool)
-    assert not sender.arrival, "nothing of this run"
+    assert (sender.counts, sender.from_disk, sender.pending) == ({"sent": 3}, 3, 0)
 
 
 def test_a_run_without_a_report_does_not_wait_for_a_server_that_is_away(sending, spool):
@@ -862,22 +877,25 @@ def test_close_in_a_pause(sending, spool):
 
 
 def test_delivered_is_told(sending, spool):
-    """What the server took is told once, batch by batch, with the reports in it; what it did not take is not."""
+    """What need not be sent again is told once, batch by batch, with the reports in it and what became of them."""
     batches = []
-    sender = sending(Fake(400, 202), spool=spool, delivered=batches.append)
+    sender = sending(Fake(400, 202), spool=spool, delivered=lambda *verdict: batches.append(verdict))
     spool.put(Batch.of(tuple(reports(4))))
     for _ in range(2):
         for report in reports(3):
             sender.submit(report)
         assert sender.flush(60)
-    assert eventually(lambda: len(batches) == 2)
-    assert [len(batch.reports) for batch in batches] == [3, 4]
+    assert [(len(batch.reports), verdict.kind) for batch, verdict in batches] == [
+        (3, "dropped"),
+        (3, "accepted"),
+        (4, "accepted"),
+    ]
 
 
 def test_delivered_may_err(sending):
     """An error there is counted, and the batch is sent all the same."""
 
-    def delivered(_batch):
+    def delivered(*_):
         raise RuntimeError("boom")
 
     sender = sending(Fake(), count=3, delivered=delivered)
@@ -889,7 +907,7 @@ def test_a_flush_from_inside(sending):
     """A flush, a close and a purge in the sending threads return at once."""
     answers = []
 
-    def delivered(_batch):
+    def delivered(*_):
         began = monotonic()
         answers.extend([sender.flush(300), sender.close(300)])
         sender.purge()
@@ -1008,6 +1026,34 @@ def test_where_no_thread_can_start(sending, monkeypatch, method):
 
 
 @pytest.mark.usefixtures("time_for_the_disk")
+@pytest.mark.parametrize(
+    ("exit_", "age", "sent"),
+    [("auto", 0, False), ("auto", 11, True), ("wait", 0, True), ("spool", 11, False), ("helper", 11, False)],
+)
+def test_the_end_of_a_process(sending, spool, exit_, age, sent):
+    """What is queued is sent, or is on disk without a try; then a helper is called, which only an app's own wish brings."""
+    calls: list[int] = []
+    post = Fake()
+    sender = sending(post, count=3, spool=spool, exit=exit_, helper=lambda: calls.append(len(spool)))
+    sender._begun -= age
+    sender.leave(60)
+    assert (len(post.calls), len(spool)) == ((1, 0) if sent else (0, 1))
+    assert sender.counts == ({"sent": 3} if sent else {"spooled": 3})
+    assert calls == ([] if sent else [1])
+
+
+def test_an_unknown_end_is_refused(sending):
+    with pytest.raises(ParameterError, match="exit is one of auto, wait, spool, helper; got 'soon'"):
+        sending(Fake(), exit="soon")
+
+
+def test_without_a_spool_the_end_waits(sending):
+    """What cannot be kept is sent."""
+    sender = sending(Fake(), count=3)
+    sender.leave(60)
+    assert sender.counts == {"sent": 3}
+
+
 def test_without_randomness_close_ends(sending, spool, monkeypatch):
     """Where the system gives no randomness nothing is sent, and close ends in time."""
 

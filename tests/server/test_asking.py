@@ -118,7 +118,7 @@ def test_a_frame_has_the_types_of_its_columns(url):
     rows, frame, polars = query.rows(), query.frame(), query.frame("polars")
     assert isinstance(frame, pd.DataFrame)
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} | {"time": ""} == {
-        **dict.fromkeys(("metric", "period", "value", "state", "mechanism"), "string"),
+        **dict.fromkeys(("metric", "period", "from", "to", "value", "state", "reason", "mechanism"), "string"),
         **dict.fromkeys(("version", "n"), "Int64"),
         **dict.fromkeys(("estimate", "stderr", "low", "high", "low_all", "high_all", "epsilon"), "float64"),
         **dict.fromkeys(("detected", "closed"), "boolean"),
@@ -134,11 +134,19 @@ def test_a_frame_has_the_types_of_its_columns(url):
     assert polars["closed"].to_list() == [row["closed"] for row in rows]
 
 
-def test_an_empty_answer_is_an_empty_frame(url):
+def test_an_answer_without_estimates_says_why(url):
+    """It has a row with the reason, as list, as frame and in words; nothing is asked for twice in silence."""
     query = Query(url, READ).metric("theme").by("time").between("2001-01-01", "2001-01-31")
-    assert query.rows() == []
-    assert (len(query.frame()), len(query.frame("polars"))) == (0, 0)
-    assert "estimate" in query.frame().columns
+    (row,) = query.rows()
+    assert (row["estimate"], row["time"]) == (None, None)
+    assert query.frame()["reason"][0] == query.frame("polars")["reason"][0] == row["reason"]
+    assert repr(query.answer()) == f"<Answer: 1 row of theme; 1 of them: {row['reason']}>"
+    assert repr(Query(url, READ).metric("tools").answer()).endswith(f"of tools, the beginning to {RANGE[1]}>")
+    both = Query(url, READ).metric("theme").by("platform").last(14).compare("platform", base="linux").compare_previous()
+    with pytest.raises(QueryError, match="not with both: ask twice"):
+        both.rows()
+    previous = Query(url, READ).metric("theme").last(14).compare_previous
+    assert previous(weekday=True).compare_previous() == previous()
 
 
 def test_without_pandas_and_polars(url, monkeypatch):
@@ -239,7 +247,8 @@ def test_the_last_days_have_the_periods_that_overlap_them(serve):
     with listening(served.flask) as address:
         months = Query(address, READ).metric("theme").by("time", values=False)
         assert [row["period"] for row in months.last(1).rows()] == [period.of(now, "month")]
-        assert months.between(*[(now - timedelta(days=ago)).date() for ago in (99, 40)]).rows() == []
+        (row,) = months.between(*[(now - timedelta(days=ago)).date() for ago in (99, 40)]).rows()
+        assert (row["period"], row["n"]) == (None, None)
 
 
 def test_a_password_of_the_machine_does_not_replace_the_key(url, tmp_path, monkeypatch):

@@ -129,7 +129,8 @@ class Rows(HTMLParser):
         super().__init__()
         self.rows: list[list[str]] = []
         self._cell = False
-        self.feed(html.partition("<tbody>")[2].partition("</tbody>")[0])
+        values = html[max(html.find('id="values"'), 0) :]  # the table over time comes before
+        self.feed(values.partition("<tbody>")[2].partition("</tbody>")[0])
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "tr":
@@ -296,7 +297,7 @@ def test_what_is_negative_is_drawn_at_the_edge_and_muted(app, client):
     """An estimate below 0 has a triangle at the edge, and a value that was not detected says so."""
     fill_all(app)
     html = client.get("/m/ui.choice").get_data(as_text=True)
-    last = html.split("<tbody>")[1].partition("</tbody>")[0].split("</tr>")[-2]
+    last = html.partition('id="values"')[2].split("<tbody>")[1].partition("</tbody>")[0].split("</tr>")[-2]
     assert 'class="beyond"' in last
     assert "(not detected)" in last
     assert '<tr class="faint">' in last
@@ -459,9 +460,12 @@ def test_values_as_a_file(app, client):
         headers = client.get(f"/api/v1/metrics/ui.choice{query}", headers=head).get_json()
         assert name == 'attachment; filename="shop-ui.choice-values.csv"'
         assert [row["value"] for row in rows] == LABELS
-        assert [float(row["share"]) for row in rows] == [each["frequency"] for each in headers["estimates"]]
+        assert [float(row["estimate"]) for row in rows] == [each["frequency"] for each in headers["estimates"]]
         assert [[float(row["low"]), float(row["high"])] for row in rows] == [each["interval"] for each in headers["estimates"]]
         assert {float(row["level"]) for row in rows} == {headers["level"]}
+        context = {name: headers[name] for name in ("version", "segment", "mechanism")} | headers["days"]
+        written = {name: str(value or "") for name, value in context.items()} | {"metric": "ui.choice"}
+        assert all(row.items() >= written.items() for row in rows)  # the file says what it is of
     assert client.get("/m/ui.choice/values.csv?period=never").status_code == 400
     html = client.get("/m/ui.choice?segment=platform%3Dmacos&level=0.99").get_data(as_text=True)
     assert 'href="/m/ui.choice/values.csv?segment=platform%3Dmacos&amp;level=0.99" download' in html
@@ -474,6 +478,9 @@ def test_series_as_a_file(app, client):
     headers = client.get("/api/v1/metrics/ui.choice/series", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()
     assert name == 'attachment; filename="shop-ui.choice-series.csv"'
     assert {(row["period"], row["state"]) for row in rows} == {(each["period"], each["state"]) for each in headers["periods"]}
+    assert {(row["period"], row["from"], row["to"]) for row in rows if row["to"]} == {
+        (each["period"], each["days"]["from"] or "", each["days"]["to"]) for each in headers["periods"] if each["days"]
+    }
     last = {row["value"]: float(row["estimate"]) for row in rows if row["period"] == headers["periods"][-1]["period"]}
     assert last == {line["label"]: line["points"][-1]["estimate"] for line in headers["lines"]}
     assert 'href="/m/ui.choice/series.csv" download' in client.get("/m/ui.choice").get_data(as_text=True)
@@ -488,7 +495,7 @@ def test_a_file_runs_no_formula(make, answer, written):
     fill_all(app)
     rows, _ = table(app.test_client(), "/m/ui.choice/values.csv")
     assert rows[-1]["value"] == written
-    assert rows[-1]["share"].startswith("-")
+    assert rows[-1]["estimate"].startswith("-")
 
 
 def test_files_ask_for_the_key(locked):
@@ -905,7 +912,7 @@ def test_a_distribution_in_words_and_picture(numbers):
             assert -0.01 <= y <= 100.01
     assert len(html.encode()) < 40_000
     rows, _ = table(client, "/m/startup/values.csv")
-    assert [row["figure"] for row in rows][:4] == ["geometric mean", "mean", "sum", "5% quantile"]
+    assert [row["value"] for row in rows][:4] == ["geometric_mean", "mean", "sum", "p05"]
     assert [float(row["estimate"]) for row in rows[3:]] == [each["value"] for each in headers["quantiles"]]
 
 
@@ -913,7 +920,7 @@ def test_means_in_words(numbers):
     """The mean with its interval and the sum; of an ordinal as a position between its first and its last value."""
     client = numbers.test_client()
     html = client.get("/m/session").get_data(as_text=True)
-    assert re.search(r"Mean <b>(5|6)\d(\.\d)?\u202fmin</b>, between 5\d", html)
+    assert re.search(r"Mean <b>(5|6)\d(\.\d)?\u202fmin</b> \(95% interval 5\d", html)
     assert "Sum over the answers" in html
     assert "<table" not in html
     rating = client.get("/m/rating").get_data(as_text=True)
@@ -940,11 +947,11 @@ def test_ordered_answers_and_sets(numbers):
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("startup", r"Half of the answers are below \d+\u202fms, between \d+ and \d+\u202fms\."),
-        ("session", r"The mean is [56]\d(\.\d)?\u202fmin, between [56]\d(\.\d)? and [56]\d(\.\d)?\u202fmin\."),
-        ("rating", r"The mean is position \d\.\d+, between \d\.\d+ and \d\.\d+\."),
-        ("mood", r"“fair” is the most frequent answer: \d+\.?\d*% of people, between \d+\.?\d* and \d+\.?\d*%\."),
-        ("used", r"“search” may be the most frequent option: .* It cannot be told from 2 others\."),
+        ("startup", r"(From|Up to) .*, the median is \d+\u202fms \(95% interval \d+ to \d+\u202fms\)\."),
+        ("session", r".* the mean is [56]\d(\.\d)?\u202fmin \(95% interval [56]\d(\.\d)? to [56]\d(\.\d)?\u202fmin\)\."),
+        ("rating", r".* the mean is position \d\.\d+ \(95% interval \d\.\d+ to \d\.\d+\)\."),
+        ("mood", r".* “fair” is the most frequent answer: \d+\.?\d*% of people \(95% interval \d+\.?\d* to \d+\.?\d*%\)\."),
+        ("used", r".* “search” may be the most frequent option: .* It cannot be told from 2 others\."),
     ],
 )
 def test_a_sentence_comes_first(numbers, page, words):
@@ -969,7 +976,7 @@ def test_no_sentence_where_nothing_is_known(app, client):
 def test_cards_of_numbers(numbers):
     """The list shows the median or the mean, with its interval and a picture."""
     html = numbers.test_client().get("/").get_data(as_text=True)
-    assert re.search(r"<b>\d+\u202fms</b> median, between \d+ and \d+\u202fms", html)
+    assert re.search(r"<b>\d+\u202fms</b> median \(95% interval \d+ to \d+\u202fms\)", html)
     assert re.search(r"<b>\d+(\.\d)?\u202fmin</b> mean", html)
     assert html.count('class="density"') == 1
 
@@ -995,7 +1002,7 @@ def test_the_largest_page_is_small(make):
     large = metric_toml("large", values=values, epsilon=4.0, mechanism="grr", description="Many values over many days")
     app = make(registry_toml(large, publication={"min_reports": 1}))
     first = date(2025, 10, 1)
-    for ago in range(400):
+    for ago in range(370):
         fill(app, "large", [5 + number % 7 for number in range(150)], str(first + timedelta(days=ago)))
     publish(app)
     client = app.test_client()

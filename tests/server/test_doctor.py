@@ -8,9 +8,11 @@ import re
 import shutil
 import time
 from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 
 import pytest
+import redis
 
 from deniable import cli, mechanisms, registry
 from deniable.declared import fingerprint
@@ -21,13 +23,12 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, Upload, schema
+from deniable_aggregator.store import Store, Upload, errors, schema
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_aggregator.store.uploads.health import Health
 from deniable_aggregator.store.uploads.refused_reports import Refused
 from deniable_server.access.keys import KeyStore
-from deniable_server.agreement import Sources
 from deniable_server.doctor import host, pipeline, store
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +130,39 @@ def test_a_wrong_configuration(examined, registry_file):
     assert examined("redis://127.0.0.1:1", clock_skew="soon")[0] == 2
 
 
+def test_a_registry_with_a_fault_is_one_finding(examined, good, registry_file, capsys):
+    """The rest of the installation is looked at nevertheless; `status` goes on in the same way."""
+    registry_file.write_text(registry_file.read_text("utf-8").replace("\ntype =", "\ntyp =", 1), "utf-8")
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (1, {"registry": "fault"})
+    assert ("did you mean type?" in findings["registry"]["seen"], findings["registry"]["app"]) == (True, "shop")
+    assert {"memory", "workers", "dead letters", "keys"} <= findings.keys()
+    assert (cli.main(["status"]), "deniable registry lint" in capsys.readouterr().err) == (0, True)
+    status, findings = examined(good, registry="")
+    assert (status, wrong(findings)) == (1, {"registry": "fault"})
+
+
+def test_a_password_that_is_refused_is_named(examined, good, monkeypatch, capsys):
+    """It does not read as if the store were away, and names the user and the setting, but not the password."""
+    monkeypatch.setattr("redis.Redis.ping", lambda _: (_ for _ in ()).throw(redis.AuthenticationError("WRONGPASS hunter2")))
+    assert examined(good.url.replace("unix://", "unix://ingest:hunter2@"))[0] == 3
+    cli.main(["doctor"])
+    words = capsys.readouterr().err
+    assert "it refuses the user or the password" in words
+    assert ("'ingest'" in words, "DENIABLE_REDIS_URL" in words, "hunter2" in words) == (True, True, False)
+
+
+def test_what_the_user_may_not_ask_is_said_once(examined, good, monkeypatch):
+    """What a user of the store may not see is no fault, and says who may."""
+    forbidden = redis.exceptions.NoPermissionError("NOPERM")
+    for name in ("releases", "chores"):
+        monkeypatch.setattr(pipeline, name, lambda *_: (_ for _ in ()).throw(forbidden))
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"not checked": "skipped"})
+    assert findings["not checked"]["seen"].startswith("chores, releases: ")
+    assert "'query'" in findings["not checked"]["remedy"]
+
+
 def test_clocks_that_are_apart(good):
     """A difference of seconds is a warning; one of the shortest period a fault."""
     cases = ((0, "ok", "within"), (10, "warning", "ahead"), (-10, "warning", "behind"), (3700, "fault", "ahead"))
@@ -206,7 +240,7 @@ def test_releases_of_another_definition(examined, good, registry_file):
 def test_processes_with_another_registry(examined, good, registry_file):
     """A process that has loaded something else than the file is named; all is well once it has gone."""
     shop = Store(good.redis, "shop")
-    now = Sources(str(registry_file), published.load_all(str(registry_file))).loaded("shop")
+    now = published.identity(registry.load(registry_file))
     registries.say(shop, registries.Loaded("server", now, "web-1:7"))
     assert examined(good)[1]["registry"]["seen"] == "1 server: all have loaded the file as it is"
     other = registries.Loaded("worker", "f" * 64, "web-2:8")
@@ -214,8 +248,24 @@ def test_processes_with_another_registry(examined, good, registry_file):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"registry": "warning"})
     assert findings["registry"]["seen"].endswith(f" is {now[:12]}, but worker web-2:8 has loaded ffffffffffff")
-    registries.take_back(shop, other)
-    assert wrong(examined(good)[1]) == {}
+    assert findings["registry"]["remedy"] == "restart the worker"
+    serving = registries.Loaded("serve", now, "web-1:6", "ui.theme: epsilon")
+    registries.say(shop, serving)
+    finding = examined(good)[1]["registry"]
+    assert "the file was refused, and the one before is in use: ui.theme: epsilon" in finding["meaning"]
+    assert finding["remedy"].endswith("names all faults")
+    registries.take_back(shop, serving)
+    registries.say(shop, serving._replace(fault=""))
+    Timer(0.5, registries.take_back, (shop, other)).start()
+    assert wrong(examined(good)[1]) == {}  # it waits while processes read an edited file
+
+
+def test_a_file_with_faults(examined, good, registry_file):
+    """Running processes go on with the one before: the finding has the fault, and the store is looked at all the same."""
+    registry_file.write_text(registry_file.read_text("utf-8") + "[metrics.x]\n", "utf-8")
+    status, findings = examined(good)
+    assert (status, findings["registry"]["status"], findings["writes"]["status"]) == (1, "fault", "ok")
+    assert f"{registry_file.name}:" in findings["registry"]["seen"]
 
 
 def test_refused_reports_of_another_registry(examined, good, registry_file):
@@ -239,7 +289,7 @@ def test_refused_reports_of_another_registry(examined, good, registry_file):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"refused": "warning"})
     seen = findings["refused"]["seen"]
-    assert f"3 of ui.theme version 1, defined as {tag} (as the file is now: restart the server) as definition_mismatch" in seen
+    assert f"3 of ui.theme version 1, defined as {tag} (as the file is now, before it was loaded) as definition_mismatch" in seen
     assert f"3 of ui.theme version 1, defined as {'a' * 16} (published until 2026-11-02) as definition_mismatch" in seen
     assert f"3 of ui.theme version 2, defined as {'b' * 16} as unknown_version" in seen
     assert "3 of ui.theme of other definitions as unknown_version" in seen
@@ -341,3 +391,25 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output
     assert output.count(" keys (") == 2
     assert len(output.splitlines()) < 60
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (redis.AuthenticationError("WRONGPASS"), "login"),
+        (
+            redis.ConnectionError("Error 1 connecting to h:1. [SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired."),
+            "certificate",
+        ),
+        (redis.ConnectionError("Error 2 connecting to 127.0.0.1:1. No such file or directory."), "file"),
+        (redis.ConnectionError("Error 2 connecting to unix:/s. No such file or directory."), "away"),
+        (redis.ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused."), "away"),
+        (redis.exceptions.NoPermissionError("NOPERM"), "forbidden"),
+    ],
+)
+def test_why_a_store_cannot_be_used_is_told_apart(error, reason):
+    """Each has its own remedy, and no remedy has the password."""
+    assert errors.reason(error) == reason
+    remedy = errors.remedy(error, "rediss://ingest:hunter2@h/0", "operator")
+    assert remedy != "`deniable doctor` says more"
+    assert "hunter2" not in remedy

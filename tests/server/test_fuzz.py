@@ -74,7 +74,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(80, marks=[pytest.mark.campaign, pytest.mark.nightly])])
+@pytest.mark.parametrize("examples", [10, pytest.param(80, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 @pytest.mark.parametrize(("operation", "mode", "way"), ASKED)
 def test_what_is_asked_is_answered_as_documented(served, operation, mode, way, examples):
     """Requests made from the document, and such as break it, get an answer of its shape; no refused one changes a count."""

@@ -23,10 +23,10 @@ TODAY = datetime.now(UTC).date()
 
 
 @pytest.fixture
-def command(store_url, real_redis, capsys, monkeypatch):  # noqa: ARG001 - emptied for each test
+def command(store_url, real_redis, capsys, monkeypatch, registry_file):  # noqa: ARG001 - emptied for each test
     """Run ``deniable keys``; return its exit status and what it printed, in the two ways."""
     monkeypatch.setenv("DENIABLE_REDIS_URL", store_url)
-    monkeypatch.delenv("DENIABLE_REGISTRY", raising=False)
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
 
     def run(*arguments, app="shop"):
         status = main(["keys", *(["--app", app] if app else []), *arguments])
@@ -154,21 +154,27 @@ def test_a_day_of_use_is_written_once(make, served, real_redis):
     assert not real_redis.exists("{shop}:keys:used")
 
 
-def test_a_key_is_for_its_app_and_the_command_says_so(command, registry_file, monkeypatch):
-    """An app that is not in the registry served is refused; the only one there is need not be named."""
-    assert command("list", app=None)[0] == 2
-    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+def test_a_key_is_for_an_app_that_is_declared(command, registry_file, monkeypatch):
+    """A mistyped app gets no key by accident. A registry with a fault keeps nobody from revoking one."""
     assert command("create", "--role", "read", app=None)[0] == 0
     status, _, output = command("create", "--role", "read", app="shpo")
-    assert status == 2
-    assert "shop" in output
+    assert (status, "did you mean 'shop'?" in output) == (2, True)
+    assert command("create", "--role", "read", "--undeclared", app="shpo")[0] == 0
+    registry_file.write_text(registry_file.read_text("utf-8").replace("\ntype =", "\ntyp =", 1), "utf-8")
+    status, listed, output = command("list", app=None)
+    assert (status, "shop" in output or "read" in listed, "deniable registry lint" in output) == (0, True, True)
+    assert command("revoke", json.loads(command("list", "--json")[1])[0]["id"])[0] == 0
+    monkeypatch.delenv("DENIABLE_REGISTRY")
+    assert command("create", "--role", "read")[0] == 2
+    assert command("list", app=None)[0] == 2
 
 
 def test_a_store_that_is_away_is_said(command, monkeypatch):
     """Without a store the command fails in one line, which has no address or password of it."""
     monkeypatch.setenv("DENIABLE_REDIS_URL", "redis://:hunter2@127.0.0.1:1/0")
     status, _, output = command("list")
-    assert (status, output) == (3, "the store cannot be used (ConnectionError)\n")
+    assert (status, output.splitlines()[0]) == (3, "the store cannot be used: it does not answer")
+    assert "hunter2" not in output
     monkeypatch.setenv("DENIABLE_REDIS_URL", "http://:hunter2@127.0.0.1:1/0")
     status, _, output = command("list")
     assert status == 2
@@ -266,7 +272,7 @@ def test_an_admin_revokes_a_key_everywhere(make, served, caplog):
 def test_an_admin_looks_after_one_app(command, make, served):
     """An admin neither sees nor revokes keys of another app, nor those of the environment."""
     admin, _ = make("admin")
-    output = command("create", "--role", "admin", app="blog")[2]
+    output = command("create", "--role", "admin", "--undeclared", app="blog")[2]
     other = re.search(r"id ([0-9a-f]{16})", output)[1]
     assert [row["role"] for row in served.get("/api/v1/keys", admin).get_json()["keys"]] == ["admin"]
     arguments = next(key for (key,) in served.service.ring._fixed.values() if key.role == "ingest")

@@ -261,7 +261,7 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     versions = [1, None, 1, None, 1, 2, 2]
     names = [day(20 - at) for at in range(7)]
     answer = [
-        SeriesPeriod(name, state, None, version, 100 if version else 0, closed=at < 6)
+        SeriesPeriod(name, state, None, None, version, 100 if version else 0, closed=at < 6)
         for at, (name, state, version) in enumerate(zip(names, states, versions, strict=True))
     ]
     points = [Point(0.2, (0.1, 0.3), (0.0, 0.4), 100) if version else None for version in versions]
@@ -275,7 +275,7 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     assert [mark.hollow for mark in picture.marks] == [False] * 4 + [True]
     assert result.versions == ((pytest.approx(500 / 7, abs=0.01), 2),)
     assert (result.gaps, result.open) == (True, True)
-    assert result.sentence == ""
+    assert result.sentence == "What changed is said once two days of one version are closed."
     assert [(row.cells, row.reports, row.remark) for row in reversed(result.rows)] == [
         (("20.0% (10.0 to 30.0)",), "100", ""),
         (("",), "", "too few reports: counted with the next period"),

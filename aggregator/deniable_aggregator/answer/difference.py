@@ -22,6 +22,7 @@ from deniable_aggregator.answer.readings import NumberReading, ShareReading, rea
 from deniable_aggregator.answer.readings.differing import differing
 from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.refusal import Incomparable
+from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.decode.some_values import some_values
@@ -91,6 +92,8 @@ def compare(
     differences, left_out, overall = _differences(first, second, level, arms.planned if arms else None)
     return Comparison(
         trial=app.trial,
+        simulated=app.simulated,
+        earlier=earlier_in_words(published),
         id=metric.id,
         version=metric.version,
         level=level,
@@ -100,8 +103,8 @@ def compare(
         kind="segments" if of_cells else "periods",
         period=period,
         segment=None if of_cells else sides.cells[0] or None,
-        a=Compared(a, first.n, sides.a.spans),
-        b=Compared(b, second.n, sides.b.spans),
+        a=Compared(a, first.n, sides.a.spans, sides.a.days),
+        b=Compared(b, second.n, sides.b.spans, sides.b.days),
         differences=differences,
         left_out=left_out,
         overall=overall,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable_aggregator.answer.model.number import MEANS
+from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.decode import panel
 from deniable_aggregator.inference.difference import Side
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Declared
+    from deniable.registry import Metric
     from deniable_aggregator.answer.model.metric import Description, Estimates
     from deniable_aggregator.decode.estimate import Estimate, Target
     from deniable_aggregator.inference.difference import Ends
@@ -85,6 +86,7 @@ class LineOptions(NamedTuple):
     """Which lines of each tally are answered, and how."""
 
     keeps: Callable[[str], bool]  # whether a line is answered, by its label; of a number "mean", "p50" and so on
+    of_number: Callable[[Metric], Sequence[str]]  # the lines of a number among which it chooses
     target: Target  # whose shares and means are estimated
     consistent: bool  # whether shares are possible ones instead of unbiased ones
     level: float  # confidence of the intervals, and of what is detected
@@ -117,7 +119,12 @@ class Lines:
         """The lines that can be compared: all shares, or the mean; None of quantiles, and of several versions."""
         if self.shares:
             return Side(self.shares.frequency, self.interval, self.shares.mirrored)
-        return self.centre.side if self.centre and MEANS.intersection(self.labels) else None
+        return self.centre.side if self.centre and self.is_centred else None
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether the first line is the mean that is compared and followed over time."""
+        return self.centre is not None and list(self.labels[:1]) == [mean_name(self.reading.declared.metric)]
 
     @property
     def alike(self) -> tuple[object, ...]:

@@ -13,7 +13,8 @@ from hashlib import sha256
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from deniable_aggregator.answer.model.fields import Span
+from deniable.messages.plural import plural
+from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.refusal import check_period, read_cell, withheld
 from deniable_aggregator.publish import definitions, release
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from deniable.declared import Declared, Definition
     from deniable.wire.report import Stratum
     from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.publish.release import Release
 
 State = Literal["published", "joined", "withheld", "missing"]
@@ -53,9 +55,19 @@ class Selection(NamedTuple):
         return max(stratum.period for stratum in self.releases)
 
     @property
+    def until(self) -> str:
+        """The last period that is closed; the last one if none is."""
+        return max((stratum.period for stratum, note in self.releases.items() if note.closed), default=self.last)
+
+    @property
     def spans(self) -> list[Span]:
         """The periods that each covers."""
-        return [Span(note.first or None, stratum.period) for stratum, note in self.releases.items()]
+        return [_span(self.app, stratum.period, note) for stratum, note in self.releases.items()]
+
+    @property
+    def days(self) -> Days | None:
+        """The days that they cover; None if there are none."""
+        return days_of(self.spans, self.declared.metric.period)
 
     @property
     def updated(self) -> datetime | None:
@@ -118,6 +130,11 @@ class Published:
         """The length of its periods."""
         return self.declared.metric.period
 
+    @property
+    def spans(self) -> list[Span]:
+        """The periods that each release of any cell covers."""
+        return [_span(self.app, last, note) for cells in self.cells.values() for last, (_, note) in cells.items()]
+
     @cached_property
     def breakdown(self) -> Breakdown:
         """The segments of the metric."""
@@ -167,7 +184,7 @@ class Published:
             return "published"
         if any(note.covers(last, name) for last, note in self._joining.get(cell, ())):
             return "joined"
-        return "withheld" if name in self.names else "missing"
+        return "withheld" if name in self.names and not self.app.trial else "missing"
 
     @cached_property
     def _joining(self) -> Mapping[str, Sequence[tuple[str, Release]]]:
@@ -181,6 +198,21 @@ class Published:
 def _latest_first(before: Mapping[Definition, Published], version: int) -> list[Published]:
     """Return what was published under earlier definitions of a version, the latest first."""
     return sorted((cells for of, cells in before.items() if of[1] == version), key=lambda cells: max(cells.names), reverse=True)
+
+
+def earlier_says(selection: Selection) -> str:
+    """Say what releases under an earlier definition are."""
+    return f"published under an earlier definition of version {selection.declared.metric.version} (until {selection.until})"
+
+
+def earlier_in_words(published: Iterable[Published]) -> list[str]:
+    """Say what was published of all reports under earlier definitions of some versions, the latest first."""
+    selections = [before.overall() for version in published for before in version.earlier]
+    return [
+        f"{selection.declared.metric.id}: {plural(selection.n, 'report')} {earlier_says(selection)}"
+        for selection in selections
+        if selection.releases
+    ]
 
 
 def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
@@ -198,7 +230,7 @@ def state_of(app: AppMetrics, versions: Iterable[Published]) -> str:
         for version in versions
         for each in (version, *version.earlier)
     )
-    return sha256(repr((app.name, app.registry.digest, fields)).encode()).hexdigest()[:16]
+    return sha256(repr((app.name, app.registry.digest, app.simulated, fields)).encode()).hexdigest()[:16]
 
 
 def _release_fields(version: Published) -> list[tuple[object, ...]]:
@@ -208,6 +240,11 @@ def _release_fields(version: Published) -> list[tuple[object, ...]]:
         for last in sorted(releases)
         for _, note in [releases[last]]
     ]
+
+
+def _span(app: AppMetrics, last: str, note: Release) -> Span:
+    # In a trial no period waits for others, so that the first release is of its own period, too.
+    return Span(note.first or (last if app.trial else None), last)
 
 
 def moment(seconds: int) -> datetime:

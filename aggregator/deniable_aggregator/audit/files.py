@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from deniable.device import files as disk
 from deniable.errors import ConfigurationError
+from deniable.platform import files as disk
 from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.log import Rotated
 from deniable_aggregator.audit.verify import Chain
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _MOST = 100_000  # entries of a file, about 35 MB
 _ROUNDS = 5
+_RESTORED = "if the store was restored from a backup, give `deniable audit-log restored --files DIR`; else ask `verify`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,9 @@ def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> V
         chain.fault("end", f"the store has not even what it had when entry {chain.number} was moved to a file")
     notes = chain.finish(with_files=folder is not None)
     if copied:
-        notes.append("the store still has the entries of the last file: a rotation was cut short, the next one ends it")
+        notes.append(
+            "the store still has the entries of the last file: a rotation was cut short, the next one ends it; or it was restored"
+        )
     return Verification(chain.entries, chain.number, chain.hash, tuple(chain.faults), tuple(notes))
 
 
@@ -112,7 +115,7 @@ def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool
         path = known[-1]
         lines = log.store.audit.between(0, len(written) - 1)
         if [_written(line) for line in lines] != written:
-            raise ConfigurationError(f"{path} and the store have the same first entry and differ further on: ask `verify`")
+            raise ConfigurationError(f"{path} and the store have the same first entry and differ further on: {_RESTORED}")
         more = True
     else:
         lines = _older(log, first, before)
@@ -139,7 +142,7 @@ def _new(app: str, folder: Path, lines: Sequence[bytes], last: LogEntry | None) 
     if last and ends[0].number != last.number + 1:
         raise ConfigurationError(
             f"the files of {app} in {folder} end with entry {last.number} and the store begins with entry {ends[0].number}: "
-            "give another folder, or ask `verify`"
+            f"give another folder, or {_RESTORED}"
         )
     path = folder / f"{app}.audit.{ends[0].number:012}-{ends[1].number:012}.jsonl"
     if path.exists():
@@ -172,6 +175,21 @@ def expire(
         path.unlink()
         disk.sync(folder)
     return old
+
+
+def put_aside(
+    log: AuditLog,  # the part of the log in the store, which was restored from a backup
+    folder: Path,  # folder of its files
+) -> list[Path]:
+    """Put aside the files of the time that was lost, so that the log goes on from the backup; return their new paths."""
+    # A store always begins where a file ends. The files from there on have entries that it has again, and others that are lost.
+    first = intact_entry(log.first() or b"")
+    lost = [path for path in files(folder, log.app) if first and int(path.name.split(".")[-2].partition("-")[0]) >= first.number]
+    if not lost:
+        return []
+    end = (_ends(_lines(lost[-1])) or (None, None))[1]
+    log.append("audit.restored", "command", {"files": len(lost)} | ({"last": end.number, "hash": end.hash} if end else {}))
+    return [path.rename(path.with_name(f"{path.name}.lost")) for path in lost]
 
 
 def _older(log: AuditLog, first: bytes, before: int) -> list[bytes]:

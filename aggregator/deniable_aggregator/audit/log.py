@@ -16,13 +16,14 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from deniable_aggregator.audit.entry import LogEntry, genesis, intact_entry
+from deniable_aggregator.audit.entry import ALWAYS, LogEntry, genesis, intact_entry
 from deniable_aggregator.store.errors import CommandRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.script import Script
     from deniable_aggregator.store.values.collections import StoreCommand
 
 _TRIES = 1000  # a try fails only if another process has appended
@@ -53,6 +54,7 @@ class AuditLog:
         self.store, self.app = store, store.app
         self.key = store.audit.key
         self._append = store.script("chain", "audit")
+        self._append_always = store.script("always", "chain", "audit")
         self._end: _End | None = None
 
     def append(
@@ -70,7 +72,7 @@ class AuditLog:
         unless: Callable[[], bool] | None = None,
     ) -> LogEntry | None:
         """Append an entry and return it; None if nothing was appended. After a StoreError it may have been appended."""
-        attempt = along or partial(self._write, change)
+        attempt = along or partial(self._write, self._append_always if event in ALWAYS else self._append, change)
         for _ in range(_TRIES):
             end = self._end or self._end_of(self.store.audit.between(-_LAST, -1))
             self._end = end
@@ -89,11 +91,11 @@ class AuditLog:
                 return None
         raise CommandRefused(f"the audit log of {self.app} has grown under each of {_TRIES} tries")
 
-    def _write(self, change: StoreCommand | None, seen: bytes, line: bytes) -> Any:
+    def _write(self, script: Script, change: StoreCommand | None, seen: bytes, line: bytes) -> Any:
         """Append a line and make a change in one script; neither if the change would change nothing."""
         if change is None:
-            return self._append([self.key], [seen, line])
-        return self._append([self.key, change.key], [seen, line, change.command, *change.arguments])
+            return script([self.key], [seen, line])
+        return script([self.key, change.key], [seen, line, change.command, *change.arguments])
 
     def last(self) -> LogEntry | None:
         """Return the last entry, or None if there is none."""

@@ -152,7 +152,7 @@ def _sample(arguments: Namespace) -> Fraction:
     except (ValueError, ZeroDivisionError):
         share = Fraction(0)
     if not 0 < share <= 1:
-        raise ParameterError("--sample is a share above 0 and at most 1", arguments.sample)
+        raise ParameterError("--sample: write a share above 0 and at most 1", arguments.sample)
     return share
 
 

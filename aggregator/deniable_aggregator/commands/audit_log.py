@@ -27,7 +27,7 @@ _MOST_DAYS = 36500
 
 
 def audit_log(parser: argparse.ArgumentParser) -> Run:
-    """``deniable audit-log verify|list|head|rotate --redis-url URL --app NAME``."""
+    """``deniable audit-log verify|list|head|rotate|restored --redis-url URL --app NAME``."""
     # Exit status: 0 done, or the log is whole; 1 if it is broken, if it has no end to print, or if somebody else rotates it at
     # the moment; 2 for a wrong configuration; 3 if the store cannot be used.
     options.add(parser)
@@ -42,6 +42,8 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
     listing.add_argument("--event", choices=list(EVENTS), help="only these")
     listing.add_argument("--json", action="store_true", help="the entries as they are written")
     actions.add_parser("head", help="number and hash of the last entry: an anchor, to be kept elsewhere")
+    restored = actions.add_parser("restored", help="after the store was restored: put aside the files of the time that was lost")
+    restored.add_argument("--files", type=Path, required=True, metavar="DIR", help="folder of rotated entries")
     rotate = actions.add_parser("rotate", help="move old entries to files, and delete files that are old enough")
     rotate.add_argument("--to", type=Path, required=True, metavar="DIR", help="folder of the files of this log")
     rotate.add_argument("--older-than", type=_days, required=True, metavar="DAYS", help="age from which on entries are moved")
@@ -60,6 +62,8 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
                 return _list(log, arguments.event, as_json=arguments.json)
             if arguments.action == "head":
                 return _head(log)
+            if arguments.action == "restored":
+                return _put_aside(log, arguments.files)
             return _rotate(log, arguments.to, arguments.older_than, arguments.retain)
         except Rotated:
             print("somebody else rotates this log at the moment; try again", file=sys.stderr)
@@ -118,9 +122,21 @@ def _list(log: AuditLog, event: str | None, *, as_json: bool) -> int:
         if entry is None:
             print("no entry; ask `deniable audit-log verify`", file=sys.stderr)
         elif event in (None, entry.event):
-            moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.time))
             details = " ".join(f"{name}={value}" for name, value in sorted(entry.details.items()))
-            print(line.decode() if as_json else f"{entry.number:>8}  {moment}  {entry.event:<18} {entry.actor:<20} {details}")
+            print(
+                line.decode() if as_json else f"{entry.number:>8}  {entry.moment}  {entry.event:<18} {entry.actor:<20} {details}"
+            )
+    return 0
+
+
+def _put_aside(log: AuditLog, folder: Path) -> int:
+    from deniable_aggregator.audit import files
+
+    lost = files.put_aside(log, folder)
+    for path in lost:
+        print(f"put aside: {path}")
+    if not lost:
+        print("no file is of a later time than the store: `rotate` goes on as before")
     return 0
 
 

@@ -43,6 +43,7 @@ def dead_letters(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.audit.log import AuditLog
         from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
         store = options.store(options.environment(arguments), arguments.app, "dead-letters looks at")
@@ -53,7 +54,13 @@ def dead_letters(parser: argparse.ArgumentParser) -> Run:
             return _show(letters.get(_checked(arguments.id)))
         if bool(arguments.ids) == arguments.all:
             raise ConfigurationError(f"{arguments.action} takes ids or --all")
-        ids = [letter.id for letter in letters] if arguments.all else list(map(_checked, arguments.ids))
+        named = list(map(_checked, arguments.ids))
+        there = list(letters) if arguments.all else [letter for id_ in named if (letter := letters.get(id_))]
+        ids = named or [letter.id for letter in there]
+        if there:  # nothing is done that is not in the audit log
+            event = {"purge": "letters.purged", "requeue": "letters.requeued"}[arguments.action]
+            reports = sum(letter.reports for letter in there)
+            AuditLog(store).append(event, "command", {"letters": len(there), "reports": reports})
         if arguments.action == "purge":
             purged = letters.purge(ids)
             print(f"purged {purged}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
@@ -22,8 +21,8 @@ _MOST = 1 << 53
 
 def erase(parser: argparse.ArgumentParser) -> Run:
     """``deniable erase --redis-url URL --app NAME [--metric ID [--version V]] [--yes]``."""
-    # Exit status: 0 done, or, without `--yes`, the data are listed; 1 if there is nothing of the metric or the app; 2 for a wrong
-    # configuration; 3 if the store cannot be used.
+    # Exit status: 0 done, or done before, or, without `--yes`, the data are listed; 2 for a wrong configuration, or if the store
+    # has nothing of the metric or the app; 3 if the store cannot be used.
     options.add(parser)
     about = "metrics.toml of the app; several are joined by : (default: DENIABLE_REGISTRY, or none)"
     parser.add_argument("--registry", metavar="FILE", help=about)
@@ -52,9 +51,11 @@ def erase(parser: argparse.ArgumentParser) -> Run:
         plan = removal.find()
         # Versions that are declared and have no data yet are erased, too: their first reports may wait to be counted.
         highest = max([*plan.versions, *declared, *filter(None, (version,))], default=None)
+        if not plan.keys and not plan.letters and removal.is_marked(highest or 1) and _was_erased(store, metric, version):
+            return 0
         if highest is None and not plan.letters:
-            print(f"the store of {store.app} has nothing of {metric}, and no registry given declares it", file=sys.stderr)
-            return 1
+            known = [*_metrics(environment["DENIABLE_REGISTRY"], store.app), *store.metrics.all()]
+            raise ConfigurationError(f"the store has nothing of {metric!r} of {store.app!r}{options.meant(metric, known)}")
         _print(store, f"{metric} version {version}" if version else metric, plan)
         dropped = ", ".join(map(str, sorted(declared if version is None else declared & {version})))
         if dropped:
@@ -79,6 +80,26 @@ def _declared(paths: str | None, app: str, metric: str) -> set[int]:
     """Return the versions that the app's registry declares."""
     loaded = published.load_all(paths or "").get(app)
     return {each.version for each in loaded.definitions if each.id == metric} if loaded else set()
+
+
+def _metrics(paths: str, app: str) -> list[str]:
+    loaded = published.load_all(paths).get(app)
+    return list(loaded.metrics) if loaded else []
+
+
+def _was_erased(store: Store, metric: str | None = None, version: int | None = None) -> bool:
+    """Say when the app, or a metric of it, was erased, if the audit log has that."""
+    from deniable_aggregator.audit.entry import intact_entry
+    from deniable_aggregator.audit.log import AuditLog
+
+    log = AuditLog(store)
+    about = {} if metric is None else {"metric": metric} | ({"version": version} if version else {})
+    for entry in reversed([intact_entry(line) for line in log.lines(log.first())]):
+        if entry and entry.event == ("metric.erased" if metric else "app.erased") and about.items() <= entry.details.items():
+            what = f"{metric} of {store.app}" if metric else store.app
+            print(f"{what} was erased on {entry.moment} (entry {entry.number} of its audit log), and nothing is left of it")
+            return True
+    return False
 
 
 def _print(store: Store, what: str, plan: ErasePlan) -> None:
@@ -116,8 +137,10 @@ def _erase_app(store: Store, registries: str | None, archive: Folder | None, *, 
     plan = removal.find()
     archived = any(each.archived.number() for each in store.partitions)
     if not plan and not archived:
-        print(f"the store has nothing of {app}", file=sys.stderr)
-        return 1
+        if _was_erased(store):
+            return 0
+        known = options.declared_apps(registries or "")
+        raise ConfigurationError(f"the store has nothing of an app {app!r}{options.meant(app, known)}")
     for metric, keys in plan.metrics.items():
         print(f"{metric}: keys and fields {keys}")
     counts = f"batches that wait: {plan.waiting}; dead letters: {plan.letters}; keys of people and devices: {plan.keys}"

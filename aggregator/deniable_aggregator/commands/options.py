@@ -19,7 +19,7 @@ from deniable_aggregator.process import running
 from deniable_aggregator.process.variables import ARCHIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from deniable.commands.parser import Run
     from deniable_aggregator.archive.folder import Folder
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _URL, _REGISTRY, _APPS = "DENIABLE_REDIS_URL", "DENIABLE_REGISTRY", "DENIABLE_APPS"
 
 _SEED_BITS = 64
+
+_USERS = {"backup": "backup", "publish": "worker", "recount": "worker", "simulate": "worker", "report": "query"}
+"""Users of the store that commands run as; all others run as `operator`."""
 
 STORE_STATUS = 3
 """Exit status if the store cannot be used."""
@@ -143,9 +146,26 @@ def _apps(variables: Mapping[str, str]) -> list[str]:
         return list(filter(None, listed))
     if not variables.get(_REGISTRY):
         return []
+    return declared_apps(variables[_REGISTRY])
+
+
+def declared_apps(paths: str) -> list[str]:
+    """Return the apps of registries, also of one that has faults; it is named on stderr."""
     from deniable.registry import published
 
-    return list(published.load_all(variables[_REGISTRY]))
+    loaded, faulty = published.tried(paths)
+    for path, _, error in faulty:
+        fault, *others = str(error).splitlines()
+        more = f" ({len(others)} more)" if others else ""
+        print(f"{fault}{more}\nServers and workers do not start with this: `deniable registry lint {path}`", file=sys.stderr)
+    return [*loaded, *(each.app for each in faulty if each.app)]
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most similar, as a question; empty if none is."""
+    from difflib import get_close_matches
+
+    return "".join(f" (did you mean {near!r}?)" for near in get_close_matches(name, {*known} - {name}, 1))
 
 
 def opened(
@@ -169,13 +189,14 @@ def answered(run: Run) -> Run:
 
     @wraps(run)
     def answering(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.store.errors import StoreError
+        from deniable_aggregator.store.errors import StoreError, cause, remedy
 
         try:
             return run(arguments)
         except StoreError as error:
-            # The text of the error may contain an address or a password.
-            print(f"the store cannot be used ({type(error).__name__})", file=sys.stderr)
+            print(f"the store cannot be used: {cause(error)}", file=sys.stderr)
+            url = getattr(arguments, "redis_url", None) or environment(arguments)[_URL]
+            print(remedy(error, url, _USERS.get(arguments.command, "operator")), file=sys.stderr)
             return STORE_STATUS
 
     return answering

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ def run(chores: Sequence[Chore], events: Events, stop: Event) -> None:
                 more |= chore.do()
                 pauses.end()
             except StoreError as error:
-                log.warning("%s could not use the store (%s)", chore.name, type(error).__name__)
+                log.warning("%s could not use the store (%s)", chore.name, cause(error))
                 events.failed()
                 pauses.take(stop)
         if not more:

@@ -21,7 +21,7 @@ from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, transient
+from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, cause, transient
 from deniable_aggregator.store.server.room import COMMITS, COUNTING, Room
 from deniable_aggregator.store.sums.deltas import growth
 from deniable_aggregator.store.uploads import batch, health
@@ -115,7 +115,7 @@ class Counter:
             self._tell(health.COUNTING)
         except StoreError as error:
             # Nothing is lost: entries in hand are claimed again later. An emptied store has no groups, so they are joined again.
-            log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, self._pauses.next)
+            log.warning("the store cannot be used (%s); trying again in %.1f s", cause(error), self._pauses.next)
             self._events.failed()
             self.cut_off, self._joined = True, False
             self._again = isinstance(error, AWAY) or (self._again and transient(error))
@@ -299,7 +299,7 @@ class Counter:
                 if not transient(error):
                     raise
                 # The commit may have succeeded, and its answer been lost. Then the entries are gone: nothing is added twice.
-                log.warning("a commit is tried again: the store failed (%s)", type(error).__name__)
+                log.warning("a commit is tried again: the store failed (%s)", cause(error))
                 if pauses.take(stop):
                     raise
                 self._events.failed()

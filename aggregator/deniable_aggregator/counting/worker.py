@@ -17,7 +17,7 @@ from deniable_aggregator.counting import chores as chores_
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -113,9 +113,7 @@ class Worker:
                 except StoreError as error:
                     away.add(home)
                     if app not in self._known:  # otherwise its counter logs that
-                        log.warning(
-                            "the store cannot be used (%s), so nobody knows the partitions of %s", type(error).__name__, app
-                        )
+                        log.warning("the store cannot be used (%s), so nobody knows the partitions of %s", cause(error), app)
                         self._events.failed()
             for partition in self._known.get(app, ()):
                 servers.setdefault(partition.place, _Server([], [])).partitions.append(partition)
@@ -146,7 +144,7 @@ class Worker:
             try:
                 more = [chore.do() for chore in self._chores]
             except StoreError as error:
-                log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, pauses.next)
+                log.warning("the store cannot be used (%s); trying again in %.1f s", cause(error), pauses.next)
                 self._events.failed()
                 pauses.take(stop)
                 continue

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_ROUNDING = 1e-12  # what sums of shares may be off by, because of how numbers are stored
+
+
 def consistent(
     frequency: NDArray[np.float64],  # (values,), unbiased estimates. They may be negative, above 1, or nan where unknown.
     *,
@@ -40,4 +43,5 @@ def lowered_by(
     falling = np.sort(known)[::-1]
     over = (np.cumsum(falling) - 1) / np.arange(1, len(falling) + 1)
     # To first order this is the bias of the largest values, with the opposite sign.
-    return float(over[np.flatnonzero(falling > over)[-1]])
+    amount = float(over[np.flatnonzero(falling > over)[-1]])
+    return 0.0 if abs(amount) < _ROUNDING else amount  # shares that already sum to 1 are left as they are

@@ -17,7 +17,7 @@ from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.profile import Profile, band_of_points, cell_chances
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,7 +40,6 @@ class Quantile(NamedTuple):
     # low, high: its band
     low: float
     high: float
-    resolved: bool  # Whether there are enough reports to tell this share from 0 and from 1. If not, the band may miss it.
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +50,16 @@ class Distribution:
     edges: NDArray[np.float64]  # (parts + 1,), from 0 to 1: where the parts end
     mass: NDArray[np.float64]  # (parts,), the share of the answers in each; not negative, with sum 1
     # (`RESAMPLES`, parts), what it is estimated to be from as many other samples of devices and of their noise. It says how fine
-    # a picture may be.
-    resampled: NDArray[np.float64]
+    # a picture may be. It takes most of the time, and quantiles need none.
+    resample: Callable[[], NDArray[np.float64]]
     profile: Profile | None = None  # what bands of quantiles come from; None of permanent responses, where they are resampled
     # (values,), the places of the only values that answers can have; None if they may lie anywhere.
     values: NDArray[np.float64] | None = None
+
+    @cached_property
+    def resampled(self) -> NDArray[np.float64]:
+        """What it is estimated to be from other samples, (`RESAMPLES`, parts)."""
+        return self.resample()
 
     @cached_property
     def cumulative(self) -> NDArray[np.float64]:
@@ -76,7 +80,7 @@ class Distribution:
             starts = np.arange(0, len(self.mass) - size // 2, size)  # the last part has what is left, too
             edges = np.append(self.edges[starts], 1.0)
             mass, others = np.add.reduceat(self.mass, starts), np.add.reduceat(self.resampled, starts, axis=1)
-        return replace(self, edges=edges, mass=mass, resampled=others)
+        return replace(self, edges=edges, mass=mass, resample=lambda: others)
 
     def quantile(
         self,
@@ -85,22 +89,21 @@ class Distribution:
     ) -> Quantile:
         """Estimate a quantile."""
         # The band has all places that the reports allow, whatever the rest of the distribution is: see `Profile`. It covers as
-        # stated where the share is at least four standard errors away from 0 and from 1 (`Quantile.resolved`). Elsewhere it may
+        # stated where the share is at least four standard errors away from 0 and from 1 (`resolves`). Elsewhere it may
         # not.
         if self.profile is not None and self.values is not None:
             place, low, high = (float(self.values[at]) for at in self.profile.quantile(share, level))
         else:
             place = _invert(self.cumulative, self.edges, share)
             low, high = self._resampled_band(share, level) if self.profile is None else self._profiled_band(share, level)
+        return Quantile(share, place, min(low, place), max(high, place))
+
+    def resolves(self, quantile: Quantile) -> bool:
+        """Return whether there are enough reports to tell its share from 0 and from 1. If not, the band may miss it."""
+        share = quantile.share
         # Reports that all name one cell show no error.
-        error = max(float(np.interp(place, self.edges, self.cumulative_stderr)), sqrt(share * (1 - share) / self.n))
-        return Quantile(
-            share,
-            place,
-            min(low, place),
-            max(high, place),
-            resolved=min(share, 1 - share) >= _RESOLVED * error,
-        )
+        error = max(float(np.interp(quantile.place, self.edges, self.cumulative_stderr)), sqrt(share * (1 - share) / self.n))
+        return min(share, 1 - share) >= _RESOLVED * error
 
     def _profiled_band(self, share: float, level: float) -> tuple[float, float]:
         assert self.profile is not None  # noqa: S101 - the caller has looked
@@ -133,27 +136,32 @@ def distribution(
     n = tally.n
     if not n:
         return None
-    chance = np.random.default_rng(int.from_bytes(sha256(tally.cells.tobytes()).digest()[:8], "little"))
+    seed = int.from_bytes(sha256(tally.cells.tobytes()).digest()[:8], "little")
     if not isinstance(mechanism, Window):
         estimate = decode.estimate(mechanism, tally, repeats=repeats, permanent=permanent)
-        samples = estimate.frequency + estimate.stderr * chance.standard_normal((RESAMPLES, mechanism.domain_size))
+        errors = np.random.default_rng(seed).standard_normal((RESAMPLES, mechanism.domain_size))
+        samples = estimate.frequency + estimate.stderr * errors
         parts = np.array([consistent(each, complete=True) for each in (estimate.frequency, *samples)])
         edges = np.linspace(0, 1, mechanism.domain_size + 1)
-        return Distribution(n, edges, parts[0], parts[1:])
+        return Distribution(n, edges, parts[0], lambda: parts[1:])
     counts = tally.counts[0].astype(np.float64)
     fitted = fit(mechanism, counts[None])[0]
-    others = fit(mechanism, chance.multinomial(n, counts / n, RESAMPLES).astype(np.float64))
+
+    def resample() -> NDArray[np.float64]:
+        chance = np.random.default_rng(seed)
+        others = fit(mechanism, chance.multinomial(n, counts / n, RESAMPLES).astype(np.float64))
+        return _of_same_people(fitted, others, n, repeats, chance)
+
     # Half of the room of the two points at the ends lies outside of the axis.
     edges = np.concatenate([[0.0], (np.arange(1, mechanism.points) - 0.5) / (mechanism.points - 1), [1.0]])
-    resampled = _of_same_people(fitted, others, n, repeats, chance)
     if not len(values):
         points = cell_chances(mechanism, np.linspace(0, 1, mechanism.points))
-        return Distribution(n, edges, fitted, resampled, Profile(points, counts, fitted, repeats))
+        return Distribution(n, edges, fitted, resample, Profile(points, counts, fitted, repeats))
     places = np.asarray(values, np.float64)
     chances = cell_chances(mechanism, places)
     nearest = np.searchsorted((places[1:] + places[:-1]) / 2, np.linspace(0, 1, mechanism.points))
     start = np.bincount(nearest, fitted, len(places)).astype(np.float64)
-    return Distribution(n, edges, fitted, resampled, Profile(chances, counts, start, repeats), places)
+    return Distribution(n, edges, fitted, resample, Profile(chances, counts, start, repeats), places)
 
 
 def fit(

@@ -94,6 +94,16 @@ class Removal:
         elif highest >= int(self._store.erased.get(_digest(self._metric)) or 0):
             self._store.erase(_digest(self._metric), highest)
 
+    def is_marked(
+        self,
+        highest: int,  # as `mark` takes it
+    ) -> bool:
+        """Return whether the store has the erasure on record."""
+        erased = self._store.erased
+        if int(erased.get(_digest(self._metric)) or 0) >= (self._version or highest):
+            return True
+        return self._version is not None and erased.get(_digest(self._metric, self._version)) is not None
+
     def sweep(self) -> None:
         """Delete all its data except dead letters. If the store fails, the next sweep deletes the remainder."""
         held = Holdings(self._store, self._metric)

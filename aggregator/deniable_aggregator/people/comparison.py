@@ -63,8 +63,7 @@ def _estimates(answer: Measurement) -> dict[str, tuple[float, float, float]]:
         geometric = answer.number.geometric_mean
         if geometric:
             estimates["geometric_mean"] = geometric.value, *geometric.interval
-        else:
-            estimates["mean"] = answer.number.mean, *answer.number.interval
+        estimates["mean"] = answer.number.mean, *answer.number.interval
         for name, quantile in zip(QUANTILE_NAMES, answer.number.quantiles, strict=False):
             if quantile.resolved:
                 estimates[name] = quantile.value, *quantile.interval

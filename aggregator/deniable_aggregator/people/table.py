@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.messages.plural import plural
 from deniable.source import OS
 from deniable_aggregator.people.crowd import NOTHING, Crowd, Told
 from deniable_aggregator.people.plausible import members
@@ -34,16 +35,22 @@ def crowd(
     rng = np.random.default_rng(chance)
     picked = np.arange(len(lines)) if people is None else rng.choice(len(lines), people, replace=people > len(lines))
     segments = members(registry, len(picked), rng)
-    answers = {}
+    answers, silent = {}, []
     for name, cells in columns.items():
         if name in registry.segments:
             segments[name] = _segment(path, name, registry.segments[name], lines, cells)[picked]
         else:
             values, held = _answers(path, registry.metrics[name], lines, cells)
             answers[name] = Told(registry.metrics[name], values, held[picked])
+            if registry.metrics[name].kind.options and (held == NOTHING).any():
+                silent.append(name)
     left = sorted(registry.metrics.keys() - answers.keys())
     description = f"{len(picked):,} people of {path} give the same answers in all periods"
-    return Crowd(len(picked), segments, answers, f"{description}; it has no column {', '.join(left)}" if left else description)
+    if left:
+        description += f"; it has no column {', '.join(left)}"
+    if silent:
+        description += f"; who leaves {', '.join(silent)} empty does not answer it: a set of nothing is a comma in quotes"
+    return Crowd(len(picked), segments, answers, description)
 
 
 def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Sequence[int]]:
@@ -57,7 +64,9 @@ def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Seq
             for row in reader:
                 if row and len(row) != len(header):
                     raise _wrong(
-                        path, reader.line_num, f"the line has {len(row)} cells: write one for each of the {len(header)} columns"
+                        path,
+                        reader.line_num,
+                        f"the line has {plural(len(row), 'cell')}: write one for each of the {len(header)} columns",
                     )
                 if row:
                     rows.append(row)

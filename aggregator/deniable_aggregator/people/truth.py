@@ -107,6 +107,7 @@ def _of_numbers(metric: Metric, answers: Answers, counts: Integers) -> dict[str,
     logarithmic = metric.scale == "log"
     mean = float(counts @ (np.log(numbers) if logarithmic else numbers)) / people
     figures: dict[str, float] = {mean_name(metric): exp(mean) if logarithmic else mean}
+    figures.setdefault("mean", float(counts @ numbers) / people)
     if metric.estimate == "distribution":
         order = np.argsort(numbers)
         below = np.cumsum(counts[order])

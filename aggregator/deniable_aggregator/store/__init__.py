@@ -71,6 +71,7 @@ class Store:
         self.registries = schema.REGISTRIES.of(app)
         self.staging = Staging(client, app)
         self._seal = self.script("seal")
+        self._mark = self.script("always", "mark")
 
     # Partitions
 
@@ -248,7 +249,7 @@ class Store:
         """Record in each partition that something is erased for good."""
         # The last one is the one that is read (`erased`): what is recorded there is recorded in all.
         for partition in self.partitions:
-            partition.erased.put({name: value})
+            self._mark([partition.erased.key], [name, value])
 
     def delete(self, keys: Sequence[str]) -> int:
         """Delete keys of the app; return how many there were."""

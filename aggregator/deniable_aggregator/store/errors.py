@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
 import redis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 StoreError = redis.RedisError
 """The store cannot be used. All others are kinds of it."""
@@ -28,6 +35,10 @@ class PromiseBroken(redis.ResponseError):
     """The store does not keep the promised durability."""
 
 
+class BrokenSnapshot(redis.ConnectionError):
+    """The store sent something else than a whole copy."""
+
+
 _REDIRECTED = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
 _TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError, *_REDIRECTED)
 _TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
@@ -36,3 +47,75 @@ _TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAG
 def transient(error: Exception) -> bool:
     """Tell whether the store is away, full, failing over, or moving keys to another server."""
     return isinstance(error, _TRANSIENT) or (isinstance(error, StoreError) and str(error).startswith(_TRANSIENT_WORDS))
+
+
+REASONS: Final[Mapping[str, str]] = {
+    "away": "it does not answer",
+    "login": "it refuses the user or the password",
+    "certificate": "its TLS certificate is not accepted",
+    "copy": "it sent no whole copy",
+    "file": "a file that its URL names cannot be read",
+    "forbidden": "its user may not do this",
+    "full": "it has no memory left",
+    "disk": "what it writes does not get to its disk",
+    "replica": "it is a replica",
+    "replicas": "too few of its replicas keep up",
+    "durability": "it does not keep the promised durability",
+    "refused": "it answers with an error",
+}
+"""Why the store cannot be used."""
+
+_KINDS: Final = {
+    BrokenSnapshot: "copy",
+    redis.AuthenticationError: "login",  # a kind of ConnectionError, although the store has answered
+    redis.ConnectionError: "away",
+    redis.TimeoutError: "away",
+    CommandForbidden: "forbidden",
+    StoreFull: "full",
+    NoRoom: "full",
+    redis.ReadOnlyError: "replica",
+    PromiseBroken: "durability",
+}
+_WORDS: Final = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
+
+_UNREADABLE: Final = re.compile(r"^Error (2|13) connecting to (?!unix)")  # no server answers so, but the opening of a file
+
+
+def reason(error: Exception) -> str:
+    """Return the key of `REASONS` for an error of the store."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "certificate"
+    if _UNREADABLE.search(str(error)):
+        return "file"
+    by_word = _WORDS.get(str(error).partition(" ")[0], "refused")
+    return next((key for kind, key in _KINDS.items() if isinstance(error, kind)), by_word)
+
+
+def cause(error: Exception) -> str:
+    """Say in a few words why the store cannot be used. The text of the error itself may contain an address or a password."""
+    key = reason(error)
+    return f"{REASONS[key]}: {type(error).__name__}" if key == "refused" else REASONS[key]
+
+
+def user(url: str) -> str:
+    """Name the store's user of a URL, in words."""
+    parts = urlsplit(url)
+    name = f"the user {parts.username!r}" if parts.username else "the user 'default'"
+    return name if parts.password else f"{name} without a password"
+
+
+def remedy(
+    error: StoreError,
+    url: str,  # with which the store was opened
+    needed: str,  # the user of deploy/users.acl that may do it
+) -> str:
+    """Say what to do about an error of the store, as a sentence."""
+    remedies = {
+        "away": "start it, or correct DENIABLE_REDIS_URL or --redis-url",
+        "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or let the store read its users.acl again",
+        "certificate": "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE",
+        "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
+        "forbidden": f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env",
+        "full": "make room first: docs/how-to/operate/mend-the-store.md, Make room",
+    }
+    return remedies.get(reason(error), "`deniable doctor` says more")

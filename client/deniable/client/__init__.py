@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 from deniable.arrival import SWALLOWED, Arrival
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
-from deniable.client.environment import sender_settings, state_directory, switched_off
+from deniable.client.environment import sender_settings, state_directory, switched_off, tried_out
 from deniable.client.guard import guarded, in_words
 from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget
-from deniable.errors import ParameterError, without_locals
+from deniable.errors import ConfigurationError, ParameterError, without_locals
 from deniable.handle import MetricHandle
 from deniable.messages import notice
 from deniable.process.threads import in_own_thread
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from deniable.registry.tables import Caps
     from deniable.source import Source
     from deniable.stopwatch import Timing
-    from deniable.transport import Post, SenderSettings
+    from deniable.transport import Exit, Post, SenderSettings
 
 __all__ = ["Client"]
 
@@ -43,9 +44,8 @@ class Client:
 
     It is off without a DSN or with an unusable configuration. It is also off if ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK`` is set
     to anything but empty or 0. A client that is off only counts what it drops. Unless `strict`, no method raises, prints or waits
-    for the network; `flush` and `close` wait at most their timeout.
-    Whatever drops a report says so once, on the logger ``deniable``. If the DSN leads to this machine, or if `strict`, the app is
-    being developed: then it sees these lines on its stderr, even if it has set up no logging.
+    for the network; `flush` and `close` wait at most their timeout. Whatever drops a report says so once, on the logger
+    ``deniable``, and on stderr while the app is developed.
 
     A directory keeps what the device has spent, its permanent responses, and what could not be sent yet. All processes of the app
     on this device share it. Nothing is written before the first report of a person who agreed.
@@ -74,6 +74,10 @@ class Client:
         Whether the DSN may be ``http://`` to another machine. Everybody on the way can then read what is sent.
     strict
         Raise errors instead of counting them; for development and tests. The same answers are recorded.
+    exit
+        What happens at the end of the process to reports that were not sent yet. ``"wait"`` sends them, for at most a second.
+        ``"spool"`` keeps them on disk at once: a later run sends them. ``"helper"`` does the same, and at most once a day has a
+        process in the background send them. ``"auto"`` is ``"spool"`` in the client's first ten seconds, and then ``"wait"``.
     post
         Replaces HTTP, for tests.
     clock
@@ -100,12 +104,13 @@ class Client:
         registry_key: str | None = None,
         allow_http: bool = False,
         strict: bool = False,
+        exit: Exit = "auto",  # noqa: A002 - what it is about
         post: Post | None = None,
         clock: Callable[[], float] = time.time,
         source: Source | None = None,
     ) -> None:
         self.strict = strict
-        self.developed: bool = strict or leads_here(dsn if type(dsn) is str else None, os.environ.get("DENIABLE_DSN"))
+        self.developed = strict or sys.flags.dev_mode or leads_here(dsn, os.environ.get("DENIABLE_DSN"))
         if self.developed:
             notice.show()
         self._consent = Consent(consent, strict=strict)
@@ -123,7 +128,7 @@ class Client:
                 # What an earlier run left on disk goes, too: no later run may send it.
                 forget(directory, clock)
             elif not dsn:
-                self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN")
+                self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN", developed=tried_out())
             else:
                 address = Dsn.parse(dsn, allow_http=allow_http)
                 address.check_app(loaded.app)
@@ -139,12 +144,14 @@ class Client:
                     source=source,
                     clock=clock,
                     strict=strict,
+                    exit=exit,
                 )
         except Exception as error:
             if strict:
                 raise
-            # The host app starts all the same: a client that cannot work is one that is off.
-            self._turn_off(in_words(error))
+            # The host app starts all the same. An unusable DSN has never worked; another fault may be one of the device.
+            developed = isinstance(error, ConfigurationError) or tried_out()
+            self._turn_off(in_words(error), developed=developed and not self.disabled)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps with a served registry need it
@@ -153,13 +160,14 @@ class Client:
 
     def _refuse(self, reason: str) -> None:
         """Stop for good, because the served registry must not be used. Called by the sending thread."""
-        # First no answer is taken any more, then none is sent.
-        self._turn_off(reason)
+        self._turn_off(reason)  # no answer is taken any more; then none is sent
         if self._session is not None:
             self._session.sender.stop()
 
-    def _turn_off(self, reason: str) -> None:
+    def _turn_off(self, reason: str, *, developed: bool = False) -> None:
         self.disabled = reason
+        if developed:
+            notice.show()
         notice.log.warning("deniable is off: %s", reason)
 
     def record(self, metric: str, value: object) -> bool:
@@ -257,9 +265,9 @@ class Client:
     def record_time(self, metric: str, seconds: float) -> bool:
         """Record a time in the unit of a metric. For a time that was measured otherwise than by `timed`.
 
-        What was timed counts as begun so many seconds ago. Its period is that of this beginning, and the report travels as one
-        by `timed` does. But this call itself tells the time where it can be seen, as in the time of a file on the device. A time
-        beyond the range cannot travel with the others, since the moment has passed. So prefer `timed`.
+        What was timed counts as begun so many seconds ago, and its report travels as one by `timed`. But this call itself tells
+        the time where it can be seen, as in the time of a file on the device, and a time beyond the range cannot travel with the
+        others. So prefer `timed`.
 
         Parameters
         ----------
@@ -271,12 +279,7 @@ class Client:
         Returns
         -------
         bool
-            Whether a report was queued.
-
-        Raises
-        ------
-        ParameterError
-            If strict and the unit is another one.
+            Whether a report was queued. If strict, a metric of another unit raises `ParameterError`.
         """
         prepared = self._of_time(metric)
         return prepared is not None and self._record(metric, *prepared.in_unit(seconds))
@@ -296,9 +299,9 @@ class Client:
         Returns
         -------
         Arrival
-            True if the server took every report that this process has recorded and that may travel. Else its `status` is
-            ``"nothing to send"`` or ``"not delivered"``, and its text says why. Reports that may not travel yet do not matter
-            here: they stay, and a later call or run sends them. `stats` counts each kind.
+            What became of answers and reports since the last call. True if the server took reports, also of earlier runs, and
+            nothing is missing. Else its `status` is ``"incomplete"``, ``"nothing to send"`` or ``"not delivered"``, and its text
+            says why. Reports that may not travel yet are not missing: they stay, and a later call or run sends them.
         """
         return Arrival.off(self.disabled) if self._session is None else self._session.flush(timeout)
 
@@ -314,14 +317,14 @@ class Client:
 
     @guarded(lambda: SWALLOWED)
     def close(self, timeout: float = 2.0) -> Arrival:
-        """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start.
-
-        Returns
-        -------
-        Arrival
-            The same as `flush` returns.
-        """
+        """Stop for good: send what is queued within `timeout` seconds and keep the rest for the next start. Return as `flush`."""
         return Arrival.off(self.disabled) if self._session is None else self._session.close(timeout)
+
+    @guarded(lambda: None)
+    def _leave(self, timeout: float) -> None:
+        """Stop for good at the end of the process, in the way that `exit` says."""
+        if self._session is not None:
+            self._session.leave(timeout)
 
     @guarded(dict)
     def stats(self) -> dict[str, Any]:

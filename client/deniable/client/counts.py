@@ -30,7 +30,8 @@ _FACTS: dict[str, Callable[[Prepared], str]] = {
 }
 """What the registry says of a reason."""
 
-_FAULTS = ("spool_damaged", "delivered_error", "chore_error")
+FAULTS = ("spool_damaged", "delivered_error", "chore_error")
+"""What is counted with reports and costs none."""
 
 
 class Counts:
@@ -48,7 +49,13 @@ class Counts:
         self.trouble: Callable[[], str | None] = lambda: None  # what is wrong with the state
         self._notices = set(_ELSEWHERE)
 
-    def drop(self, reason: str, prepared: Prepared | None = None, error: DeniableError | None = None) -> bool:
+    def drop(
+        self,
+        reason: str,
+        prepared: Prepared | None = None,
+        error: DeniableError | None = None,
+        facts: str = "",
+    ) -> bool:
         """Count an answer to a metric that is not reported, and say why; return False, or raise the error of a strict client."""
         self.dropped[reason] += 1
         if error is not None:
@@ -56,7 +63,7 @@ class Counts:
         about = (reason, "" if prepared is None else prepared.metric.id)
         if about not in self._notices:
             self._notices.add(about)
-            self.tell(reason, about[1], self._facts(reason, prepared))
+            self.tell(reason, about[1], facts or self._facts(reason, prepared))
         return False
 
     def swallow(self, error: Exception, where: str) -> None:
@@ -69,16 +76,15 @@ class Counts:
         about = ANSWERS[reason]
         warn_once("all metrics" if about.alike or not metric else metric, reason, about.words(facts))
 
+    def words(self, reason: str, prepared: Prepared) -> str:
+        """Say why answers to a metric are not reported."""
+        return ANSWERS[reason].words(self._facts(reason, prepared))
+
     def _facts(self, reason: str, prepared: Prepared | None) -> str:
         """Return what the registry, or the device, knows of a reason. No part depends on an answer."""
         if reason == "state":
             return self.trouble() or ""
         return "" if prepared is None or reason not in _FACTS else _FACTS[reason](prepared)
-
-    def summary(self) -> str:
-        """Say how many answers were dropped for which reasons."""
-        dropped = [f"{number} as {reason}" for reason, number in self.dropped.items() if number]
-        return f"dropped: {', '.join(dropped)}" if dropped else "nothing was recorded"
 
 
 def _allowed(allowance: Allowance) -> str:
@@ -91,7 +97,7 @@ def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
     """Return what became of reports: sent, rejected, spooled, waiting, dropped by reason, and faults that cost no report."""
     counted = Counter(sender.counts if sender else {})
     sent, rejected, spooled = (counted.pop(name, 0) for name in ("sent", "rejected", "spooled"))
-    faults = {name: counted.pop(name) for name in _FAULTS if counted[name]}
+    faults = {name: counted.pop(name) for name in FAULTS if counted[name]}
     return {
         "sent": sent,
         "rejected": rejected,

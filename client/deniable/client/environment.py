@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deniable.device.state import default_directory
+from deniable.platform.folders import default_directory
 from deniable.transport import SenderSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType
 
 log = logging.getLogger("deniable")
 
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _NUMBERS: dict[str, Any] = {"flush_at": int, "flush_interval": float, "queue_size": int, "timeout": float, "max_tries": int}
 
 VARIABLES: dict[str, str] = {
@@ -32,6 +38,28 @@ def switched_off() -> str | None:
     return None
 
 
+_CI = ("CI", "CONTINUOUS_INTEGRATION", "BUILD_ID", "BUILD_NUMBER", "GITHUB_ACTIONS", "GITLAB_CI", "TEAMCITY_VERSION", "TF_BUILD")
+"""Variables that systems for continuous integration set. Nearly all set the first one."""
+
+
+def in_ci(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this runs in continuous integration, where nobody sits who could agree."""
+    return any(environment.get(name, "").lower() not in ("", "0", "false") for name in _CI)
+
+
+def caller() -> FrameType:
+    """Return the nearest frame of the call stack that is not ours."""
+    frame = sys._getframe()  # noqa: SLF001 - `inspect` does the same, but is slow to import
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+def tried_out() -> bool:
+    """Return whether a script, a notebook or a prompt calls us itself, as where Python shows deprecations. No packed app does."""
+    return not getattr(sys, "frozen", False) and caller().f_globals.get("__name__") == "__main__"
+
+
 def state_directory() -> Path:
     """Return the directory of all states: ``DENIABLE_STATE_DIR``, or the system's place; raise `StateError` without either."""
     path = os.environ.get("DENIABLE_STATE_DIR")
@@ -49,7 +77,7 @@ def sender_settings() -> SenderSettings:
             number = kind(text)
             SenderSettings(**{name: number})
         except ValueError:  # ParameterError is one
-            log.warning("DENIABLE_%s = %r: write a number above 0; until then the default is used", name.upper(), text)
+            log.warning("deniable: DENIABLE_%s is %r, so the default is used: write a number above 0", name.upper(), text)
         else:
             chosen[name] = number
     return SenderSettings(**chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from deniable.errors import without_locals
+from deniable.errors import DeniableError, without_locals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +50,6 @@ def guarded(
 def in_words(error: Exception) -> str:
     """Write an error as a line, without raising another one."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return str(error) if isinstance(error, DeniableError) else f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - an exception of the host app whose own `__str__` fails
         return type(error).__name__

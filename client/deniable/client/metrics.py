@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
+_SWAPPED = "the arguments of record are swapped: write the metric first, and then the answer"
+_MOST_LISTED = 5  # metrics that one line names
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -58,7 +60,10 @@ class Metrics:
         self.use(registry)
         for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in registry.segments:
-                warn_once(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
+                from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+
+                words = f"the registry declares no such segment, so it is not sent{did_you_mean(name, registry.segments)}"
+                warn_once(f"segment {name}", "unknown_segment", words)
 
     def use(self, registry: Registry) -> None:
         """Use a registry from now on. The sending thread calls this with a served one."""
@@ -74,8 +79,8 @@ class Metrics:
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
         self.prepared, self.off = prepared, off
         self.registry = registry
-        for id_, why in off.items():
-            self._counts.tell("off", id_, why)  # now: it may take long until the first answer
+        for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
+            self._counts.tell("off", _listed([id_ for id_, reason in off.items() if reason == why]), why)
 
     def explain(self, metric: str, value: object) -> Explanation:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
@@ -101,14 +106,15 @@ class Metrics:
 
     def unknown(self, metric: object, value: object) -> ParameterError:
         """Return the error of a metric that is off or undeclared, which only a strict client raises."""
+        from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+
         if type(metric) is str and metric in self.off:
-            return ParameterError(f"{metric} is off: {self.off[metric]}", ...)
+            return ParameterError(f"{metric} is off: {self.off[metric]}")
         if self._is_swapped(value):
-            return ParameterError("record takes the metric first, and then the answer: swap the two arguments", ...)
+            return ParameterError(_SWAPPED)
         # What is no declared name may be an answer of any length.
         name = metric[:_LONGEST_NAME] if type(metric) is str else metric
-        near = self._nearest(metric)
-        return ParameterError(f"the registry declares no metric {name!r}: {f'write {near}' if near else 'declare it'}", ...)
+        return ParameterError(f"{name!r} is not declared in the registry{did_you_mean(metric, self._declared)}")
 
     def drop(
         self,
@@ -126,27 +132,28 @@ class Metrics:
         return self._counts.drop("unknown_metric", error=error)
 
     def _warn_of_unknown(self, metric: object, value: object, earlier: int, *, named: bool) -> None:
+        from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
+
         about = ANSWERS["unknown_metric"]
         if self._is_swapped(value):
-            warn_once(str(value), "unknown_metric", self.unknown(metric, value).rule)
+            warn_once(str(value), "unknown_metric", _SWAPPED)
         elif type(metric) is not str:
-            warn_once("record", "unknown_metric", f"the metric must be a text; this is of type {type(metric).__name__}")
+            warn_once(
+                "record", "unknown_metric", f"the metric is no text but of type {type(metric).__name__}; write its id first"
+            )
         elif earlier < _MOST_UNKNOWN:  # searching for the nearest name is slow
-            near = self._nearest(metric)
-            like = f"it is much like {near}, which is declared" if near else ""
+            near = nearest(metric, self._declared)
             if named:
-                warn_once(repr(metric[:_LONGEST_NAME]), "unknown_metric", about.words(like))
+                like = f"; did you mean {near!r}?" if near else ""
+                warn_once(repr(metric[:_LONGEST_NAME]), "unknown_metric", f"{about.words()}{like}")
             elif near:
                 warn_once(near, "unknown_metric", f"record was given a similar name, and {about.words()}{_UNNAMED}")
             else:
                 warn_once("record", "unknown_metric", f"{about.words()}{_UNNAMED}")
 
-    def _nearest(self, metric: object) -> str | None:
-        """Return the declared name that is most like another one."""
-        from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
-
-        near = get_close_matches(metric[:_LONGEST_NAME], [*self.prepared, *self.off], 1) if type(metric) is str else []
-        return near[0] if near else None
+    @property
+    def _declared(self) -> list[str]:
+        return [*self.prepared, *self.off]
 
     def _is_swapped(self, value: object) -> bool:
         """Return whether the answer is the id of a metric, and so the metric the answer."""
@@ -155,4 +162,10 @@ class Metrics:
 
 def no_time(metric: Metric) -> ParameterError:
     """Return the error of a time that is recorded for a metric of another unit."""
-    return ParameterError(f"unit: write one of {', '.join(PER_SECOND)} for {metric.id}, of which times are recorded", metric.unit)
+    unit = f"its unit is {metric.unit}" if metric.unit else "it has no unit"
+    return ParameterError(f"{metric.id} counts no time, since {unit}: declare one of {', '.join(PER_SECOND)}, or use `record`")
+
+
+def _listed(ids: list[str]) -> str:
+    """List metrics, the first of many."""
+    return ", ".join(ids[:_MOST_LISTED]) + (f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else "")

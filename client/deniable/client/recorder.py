@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from threading import local as thread_data
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.client.undeclared import undeclared
 from deniable.errors import ParameterError
 from deniable.messages.notice import warn_once
+from deniable.messages.reasons import of_code
 from deniable.registry.metric import PER_SECOND
 from deniable.source import OS
 from deniable.stopwatch import Timing
@@ -56,6 +58,7 @@ class Recorder:
         *,
         source: Source | None,  # None is the system's, whose noise is drawn ahead
         clock: Callable[[], float],  # seconds since the epoch
+        refusal: Callable[[str, str], str | None],  # why the server refused a report of a metric and period; None if it has not
         strict: bool,  # whether an undeclared answer raises once its report is queued
         local: bool,  # whether reports go to this machine, as while the app is developed
     ) -> None:
@@ -66,6 +69,7 @@ class Recorder:
         self._sender = sender
         self._source = source
         self._clock = clock
+        self._refused = refusal
         self._strict = strict
         self._warns = local and not strict
         self._recording = thread_data()  # whether this thread is in `record` or `begin`
@@ -105,7 +109,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock() - (elapsed or 0.0), UTC)
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal:
-            return self._counts.drop(refusal, prepared)
+            return self._counts.drop(refusal, prepared, self._error(refusal, prepared))
         # Both are drawn before the answer is looked at, so that neither the sample nor the wait depends on it.
         sampled = prepared.sampled(source)
         if elapsed is None:
@@ -120,13 +124,15 @@ class Recorder:
         else:
             report = Report(occasion.stratum, outcome)
             dropped = sender.submit(sender.later(wait, report) if wait else report, process)
-        self._count(prepared, dropped)
+        self._count(prepared, dropped, occasion)
         if prepared.clipped(position, value):
             self._counts.clipped += 1
         if fault is not None:
             self._counts.undeclared += 1
+            if isinstance(fault, ParameterError) and (self._strict or self._warns):
+                fault = undeclared(prepared.metric, value, fault)
             if self._warns:
-                _warn_of_undeclared(prepared.metric)
+                _warn_of_undeclared(prepared.metric, fault)
             if self._strict or not isinstance(fault, ParameterError):
                 raise fault
         return not dropped
@@ -136,7 +142,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock(), UTC)
         refusal = self._refusal(prepared, moment)
         if refusal:
-            self._counts.drop(refusal, prepared)
+            self._counts.drop(refusal, prepared, self._error(refusal, prepared))
             return None
         sampled, wait, occasion = prepared.sampled(source), prepared.wait(source), prepared.occasion(moment)
         spend = self._spend if prepared.permanent is None else self._permanent_responses.reserve
@@ -144,7 +150,7 @@ class Recorder:
         timing = Timing()
         # The report is made later, when its answer is known. Its cost is spent now, so that a crash cannot avoid it.
         dropped = dropped or sender.submit(sender.later(wait, _Block(self, prepared, occasion, timing)), process)
-        self._count(prepared, dropped)
+        self._count(prepared, dropped, occasion)
         return None if dropped else timing
 
     def complete(self, block: _Block) -> Report | None:
@@ -172,6 +178,11 @@ class Recorder:
             return "no_consent"
         return "expired" if prepared.metric.expired(moment.date()) else self._sender.full
 
+    def _error(self, refusal: str, prepared: Prepared) -> ParameterError | None:
+        """Return the error of a strict client for a metric whose collection has ended."""
+        ended = refusal == "expired" and self._strict
+        return ParameterError(f"{prepared.metric.id}: {self._counts.words(refusal, prepared)}") if ended else None
+
     def _randomize(self, prepared: Prepared, occasion: Occasion, position: int | None, *, sampled: bool) -> bytes | str:
         """Spend, randomise and return the payload, or the reason why there is none. An undeclared answer has no position."""
         if prepared.permanent is not None:
@@ -189,20 +200,23 @@ class Recorder:
             position = prepared.metric.stand_in(self._source or OS)
         return prepared.mechanism.randomize(position, self._source)
 
-    def _count(self, prepared: Prepared, dropped: str | None) -> None:
+    def _count(self, prepared: Prepared, dropped: str | None, occasion: Occasion) -> None:
         """Count a report that was queued, or an answer that was dropped for a reason."""
         if dropped:
-            self._counts.drop(dropped, prepared)
-            self._sender.wake()
+            code = self._refused(prepared.metric.id, occasion.stratum.period) if dropped == "this_period" else None
+            self._counts.drop("refused_period" if code else dropped, prepared, facts=of_code(code) if code else "")
+            # Where reports wait so that the moment of `record` does not show, nothing else may show it.
+            self._sender.wake(quiet=bool(prepared.delayed or prepared.longest))
             return
         self._counts.recorded += 1
         if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile
             self._sender.purge()
 
 
-def _warn_of_undeclared(metric: Metric) -> None:
-    """Warn about an undeclared answer, without it, while the app is developed."""
+def _warn_of_undeclared(metric: Metric, fault: BaseException) -> None:
+    """Warn about an undeclared answer while the app is developed."""
     instead = "what stands for none" if metric.axis else "a random one" if metric.other is None else "its other"
-    words = f"an answer is none that the registry declares, so {instead} was reported instead"
-    # Only while the app is developed: a log can leave the device, and this line depends on the answer and has no noise.
-    warn_once(metric.id, "undeclared", f"{words}; strict=True shows where, and stats() counts such answers")
+    # Only while the app is developed: a log can leave the device, and this line has the answer, without noise.
+    end = "" if str(fault).endswith("?") else "."
+    words = f"{fault}{end} {instead.capitalize()} was reported instead; strict=True shows where, and stats() counts such answers"
+    warn_once(metric.id, "undeclared", words)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.arrival import Arrival
+from deniable.client.counts import FAULTS
 from deniable.client.recorder import Recorder
 from deniable.device.journal import Journal
 from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
 from deniable.device.waiting import Waiting
+from deniable.messages.reasons import ANSWERS, LOSSES
 from deniable.source import OS
 from deniable.transport import Sender
 from deniable.transport.spool import Spool
@@ -23,8 +27,17 @@ if TYPE_CHECKING:
     from deniable.client.counts import Counts
     from deniable.registry.tables import Budget
     from deniable.source import Source
-    from deniable.transport import Batch, Post, SenderSettings
+    from deniable.transport import Exit, Post, SenderSettings
     from deniable.transport.dsn import Dsn
+
+
+class _Totals(NamedTuple):
+    """What has become of all reports and answers so far."""
+
+    process: int
+    outcomes: Counter[str]  # of reports
+    dropped: Counter[str]  # answers that were not reported, by reason
+    from_disk: int  # reports that the server took from the spool
 
 
 class Session:
@@ -44,6 +57,7 @@ class Session:
         source: Source | None,  # None is the system's, whose noise is drawn ahead
         clock: Callable[[], float],  # seconds since the epoch
         strict: bool,
+        exit: Exit,  # noqa: A002 - the app's word for it
     ) -> None:
         self.state = State(directory)
         self.ledger = Ledger(self.state, budget)
@@ -54,11 +68,14 @@ class Session:
             settings,
             post,
             spool=_spool(directory),
-            delivered=self._write_journal,
+            delivered=lambda batch, verdict: verdict.write(batch, self.journal),
             waiting=Waiting(self.state, clock),
             chore=chore,
+            exit=exit,
+            helper=_helper(dsn, directory) if exit == "helper" and directory else None,
         )
         self._counts = counts
+        self._last = _Totals(os.getpid(), Counter(), Counter(), 0)
         counts.trouble = lambda: self.state.trouble
         consent.attach(self.sender, self.journal)
         self.recorder = Recorder(
@@ -69,32 +86,61 @@ class Session:
             self.sender,
             source=source,
             clock=clock,
+            refusal=self.journal.refusal,
             strict=strict,
             local=dsn.local,
         )
 
-    def _write_journal(self, batch: Batch) -> None:
-        self.journal.add(batch.reports)
-
     def flush(self, timeout: float) -> Arrival:
-        """Send what is queued; return whether the server has all reports of this process that may travel."""
+        """Send what is queued; return what became of answers and reports since the last call."""
+        before = self._before()
         self.sender.flush(timeout)
-        return self._arrival()
+        return self._arrival(before)
 
     def close(self, timeout: float) -> Arrival:
         """Send what is queued and stop for good; return the same as `flush`."""
+        before = self._before()
         self.sender.close(timeout)
+        self._put_in_order()
+        return self._arrival(before)
+
+    def leave(self, timeout: float) -> None:
+        """Stop for good at the end of the process, in the way that `exit` says."""
+        self.sender.leave(timeout)
+        self._put_in_order()
+
+    def _put_in_order(self) -> None:
         if self.journal.clearing:
             self.journal.clear()
         self.ledger.return_leases()  # else reports that were paid for and not made would count as spent
-        return self._arrival()
 
-    def _arrival(self) -> Arrival:
-        arrival = self.sender.arrival
-        if arrival.queued:
-            return arrival
-        waiting = self.sender.waiting
-        return Arrival(why=f"{waiting} may not travel yet" if waiting else self._counts.summary())
+    def _before(self) -> _Totals:
+        """Return what the last call saw. Two calls at one time see the same."""
+        # A forked child has counts of its own, and no reports of its parent.
+        return self._last if self._last.process == os.getpid() else _Totals(os.getpid(), Counter(), self._last.dropped, 0)
+
+    def _arrival(self, before: _Totals) -> Arrival:
+        sender = self.sender
+        now = self._last = _Totals(os.getpid(), sender.counts, Counter(self._counts.dropped), sender.from_disk)
+        outcomes, dropped = now.outcomes - before.outcomes, now.dropped - before.dropped
+        refused = sum(number for name, number in outcomes.items() if name == "rejected" or name.startswith("http_"))
+        losses = [name for name in outcomes if name in LOSSES and name not in FAULTS]
+        pending, waiting = sender.pending, sender.waiting
+        why = [sender.trouble or "no answer has come yet"] if pending else []
+        why += [sender.refusal] if refused else []
+        why += [LOSSES[name].happened for name in losses] + ([ANSWERS["error"].happened] if outcomes["error"] else [])
+        if not (why or outcomes["sent"] or dropped or waiting):
+            why = ["nothing was recorded since the last call" if before.outcomes or before.dropped else "nothing was recorded"]
+        return Arrival(
+            sent=outcomes["sent"],
+            from_disk=now.from_disk - before.from_disk,
+            pending=pending,
+            waiting=waiting,
+            refused=refused,
+            lost=sum(outcomes[name] for name in [*losses, "error"]),
+            dropped=dict(dropped),
+            why="; ".join(dict.fromkeys(why)),
+        )
 
 
 def forget(directory: Path | None, clock: Callable[[], float]) -> None:
@@ -104,6 +150,15 @@ def forget(directory: Path | None, clock: Callable[[], float]) -> None:
         spool.purge()
     Waiting(state, clock).purge()
     Journal(state).clear()
+
+
+def _helper(dsn: Dsn, directory: Path) -> Callable[[], object]:
+    def start() -> None:
+        from deniable.client import helper  # noqa: PLC0415 - only an app that asks for it needs it, and at its end
+
+        helper.start(dsn, directory)
+
+    return start
 
 
 def _spool(directory: Path | None) -> Spool | None:

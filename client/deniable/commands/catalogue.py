@@ -47,6 +47,7 @@ CATALOGUE: dict[str, CommandInfo] = {
             f"deniable audit-log list {_STORE} --json",
             f"deniable audit-log head {_STORE}",
             f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
+            f"deniable audit-log restored {_STORE} --files audit",
         ),
     ),
     "backup": CommandInfo(

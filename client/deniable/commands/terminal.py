@@ -30,9 +30,12 @@ class Terminal:
         self._status = status
 
     def write(self, text: str) -> int:
-        """Write a text; line ends and tabs stay."""
+        """Write a text; line ends and tabs stay. What the stream's encoding lacks, as some of Windows do, is escaped."""
+        visible_text = visible(text, keep="\n\t")
         try:
-            self.stream.write(visible(text, keep="\n\t"))
+            self.stream.write(visible_text)
+        except UnicodeEncodeError as error:
+            self.stream.write(visible_text.encode(error.encoding, "backslashreplace").decode(error.encoding))
         except BrokenPipeError:
             self._end()
         return len(text)

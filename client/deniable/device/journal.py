@@ -1,4 +1,4 @@
-"""The journal: the randomised reports that were sent, kept on the device so that an app can show them."""
+"""The journal: the randomised reports that were sent, kept on the device so that an app can show them, and what was refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deniable.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from deniable.device.state import State
     from deniable.wire.report import Report
@@ -34,7 +34,7 @@ class SentReport:
 
 
 class Journal:
-    """Keeps the last thousand reports that were sent."""
+    """Keeps the last thousand reports that were sent, and of each metric the last period of which the server refused a report."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Journal:
     ) -> None:
         self._state = state
         self.clearing = False  # Whether it must be cleared but could not be yet. Until then it shows nothing.
+        self._refused: dict[str, tuple[str, str]] | None = None  # of each metric the period, and why; None before it was read
 
     def add(self, reports: Iterable[Report]) -> None:
         """Add reports that were sent; raise `StateError` if the state cannot be used."""
@@ -50,13 +51,38 @@ class Journal:
             db.executemany("INSERT INTO journal (metric, version, period, segment, payload) VALUES (?, ?, ?, ?, ?)", rows)
             db.execute("DELETE FROM journal WHERE id <= (SELECT max(id) FROM journal) - ?", (_LENGTH,))
 
+    def refuse(
+        self,
+        refused: Sequence[tuple[str, str, str]],  # metrics, each with the period and a code that says why
+    ) -> None:
+        """Note that the server refused reports; raise `StateError` if the state cannot be used."""
+        self._refusals().update({metric: (period, code) for metric, period, code in refused})
+        with self._state.transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO refused VALUES (?, ?, ?)", refused)
+
+    def refusal(self, metric: str, period: str) -> str | None:
+        """Return why the server refused a report of a period; None if no refusal is known."""
+        refused, code = self._refusals().get(metric, ("", ""))
+        return code if refused == period else None
+
+    def _refusals(self) -> dict[str, tuple[str, str]]:
+        if self._refused is None:
+            self._refused = {}
+            with suppress(StateError):
+                if self._state.begun:
+                    with self._state.transaction() as db:
+                        rows = db.execute("SELECT metric, period, code FROM refused")
+                        self._refused = {metric: (period, code) for metric, period, code in rows}
+        return self._refused
+
     def clear(self) -> None:
         """Delete all entries. If the state cannot be used now, `clearing` stays set, and the caller tries again later."""
-        self.clearing = True
+        self.clearing, self._refused = True, {}
         with suppress(StateError):
             if self._state.begun:
                 with self._state.transaction() as db:
                     db.execute("DELETE FROM journal")
+                    db.execute("DELETE FROM refused")
             self.clearing = False
 
     def entries(self) -> list[SentReport]:

@@ -11,26 +11,26 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from shutil import rmtree
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
-from deniable.device.files import require_own, sync
 from deniable.errors import StateError
+from deniable.platform.files import rename, sync
+from deniable.platform.folders import require_own
 from deniable.process.forks import over_forks
 from deniable.source import OS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from sqlite3 import Connection
 
 _FILE = "state.db"
-_FORMAT = 3
+_FORMAT = 4
 _PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too
 _SECRET_BITS = 256
 _OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # raised when damaged content is read
@@ -62,26 +62,13 @@ _SCHEMA = f"""
         id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL, segment TEXT NOT NULL,
         payload BLOB NOT NULL
     );
+    CREATE TABLE refused (metric TEXT PRIMARY KEY, period TEXT NOT NULL, code TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE waiting (
         id BLOB PRIMARY KEY, due INTEGER NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL,
         period TEXT NOT NULL, segment TEXT NOT NULL, payload BLOB NOT NULL
     ) WITHOUT ROWID;
     PRAGMA user_version = {_FORMAT};
 """
-
-
-def default_directory() -> Path:
-    """Return the operating system's place for state files; raise `StateError` if the user has no home directory."""
-    try:
-        if sys.platform == "win32":
-            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "deniable"
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Application Support" / "deniable"
-        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "deniable"
-    except RuntimeError:
-        raise StateError(
-            "there is no home directory to keep the budget in: name another place with state= or DENIABLE_STATE_DIR"
-        ) from None
 
 
 class State:
@@ -204,7 +191,7 @@ class State:
                 connection.close()
             sync(fresh)
             try:
-                fresh.rename(directory)
+                rename(fresh, directory)
             except OSError:
                 if not (directory / _FILE).exists():  # otherwise another process was first
                     raise

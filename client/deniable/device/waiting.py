@@ -51,6 +51,7 @@ class Waiting:
         self.counts: Counter[str] = Counter()  # lost reports: `spool_full`, `spool_expired`, `purged`
         self.purging = False  # Whether all must be deleted but could not be yet. Until then none is taken.
         self._look_at = 0.0  # on the monotonic clock
+        self._empty = False  # whether there were none at the last look
         if self._state.directory is None and self._state.begun:
             with suppress(StateError), self._state.transaction() as db:
                 db.execute("DELETE FROM waiting")
@@ -61,8 +62,8 @@ class Waiting:
         return self._state.directory is not None
 
     def __len__(self) -> int:
-        if not self._state.begun:
-            return 0
+        if not self._state.begun or (self._empty and time.monotonic() < self._look_at):
+            return 0  # without a look at the disk, as for most apps
         try:
             with self._state.transaction() as db:
                 return int(db.execute("SELECT count(*) FROM waiting").fetchone()[0])
@@ -71,7 +72,7 @@ class Waiting:
 
     def put(self, reports: Sequence[tuple[Report, float]]) -> bool:
         """Keep reports, each with the seconds that it must wait; return whether the state could be used. Too many are dropped."""
-        self._look_at = 0.0
+        self._look_at, self._empty = 0.0, False
         try:
             with self._state.transaction() as db:
                 now = self._see(db)
@@ -96,7 +97,7 @@ class Waiting:
         try:
             with self._state.transaction() as db:
                 if db.execute("SELECT 1 FROM waiting LIMIT 1").fetchone() is None:
-                    self._look_at = time.monotonic() + _LOOK_AGAIN
+                    self._look_at, self._empty = time.monotonic() + _LOOK_AGAIN, True
                     return []
                 now = self._see(db)
                 self.counts["spool_expired"] += db.execute("DELETE FROM waiting WHERE due < ?", (now - _MAX_AGE,)).rowcount

@@ -202,7 +202,7 @@ class Mechanism(Sealed, ABC):
         if isinstance(value, bool) or not 0 <= number < self.domain_size:
             # The message must not contain the answer, since it may be logged.
             raise ParameterError(
-                f"a value must be a whole number in [0, {self.domain_size}); this is of type {type(value).__name__}", ...
+                f"a value must be a whole number in [0, {self.domain_size})", got=f"of type {type(value).__name__}"
             )
         return number
 

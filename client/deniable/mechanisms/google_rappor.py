@@ -66,7 +66,7 @@ class Params:
         for name, letter, most in (("bits", "k", _MAX_BITS), ("hashes", "h", _MAX_HASHES), ("cohorts", "m", _MAX_COHORTS)):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
-                raise ParameterError(f"{name} ({letter}) must be a whole number from 1 to {most}", number)
+                raise ParameterError(f"{name} ({letter}): write a whole number from 1 to {most}", number)
         for name, steps in (("p", _DRAW_STEPS), ("q", _DRAW_STEPS), ("f", _F_STEPS)):
             exact = _exact(f"prob_{name}", getattr(self, f"prob_{name}"))
             object.__setattr__(self, f"prob_{name}", exact)
@@ -74,8 +74,7 @@ class Params:
             object.__setattr__(self, f"effective_{name}", Fraction(ceil(Fraction(float(exact)) * steps), steps))
         if self.effective_p >= self.effective_q:
             raise ParameterError(
-                "prob_q must be above prob_p, or a report says nothing about a bit",
-                f"p = {float(self.prob_p)}, q = {float(self.prob_q)}",
+                f"prob_q: write more than prob_p = {float(self.prob_p)}, or a report says nothing about a bit", float(self.prob_q)
             )
         if self.effective_f == 1:
             raise ParameterError(
@@ -113,7 +112,7 @@ def bloom(
 ) -> int:
     """Hash a word into the Bloom filter of its cohort, with 1 to h of k bits set. Deterministic and not private."""
     if isinstance(cohort, bool) or not isinstance(cohort, int) or not 0 <= cohort < params.cohorts:
-        raise ParameterError(f"a cohort must be a whole number from 0 to {params.cohorts - 1}", cohort)
+        raise ParameterError(f"cohort: write a whole number from 0 to {params.cohorts - 1}", cohort)
     bits = 0
     for bit in _hashes(_checked(word), cohort, params):
         bits |= 1 << bit

@@ -14,10 +14,12 @@ from deniable.exact.hashing import PoolFamily, data, key
 from deniable.mechanisms import google_rappor
 from deniable.mechanisms.base import two_sided
 from deniable.mechanisms.bounds import Bounds
-from deniable.mechanisms.permanent import Permanent, flips, second_flip
+from deniable.mechanisms.permanent import Permanent, flips, flips_of_all, second_flip
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from deniable.source import Source
 
 _BASIC = 1024  # most values of a domain whose values each have a bit
@@ -212,7 +214,13 @@ class Rappor(Bloom):
 
     def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Flip some of the kept bits."""
-        return self.layout.pack(row, response ^ flips(source, self._flip, self.bits))
+        (report,) = self.respond_to_all([(row, response)], source)
+        return report
+
+    def respond_to_all(self, responses: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
+        """Flip some of the kept bits of each."""
+        noise = flips_of_all(source, self._flip, self.bits, len(responses))
+        return [self.layout.pack(row, response ^ flip) for (row, response), flip in zip(responses, noise, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +261,8 @@ class GoogleRappor(Bloom):
         params = self._params()
         one, other = params.q_star, params.p_star
         if one == 1 or other == 0:
-            raise ParameterError("no bit is certain: p* is above 0 and q* below 1", f"p* = {float(other)}, q* = {float(one)}")
+            rule = "write probabilities that leave no bit certain, with p* above 0 and q* below 1"
+            raise ParameterError(f"p* = {float(other)}, q* = {float(one)}: {rule}")
         self._set(bits=params.bits, hashes=params.hashes, cohorts=params.cohorts)
         claims = self._claims(one, other)
         if log(claims["ratio"]) > float(self.requested):

@@ -40,7 +40,7 @@ class Sampled(Scored):
             raise ParameterError("domain_size: write 2^m for a set of m options", self.domain_size)
         groups = self._groups(options)
         if not groups:
-            raise ParameterError("a set in pairs must have 2 options or more", options)
+            raise ParameterError("pairs: write false, or list 2 options or more", options)
         true_weight, width = weight(self.requested), 1 << len(groups[0])
         total = true_weight + (width - 1) * UNIT
         return {

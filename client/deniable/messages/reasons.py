@@ -17,6 +17,7 @@ class Reason(NamedTuple):
     happened: str
     remedy: str
     alike: bool = False  # whether it concerns all metrics alike, so that it is said once for all of them
+    normal: bool = False  # whether nothing is wrong
 
     def words(self, facts: str = "") -> str:
         """Write it as one sentence, with facts of the case. No fact may be, or depend on, an answer."""
@@ -24,10 +25,11 @@ class Reason(NamedTuple):
 
 
 _KEY = "copy the DSN again that `deniable serve` prints, or make a key with `deniable keys create --role ingest`"
-_STOPPED = "what it refused is lost, and nothing more is sent until the next start"
+_STOPPED = "nothing more is sent until the next start, and what waits is kept for two days until a key is accepted"
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
 _KEPT = "what is not delivered is kept and tried again"
+_ONCE_MORE = "to try once more while you develop, set DENIABLE_STATE_DIR to an empty folder"
 
 ANSWERS: Mapping[str, Reason] = {
     "before_init": Reason(
@@ -42,6 +44,7 @@ ANSWERS: Mapping[str, Reason] = {
         "nobody has agreed, so nothing is recorded",
         "once the person has said yes, call set_consent(True) or init(consent=True)",
         alike=True,
+        normal=True,
     ),
     "unknown_metric": Reason(
         "the registry does not declare the metric",
@@ -58,12 +61,17 @@ ANSWERS: Mapping[str, Reason] = {
     "not_sampled": Reason(
         "`sample` has left this answer out",
         "that is normal; for more reports raise `sample` in metrics.toml",
+        normal=True,
     ),
     "this_period": Reason(
         "the device has already made its reports of this period",
-        "that is normal: each person counts that often, however often the app starts, also if a report was refused; for more "
-        "reports raise `per_period` or shorten `period` in metrics.toml; to try once more, set DENIABLE_STATE_DIR to an empty "
-        "folder",
+        "that is normal: each person counts that often, however often the app starts; for more reports raise `per_period` or "
+        f"shorten `period` in metrics.toml; {_ONCE_MORE}",
+        normal=True,
+    ),
+    "refused_period": Reason(
+        "the server has refused the report of this period, and the device makes no other one",
+        f"mend what it refused, and the next period is reported; {_ONCE_MORE}",
     ),
     "budget": Reason(
         "its part of the budget is spent, or what an earlier registry of the app has spent leaves no room yet",
@@ -82,7 +90,7 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "closed": Reason("it was recorded after close()", "call close last, or init again", alike=True),
     "refused_key": Reason(
-        "the server has refused the key, so what was not sent yet is lost, and nothing is sent until the next start",
+        "the server has refused the key, so nothing is recorded until the next start; what was recorded before waits on disk",
         _KEY,
         alike=True,
     ),
@@ -260,3 +268,12 @@ def of_refusal(
 ) -> Reason:
     """Return why a server refuses reports of a metric."""
     return REFUSALS.get(code, _OTHER)
+
+
+def of_code(
+    code: str,  # as `Verdict.refused` has it: the server's code, or "status" and a status
+) -> str:
+    """Say why a server refused a report of a period."""
+    status = code.removeprefix("status ")
+    about = of_answer(int(status), None) if status != code else of_refusal(code)
+    return f"{code}: {about.happened}"

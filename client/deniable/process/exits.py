@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from deniable.platform.forks import at_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,7 @@ class _AtExit:
         self._function = function
         self._seconds = seconds
         atexit.register(self.call)
-        if hasattr(os, "register_at_fork"):  # Windows has no fork
-            os.register_at_fork(after_in_child=self.register)
+        at_fork(in_child=self.register)
         self.register()
 
     def call(self) -> None:

@@ -5,9 +5,10 @@ A forked child has one thread. A lock that another thread held at the fork would
 
 from __future__ import annotations
 
-import os
 from threading import local
 from typing import TYPE_CHECKING, Protocol
+
+from deniable.platform.forks import at_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,8 +30,6 @@ def over_forks(
     patience: float = _PATIENCE,  # seconds to wait for each lock; then the fork goes on, and the child gets what was half done
 ) -> None:
     """Hold locks while this process forks, and replace them in the child."""
-    if not hasattr(os, "register_at_fork"):  # Windows has no fork
-        return
     held = local()
 
     def hold() -> None:
@@ -46,4 +45,4 @@ def over_forks(
         release()
         reset()
 
-    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=reset_child)
+    at_fork(before=hold, in_parent=release, in_child=reset_child)

@@ -202,9 +202,17 @@ class Registry:
         """
         words = []
         for name in metric.segments:
-            if values.get(name) not in self.segments[name]:
-                rule = f'segments.{name}: pass init(segments={{"{name}": ...}}) one of {", ".join(self.segments[name])}'
-                raise ParameterError(rule, values.get(name))
+            value, declared = values.get(name), self.segments[name]
+            if value not in declared:
+                from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+
+                wrong = (
+                    f"the segment {name} is missing"
+                    if value is None
+                    else f"the segment {name} is {value!r}, which is not declared"
+                )
+                mended = f'give init(segments={{"{name}": ...}}) one of {", ".join(declared)}'
+                raise ParameterError(f"{wrong}: {mended}{did_you_mean(value, declared)}")
             words.append(f"{name}={values[name]}")
         return ",".join(words)
 
@@ -219,7 +227,7 @@ class Registry:
         pairs = [part.partition("=") for part in written.split(",") if written]
         if tuple(name if equals else None for name, equals, _ in pairs) != metric.segments:
             shape = ",".join(f"{name}=..." for name in metric.segments) or "as an empty text"
-            raise ParameterError(f"the segment of {metric.id} must be written {shape}", written[:60])
+            raise ParameterError(f"the segment of {metric.id}: write it {shape}", written[:60])
         return ",".join(f"{name}={value if value in self.segments[name] else OTHER}" for name, _, value in pairs)
 
 

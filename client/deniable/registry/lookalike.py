@@ -31,6 +31,7 @@ _DRAWN_LIKE = (
 _TABLE = {ord(other): latin for others, latins in _DRAWN_LIKE for other, latin in zip(others, latins, strict=True)}
 _UNSEEN = frozenset(map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10))))
 """Invisible characters that Unicode counts among letters and marks. Others are known by their category."""
+_LONGEST = 100  # characters that are looked at of a text that is not known
 _VARIATIONS = range(0xE0100, 0xE01F0)
 
 
@@ -44,6 +45,23 @@ def alike(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield earlier, text
         for form in forms:
             seen.setdefault(form, text)
+
+
+def nearest(text: object, known: Iterable[str]) -> str | None:
+    """Return the known text that a mistaken one is most like; None if none is like it."""
+    from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
+
+    if type(text) is not str:
+        return None
+    mistaken, texts = text[:_LONGEST], list(known)
+    looks = (earlier for earlier, later in alike([*texts, mistaken]) if later == mistaken)
+    return next(looks, None) or next(iter(get_close_matches(mistaken, texts, 1)), None)
+
+
+def did_you_mean(text: object, known: Iterable[str]) -> str:
+    """Ask for the known text that a mistaken one is most like; empty if none is like it."""
+    near = nearest(text, known)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def spelt(text: str) -> str:

@@ -19,15 +19,16 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable import registry
-from deniable.errors import ConfigurationError, Fault, RegistryError
+from deniable.errors import ConfigurationError, DeniableError, Fault, RegistryError
+from deniable.platform.files import rename_onto
 from deniable.registry.places import placed
 from deniable.registry.tables import covered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from deniable.registry import Metric, Registry
 
@@ -40,6 +41,7 @@ MEANING = (
 """The fields of a metric that never change once it is published. To change them, raise its version."""
 
 _NAME = re.compile(r"[0-9]{4}\.toml")
+_APP = re.compile(r'^app\s*=\s*"([\w.-]+)"', re.MULTILINE)
 _MOST = 9999
 _SHOWN = 3  # names in a fault
 
@@ -69,6 +71,38 @@ def load_all(paths: str) -> dict[str, Registry]:
             raise ConfigurationError(f"{rule}; {declared.app} has two")
         loaded[declared.app] = declared
     return loaded
+
+
+class Faulty(NamedTuple):
+    """A registry that cannot be used."""
+
+    path: str
+    app: str  # as the file names it; empty if it does not
+    error: DeniableError
+
+
+def tried(
+    paths: str,  # as `load_all` takes them
+    load: Callable[[str], dict[str, Registry]] = load_all,
+) -> tuple[dict[str, Registry], list[Faulty]]:
+    """Read registries one by one, so that a fault of one is no reason to stop: for commands that look after what runs."""
+    loaded: dict[str, Registry] = {}
+    faulty: list[Faulty] = []
+    for path in filter(None, paths.split(os.pathsep)):
+        try:
+            loaded |= load(path)
+        except DeniableError as error:
+            faulty.append(Faulty(path, _app_named(path), error))
+    return loaded, faulty
+
+
+def _app_named(path: str) -> str:
+    try:
+        text = files(path)[-1].read_text("utf-8")
+    except (OSError, UnicodeDecodeError, RegistryError):
+        return ""
+    named = _APP.search(text)
+    return named[1] if named else ""
 
 
 def identity(loaded: Registry) -> str:
@@ -183,7 +217,7 @@ def _replace(source: Path, target: Path) -> None:
     """Copy a file in one step, so that nobody reads a part of it."""
     unfinished = target.with_name(f".{target.name}.new")
     shutil.copyfile(source, unfinished)
-    unfinished.replace(target)
+    rename_onto(unfinished, target)
 
 
 def _merged(loaded: Sequence[Registry]) -> Registry:

@@ -41,6 +41,7 @@ _MAX_ID = 80
 ID_RULE = f"write an id as lower-case words joined by dots or dashes, with at most {_MAX_ID} characters"
 """What `is_id` checks."""
 _MOST_TOGETHER = 1_000_000
+_DEVICES = r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?"
 
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
 
@@ -53,15 +54,14 @@ def _listed(names: Iterable[str]) -> str:
 def _unknown(where: str, of: str, known: Sequence[str], table: dict[str, Any], place: str = "") -> Iterator[_Rest]:
     for key in table:
         if key not in known:
-            near = _nearest(key, known)
-            yield where, f"{place}{key} is no key {of}: write {near or f'one of {_listed(known)}'}", ...
+            yield where, f"{place}{key} is no key {of}: write {_nearest(key, known) or f'one of {_listed(known)}'}", ...
 
 
-def _nearest(key: str, known: Iterable[str]) -> str:
-    """Return the key that a mistyped one may have meant; empty if none is like it."""
-    from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a faulty file needs it
+def _nearest(key: str, known: Iterable[str]) -> str | None:
+    """Return the key that a mistyped one may have meant; None if none is like it."""
+    from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
 
-    return "".join(get_close_matches(key, known, 1))
+    return nearest(key, known)
 
 
 def is_id(value: object) -> bool:
@@ -72,6 +72,13 @@ def is_id(value: object) -> bool:
 def is_revision(value: object) -> bool:
     """Return whether a value is a whole number above 0 that every language can hold."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < MAX_REVISION
+
+
+def _app_faults(app: object) -> Iterator[_Rest]:
+    if not is_id(app):
+        yield "-", "app: write a lower-case name in quotes, such as 'shop'", app
+    elif re.fullmatch(_DEVICES, str(app)):
+        yield "-", "app: write another name; Windows has a device of this one, and cannot make a folder of it", app
 
 
 def faults_of(
@@ -87,9 +94,7 @@ def faults_of(
     )
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format: write {FORMAT}, which this version reads", document.get("format")
-    app = document.get("app")
-    if not is_id(app):
-        yield "-", "app: write a lower-case name in quotes, such as 'shop'", app
+    yield from _app_faults(document.get("app"))
     revision = document.get("revision", 1)
     if not is_revision(revision):
         yield "-", "revision: write a whole number above 0, and raise it with every publication", revision

@@ -35,7 +35,7 @@ LARGEST = 1e6
 
 
 MONTHS = 60
-"""Months for which the default budget lasts if all of it is spent in each: five years, longer than most people keep an app."""
+"""Months for which a budget without a `lifetime` lasts if all is spent in each: five years, longer than most keep an app."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,8 @@ class Budget:
     per_month
         Nats that may be spent in a calendar month; None for no bound.
     lifetime
-        Nats that may be spent ever, not below `per_month`; None for no bound. Each metric has the same share of both.
+        Nats that may be spent ever, not below `per_month`; None for no bound. By default 60 times `per_month`. Each metric has
+        the same share of both.
 
     Raises
     ------
@@ -162,16 +163,19 @@ class Budget:
     """
 
     per_month: float | None = 32
-    lifetime: float | None = 32 * MONTHS
+    lifetime: float | None = ...  # type: ignore[assignment] # for `MONTHS`
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             number = getattr(self, name)
-            if number is None:
+            if number is None or number is ...:
                 continue
             wrong = isinstance(number, bool) or not isinstance(number, int | float)
             if wrong or not isfinite(number) or not 0 < number <= LARGEST:
                 raise ParameterError(f"{name}: write a number of nats above 0 and at most {LARGEST:,.0f}", number)
+        if self.lifetime is ...:
+            months = None if self.per_month is None else min(MONTHS * self.per_month, LARGEST)
+            object.__setattr__(self, "lifetime", months)
         if self.lifetime is not None and (self.per_month is None or self.lifetime < self.per_month):
             least = "per_month too" if self.per_month is None else f"{self.per_month:g} or more, the nats of per_month"
             raise ParameterError(f"lifetime: write {least}", self.lifetime)

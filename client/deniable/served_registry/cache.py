@@ -11,8 +11,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from deniable.device.files import write_new
 from deniable.errors import ServedRegistryError
+from deniable.platform.files import remove, rename_onto, write_new
 from deniable.served_registry.signature import MAX_BYTES, Envelope
 from deniable.source import OS
 
@@ -54,7 +54,7 @@ class Cache:
         try:
             # It is not written as it was received: a server could mark devices by what it puts around the signed text.
             write_new(fresh, envelope.write())
-            fresh.replace(self._file(revision))  # in one step, so that no process reads a part of it
+            rename_onto(fresh, self._file(revision))  # in one step, so that no process reads a part of it
         except OSError:
             self._remove(fresh)
             return False
@@ -89,4 +89,4 @@ class Cache:
     @staticmethod
     def _remove(file: Path) -> None:
         with suppress(OSError):  # an old file is harmless
-            file.unlink(missing_ok=True)
+            remove(file)

@@ -162,7 +162,7 @@ class Fetcher:
         self._cache.refresh()  # another process may have kept a newer one
         known = self._cache.envelope
         if registry.revision < self._cache.revision:
-            raise refusal(f"revision must be at least {self._cache.revision}, which was served before", registry.revision)
+            raise refusal(f"revision: write {self._cache.revision} or more, which was served before", registry.revision)
         if registry.revision == self._cache.revision and known and known.text != envelope.text and self._sound(known):
             raise refusal(f"revision {registry.revision} was published before with another text: raise the revision", ...)
         if self._current is not None and envelope.text == self._current.text and not self._outlives(envelope):

@@ -68,7 +68,7 @@ class Envelope:
         """Read an envelope; None for something else, such as a hotel's login page; raise `ServedRegistryError` if invalid."""
         # Before it is parsed: the server, or whoever answers in its place, chooses its size.
         if len(body) > MAX_BYTES:
-            raise refusal(f"an envelope of {len(body):,} bytes is too large: {MAX_BYTES:,} are allowed", ...)
+            raise refusal(f"the envelope has {len(body):,} bytes, and {MAX_BYTES:,} are allowed: list fewer metrics", ...)
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
@@ -76,12 +76,15 @@ class Envelope:
         if not isinstance(document, dict) or not {"restriction", "signature"} & set(document):
             return None
         if set(document) - {_UNTIL} != _MEMBERS:
-            raise refusal(f"an envelope must have {', '.join(sorted(_MEMBERS))}, and nothing else", ", ".join(sorted(document)))
+            raise refusal(
+                f"the members of an envelope: write {', '.join(sorted(_MEMBERS))}, and nothing else", ", ".join(sorted(document))
+            )
         if document["format"] != FORMAT or isinstance(document["format"], bool):  # True == 1
-            raise refusal(f"the format of an envelope must be {FORMAT}", document["format"])
+            raise refusal(f"format: write {FORMAT}", document["format"])
         text, written = document["restriction"], document["signature"]
         if not isinstance(text, str) or not isinstance(written, str):
-            raise refusal("restriction and signature must be texts", f"{type(text).__name__} and {type(written).__name__}")
+            kinds = f"{type(text).__name__} and {type(written).__name__}"
+            raise refusal(f"restriction and signature are {kinds}: write texts", ...)
         return cls(text, _bytes(written, 64, "a signature"), day(_UNTIL, document[_UNTIL]) if _UNTIL in document else None)
 
     def write(self) -> bytes:
@@ -111,7 +114,7 @@ class Envelope:
         try:
             key.verify(self.signature, _signed(self.text, self.valid_until))
         except InvalidSignature:
-            raise refusal("the signature is of another text, or by another key than the app pins", ...) from None
+            raise refusal("the signature is of another text, or by another key than the app pins: sign it again", ...) from None
 
 
 def check_installed() -> None:
@@ -192,5 +195,5 @@ def _bytes(written: str, size: int, what: str) -> bytes:
         data = b""
     # There are several ways to write the same bytes, by which a server could mark a device. Only one is read.
     if len(data) != size or b64encode(data).decode() != written:
-        raise refusal(f"{what} must be the base64 of {size} bytes; this is another text", ...)
+        raise refusal(f"{what} is no base64 of {size} bytes: copy all of it", ...)
     return data

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import deniable
 from deniable.arrival import Arrival
 from deniable.client import Client
-from deniable.client.environment import switched_off
+from deniable.client.environment import caller, switched_off
 from deniable.client.metrics import no_time
-from deniable.errors import ParameterError
+from deniable.client.undeclared import undeclared
+from deniable.errors import ConfigurationError, ParameterError
 from deniable.handle import MetricHandle
 from deniable.messages import notice
 from deniable.registry import Registry, load
+from deniable.registry.lookalike import did_you_mean
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch, Timing
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-_PACKAGE = f"{Path(deniable.__file__).parent}{os.sep}"
+_NO_REGISTRY = (
+    "no registry is known, so nothing can be checked: set deniable_registry = metrics.toml in the ini file of pytest, or write "
+    "Capture('metrics.toml'), or have the test call deniable.init; to take everything, set lenient = True of the capture"
+)
 _OF_THE_NETWORK = ("dsn", "settings", "state", "registry_key", "allow_http", "post")
 
 
@@ -52,17 +56,17 @@ class Capture:
     Parameters
     ----------
     registry
-        A path or a loaded registry for an app that never calls `init`, or None for no check. Other answers are checked against
-        the registry of their client.
+        A path or a loaded registry for an app that never calls `init`. Without one it cannot be checked, and each of its answers
+        is a fault, unless the capture is lenient. Other answers are checked against the registry of their client.
     lenient
-        Capture undeclared metrics and answers, too.
+        Capture undeclared metrics and answers, too, and check nothing.
     consent
         Drop answers as in production while there is no consent, or if DO_NOT_TRACK is set.
 
     Attributes
     ----------
     faults : list of str
-        Undeclared metrics and answers that were recorded, with the line of the app.
+        Undeclared metrics and answers that were recorded, with the line of the app. Without any registry, all answers.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = False) -> None:
@@ -73,6 +77,9 @@ class Capture:
         self._taken: list[Captured] = []
         self._stand_in: Client | None = None
         self._replaced: list[tuple[Any, str, Any]] = []
+        self._declared: set[str] = (
+            set(self._registry.metrics) if self._registry else set()
+        )  # ids, of all registries that are known
 
     @property
     def all(self) -> list[Captured]:
@@ -91,8 +98,16 @@ class Capture:
         -------
         list
             Empty if there are none.
+
+        Raises
+        ------
+        ParameterError
+            If no registry that the capture knows declares the metric, unless the capture is lenient.
         """
-        return [taken.value for taken in self._taken if taken.metric == metric]
+        values = [taken.value for taken in self._taken if taken.metric == metric]
+        if self._declared and metric not in self._declared and not values and not self.lenient:
+            raise ParameterError(f"{metric!r} is not declared in the registry{did_you_mean(metric, sorted(self._declared))}")
+        return values
 
     def clear(self) -> None:
         """Forget all recorded answers and all faults."""
@@ -105,6 +120,8 @@ class Capture:
             segments = {name: values[0] for name, values in registry.segments.items()}
             self._stand_in = Client.__new__(Client)
             _begin(Client.__init__, self._stand_in, registry=registry, consent=False, segments=segments, strict=True)
+        else:
+            self._note(deniable._client)  # noqa: SLF001
         self._replace(deniable, "_client", self._stand_in or deniable._client)  # noqa: SLF001 - restored at the end
         self._replace_methods()
         return self
@@ -124,6 +141,7 @@ class Capture:
             needed = {name: value for name, value in options.items() if name not in _OF_THE_NETWORK}
             _begin(begin, client, strict=strict or not self.lenient, **needed)
             client.strict = strict
+            self._note(client)
 
         def record(client: Client, metric: str, value: object) -> bool:
             return self._take(client, metric, value)
@@ -136,7 +154,7 @@ class Capture:
             client._consent.setting = consent  # noqa: SLF001 - nothing is sent or withdrawn during the capture
 
         def settled(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001
-            return Arrival(len(self._taken) or 1, len(self._taken) or 1)
+            return Arrival(sent=len(self._taken) or 1)
 
         async def settled_async(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001, ASYNC109
             return settled(client)
@@ -175,15 +193,21 @@ class Capture:
     def _take(self, client: Client | None, metric: str, value: object) -> bool:
         if client is None or (self.consent and (switched_off() or not _agreed(client))):
             return False
-        unchecked = self.lenient or (client is self._stand_in and self._registry is None)
-        if not unchecked:
+        self._note(client)
+        if not self.lenient:
             try:
+                if client is self._stand_in and self._registry is None:
+                    raise ConfigurationError(_NO_REGISTRY)  # noqa: TRY301 - a fault as the others
                 _check(client, metric, value)
-            except ParameterError as error:
+            except (ParameterError, ConfigurationError) as error:
                 self.faults.append(f"{_caller()}: {error}")
                 raise
         self._taken.append(Captured(metric, value))
         return True
+
+    def _note(self, client: Client | None) -> None:
+        if client is not None:
+            self._declared |= {*client._metrics.prepared, *client._metrics.off}  # noqa: SLF001
 
 
 class _CapturedTiming(Timing):
@@ -239,12 +263,13 @@ def _check(client: Client, metric: str, value: object) -> None:
     prepared = client._metrics.prepared.get(metric)  # noqa: SLF001
     if prepared is None:
         raise client._metrics.unknown(metric, None)  # noqa: SLF001
-    prepared.metric.position(value)
+    try:
+        prepared.metric.position(value)
+    except ParameterError as error:
+        raise undeclared(prepared.metric, value, error) from None
 
 
 def _caller() -> str:
     """Return the nearest line of the call stack that is not ours."""
-    frame = sys._getframe()  # noqa: SLF001 - `inspect` does the same, but is slow to import
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
+    frame = caller()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -12,14 +12,15 @@ import time
 from collections import Counter
 from contextlib import suppress
 from threading import Thread, current_thread
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 from weakref import WeakSet
 
+from deniable.errors import ParameterError
 from deniable.process.exits import at_exit
 from deniable.process.forks import over_forks
 from deniable.source import jitter
 from deniable.transport.backlog import Backlog
-from deniable.transport.delivery import Delivery
+from deniable.transport.delivery import Delivery, Verdict
 from deniable.transport.dispatch import Dispatch
 from deniable.transport.failures import tell_losses
 from deniable.transport.http import HttpPost, Post
@@ -35,15 +36,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from threading import Condition
 
-    from deniable.arrival import Arrival
     from deniable.device.waiting import Waiting
     from deniable.transport.dsn import Dsn
 
-__all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool"]
+__all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool", "Verdict"]
+
+Exit = Literal["auto", "wait", "spool", "helper"]
+"""What becomes of the queue when the process ends; see `deniable.Client`."""
 
 _EXIT_SECONDS = 1.0
+_YOUNG = 10.0  # seconds; a program that ends sooner does not wait for a server
 _SPOOL_SHARE = 0.25  # share of the time to close that is kept for the spool
 _PURGE_SECONDS = 1.0
+_SOON = 0.5  # seconds, and as many more at most: a shorter run sends nothing, so that it does not import what sends
 
 
 class Sender:
@@ -58,13 +63,16 @@ class Sender:
         post: Post | None = None,  # Sends a request. None for HTTP, which is imported in the thread on first use.
         *,
         spool: Spool | None = None,  # Where batches wait that could not be delivered. With None they are lost and counted.
-        # Called with each batch that the server took, in the thread that makes batches. Its errors are counted.
-        delivered: Callable[[Batch], None] | None = None,
+        # Called with each batch that need not be sent again, in the thread that makes batches. Its errors are counted.
+        delivered: Callable[[Batch, Verdict], None] | None = None,
         # Where reports wait that may not travel yet. With None they wait in memory, and at the end they are lost and counted.
         waiting: Waiting | None = None,
         # Called in the thread that talks to the network, first when that starts. It returns the seconds until the next call.
         # After an error, which is counted, the next call is an hour later. It is not called while paused.
         chore: Callable[[], float] | None = None,
+        exit: Exit = "auto",  # noqa: A002 - the app's word for it. What becomes of the queue when the process ends.
+        # Called at the end of the process if batches are left on disk, which only `exit` "helper" asks for.
+        helper: Callable[[], object] | None = None,
     ) -> None:
         self._dsn = dsn
         self._settings = settings
@@ -73,6 +81,11 @@ class Sender:
         self._waiting = waiting
         self._delivered = delivered
         self._chore = chore
+        if exit not in get_args(Exit):
+            raise ParameterError(f"exit: write one of {', '.join(get_args(Exit))}", exit)
+        self._exit = exit
+        self._helper = helper
+        self._begun = time.monotonic()
         self._orders = Orders(spooled=spool is not None)
         self._courier: Courier | None = None
         self.reset()
@@ -91,7 +104,7 @@ class Sender:
         self._backlog = Backlog(self._spool, self._orders, self._waiting)
         self._courier = None
         self._thread: Thread | None = None
-        self._woken = False
+        self._woken = self._hastened = False
 
     @classmethod
     def locks(cls) -> Iterator[Condition]:
@@ -106,21 +119,21 @@ class Sender:
             sender.reset()
 
     @classmethod
-    def close_all(cls, timeout: float) -> None:
-        """Close all senders that the app has not closed at its end, within `timeout` seconds together."""
+    def leave_all(cls, timeout: float) -> None:
+        """At the end of the process, leave all senders that the app has not closed, within `timeout` seconds together."""
         deadline = time.monotonic() + timeout
         left = [sender for sender in cls._alive if sender.full != "closed"]
         while left:
             sender = left.pop()
             with suppress(Exception):
-                sender.close(max(0.0, deadline - time.monotonic()) / (len(left) + 1))
+                sender.leave(max(0.0, deadline - time.monotonic()) / (len(left) + 1))
 
     @property
     def counts(self) -> Counter[str]:
         """Counts of what became of reports."""
         # - `sent`, `rejected`.
         # - `spooled`: later `sent`, `rejected` or lost, perhaps by another process.
-        # - Lost, or not of reports: those of `LOSSES`, and `refused_key`, `error`, `http_` with a status.
+        # - Lost, or not of reports: those of `LOSSES`, and `error`, `http_` with a status.
         with self._orders.changed:
             return self._outbox.counts + self._backlog.counts
 
@@ -145,10 +158,26 @@ class Sender:
         return "queue_full" if self._outbox.full else None
 
     @property
-    def arrival(self) -> Arrival:
-        """Whether the server took all reports that were queued, and there were any."""
+    def pending(self) -> int:
+        """Number of reports that wait to be sent, or for another try, of this process and on the device."""
         with self._orders.changed:
-            return self._outbox.arrival
+            queued = self._outbox.submitted - self._outbox.settled
+        return queued + self._backlog.reports
+
+    @property
+    def from_disk(self) -> int:
+        """Number of reports that the server took from the spool."""
+        return self._outbox.from_disk
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last batch was not delivered."""
+        return self._orders.trouble
+
+    @property
+    def refusal(self) -> str:
+        """Why the server refused reports, the last time."""
+        return self._orders.refusal
 
     def submit(self, report: Report | Later, process: int | None = None) -> str | None:
         """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too."""
@@ -160,8 +189,11 @@ class Sender:
             if dropped is not None:
                 return dropped
             # A thread that begins with a report that must wait makes no request now, which would tell the moment.
-            if self._thread is None and not self._start(quiet=type(report) is Later):
+            quiet = type(report) is Later
+            if self._thread is None and not self._start(quiet=quiet):
                 return "no_thread"
+            if not (quiet or self._hastened):
+                self._hasten()
             self._backlog.touch()
             outbox.put(report)
         return None if outbox is self._outbox else "interrupted"
@@ -172,13 +204,27 @@ class Sender:
         due = time.monotonic() + seconds + jitter(self._settings.flush_interval)
         return Later(due, report, None) if isinstance(report, Report) else Later(due, None, report)
 
-    def wake(self) -> None:
+    def wake(
+        self,
+        *,
+        quiet: bool = True,  # whether the moment of sending must not show that of this call
+    ) -> None:
         """Send what an earlier run left, some time later, even if this one has no report to send. A second call does nothing."""
-        if not self._woken:
-            self._woken = True
-            later = self._backlog.later > 0
-            with self._orders.changed:
-                self._has_left(later=later, quiet=True)
+        if self._woken and (quiet or self._hastened):
+            return
+        later = not self._woken and self._backlog.later > 0
+        self._woken = True
+        with self._orders.changed:
+            if self._has_left(later=later, quiet=True) and not quiet:
+                self._hasten()
+            self._hastened = self._hastened or not quiet
+
+    def _hasten(self) -> None:
+        """Send what an earlier run left soon: a program that runs briefly has no better moment."""
+        self._hastened = True
+        with suppress(OSError):  # without randomness nothing is sent at any time
+            self._backlog.begin(_SOON + jitter(_SOON))
+        self._orders.changed.notify_all()
 
     @classmethod
     def all(cls) -> list[Sender]:
@@ -190,11 +236,11 @@ class Sender:
         with self._orders.changed:
             self._outbox.make_due()
 
-    def flush(self, timeout: float) -> bool:
+    def flush(self, timeout: float, *, again: bool = True) -> bool:
         """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds."""
-        # Reports that may not travel yet are not waited for, and stay. If this run has queued nothing, what an earlier one left
-        # is sent. It does not wait for reports that are recorded meanwhile. It returns at once while paused, after `close`, and
-        # in the sending threads.
+        # Reports that may not travel yet are not waited for, and stay. If the server answers, what waits on disk is sent, too. If
+        # nothing is queued and `again`, or nothing ever was, this is tried anyhow. It does not wait for reports that are recorded
+        # meanwhile. It returns at once while paused, after `close`, and in the sending threads.
         deadline = time.monotonic() + timeout
         later = self._thread is None and self._backlog.later > 0
         look = 0
@@ -204,13 +250,12 @@ class Sender:
                 self._orders.changed.notify_all()
                 self._orders.changed.wait_for(lambda: self._outbox.looked >= look or self._in_vain(), timeout)
             target = self._outbox.hurry(look)
-            timeout = deadline - time.monotonic()
-            if not target and not self._in_vain() and self._has_left():
+            idle = self._is_settled(target) and (again or not target)
+            if idle and not self._in_vain() and self._has_left():
                 self._backlog.schedule(0.0)
                 self._orders.changed.notify_all()
-                self._orders.changed.wait_for(lambda: not self._backlog.due or self._in_vain(), timeout)
-            else:
-                self._orders.changed.wait_for(lambda: self._is_settled(target) or self._in_vain(), timeout)
+            for done in (lambda: self._is_settled(target), lambda: not self._backlog.due):
+                self._orders.changed.wait_for(lambda done=done: done() or self._in_vain(), deadline - time.monotonic())  # type: ignore[misc]
             return self._is_settled(target)
 
     def close(self, timeout: float) -> bool:
@@ -218,20 +263,31 @@ class Sender:
         deadline = time.monotonic() + timeout
         # A quarter of this time is kept for the spool.
         reserve = _SPOOL_SHARE * timeout if self._spool is not None else 0.0
-        self.flush(timeout - reserve)
+        self.flush(timeout - reserve, again=False)
         with self._orders.changed:
             target = self._outbox.submitted
-            if not self._in_vain() and self._is_settled(target):
-                # If the server answers, send the spool, too. An app that always runs briefly has no better moment.
-                left = deadline - reserve - time.monotonic()
-                self._orders.changed.wait_for(lambda: not self._backlog.due or self._in_vain(), left)
-            if not self._orders.closed and self._thread is not None:
-                self._outbox.looks += 1
-            self._orders.closed = True
-            self._orders.changed.notify_all()
-            if not self._inside():
-                self._orders.changed.wait_for(self._is_all_settled, deadline - time.monotonic())
+            self._end(deadline - time.monotonic())
             return self._is_settled(target)
+
+    def leave(self, timeout: float) -> None:
+        """Stop for good at the end of the process: as `close`, or at once, with what is queued on disk for a later run."""
+        young = time.monotonic() - self._begun < _YOUNG
+        if self._spool is None or self._exit == "wait" or (self._exit == "auto" and not young):
+            self.close(timeout)
+            return
+        with self._orders.changed:
+            self._end(timeout)
+        if self._helper is not None and self._backlog.waiting and not self._orders.refused:
+            self._helper()
+
+    def _end(self, timeout: float) -> None:
+        """Have the sending threads write what is queued to disk, and end."""
+        if not self._orders.closed and self._thread is not None:
+            self._outbox.looks += 1
+        self._orders.closed = True
+        self._orders.changed.notify_all()
+        if not self._inside():
+            self._orders.changed.wait_for(self._is_all_settled, timeout)
 
     def purge(self) -> None:
         """Drop everything not sent yet: the queue, a batch that waits for another try or an answer, and the spool."""
@@ -314,4 +370,4 @@ class Sender:
 
 
 over_forks(Sender.locks, Sender.reset_all)
-at_exit(Sender.close_all, _EXIT_SECONDS)
+at_exit(Sender.leave_all, _EXIT_SECONDS)

@@ -50,8 +50,9 @@ class Backlog:
 
     @property
     def left(self) -> float:
-        """Seconds until the spool must be read; infinite if no time is set."""
-        return _NEVER if self._orders.paused or self._purging or self._spool is None else self._at - time.monotonic()
+        """Seconds until the spool must be read; infinite if no time is set, or the server refuses the key."""
+        idle = self._orders.paused or self._orders.refused or self._purging or self._spool is None
+        return _NEVER if idle else self._at - time.monotonic()
 
     @property
     def purging(self) -> bool:
@@ -83,6 +84,11 @@ class Backlog:
         return self._spool is not None and len(self._spool) > 0
 
     @property
+    def reports(self) -> int:
+        """Number of reports in these batches. The caller must not hold the lock, since this reads files."""
+        return self._spool.reports if self._spool is not None else 0
+
+    @property
     def later(self) -> int:
         """Number of reports that may not travel yet. The caller must not hold the lock, since this reads the state."""
         return len(self._waiting) if self._waiting is not None else 0
@@ -107,10 +113,6 @@ class Backlog:
         """Let all reports travel now; for tests."""
         if self._waiting is not None:
             self._waiting.make_due()
-
-    def stop(self) -> None:
-        """Never read the spool again: the server refuses this app."""
-        self._at = _NEVER
 
     def put_off(self) -> None:
         """Read the spool later. Each time the pause is twice as long, up to an hour."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from deniable.messages.notice import warn_once
-from deniable.messages.reasons import FAILURES, of_answer, of_refusal
+from deniable.messages.reasons import FAILURES, of_answer, of_code, of_refusal
 from deniable.source import jitter
 from deniable.transport.failures import failure
 from deniable.transport.http import UnreachedError
@@ -19,6 +19,7 @@ from deniable.wire.report import grouped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from deniable.device.journal import Journal
     from deniable.messages.reasons import Reason
     from deniable.transport.dsn import Dsn
     from deniable.transport.network import Answer, Courier, Orders
@@ -43,7 +44,7 @@ class Verdict:
     """What became of a batch."""
 
     # accepted: the server took the batch. large: it must be split. later: it was not delivered yet. refused: the server refuses
-    # this app, and would refuse all other batches. dropped: the server will never take it.
+    # the key, and would refuse all other batches; another key may do. dropped: the server will never take it.
     kind: Literal["accepted", "large", "later", "refused", "dropped"]
     status: int  # status of the last answer; 0 if there was none
     accepted: int = 0  # number of reports that the server took from an accepted batch
@@ -51,6 +52,21 @@ class Verdict:
     refusals: Counter[str] = field(default_factory=Counter)
     why: str = ""  # why the server did not take all of it
     seen: bool = True  # whether somebody may have seen the batch on its way, or the server has it although no answer came
+
+    def refused(self, batch: Batch) -> list[tuple[str, str, str]]:
+        """Return the metrics of a batch of which the server refused reports for good, each with the period and why, in short."""
+        periods = {report.stratum.metric: report.stratum.period for report in batch.reports}
+        if self.kind == "dropped" and not self.refusals:
+            return [(metric, period, f"status {self.status}") for metric, period in periods.items()]
+        refusals = [refusal.split(": ") for refusal in self.refusals]
+        return [(metric, periods[metric], code) for metric, code in refusals]
+
+    def write(self, batch: Batch, journal: Journal) -> None:
+        """Write to the journal what became of a batch."""
+        if self.kind == "accepted":
+            journal.add(batch.reports)
+        if refused := self.refused(batch):
+            journal.refuse(refused)
 
 
 class Delivery:
@@ -73,6 +89,7 @@ class Delivery:
         """Try until an answer is final, no tries are left, or the batch must not be sent any more."""
         answer: Any = None
         status = _NO_ANSWER
+        self._note(None)
         seconds, seen = 0.0, False
         for attempt in range(tries):
             if not self._wait(seconds):
@@ -91,7 +108,7 @@ class Delivery:
             seconds = jitter(min(_LONGEST_WAIT, 2.0**attempt))
             self._not_before = time.monotonic() + _retry_after(headers)
         verdict = _verdict(batch, status, answer, seen=seen)
-        if verdict.kind in ("refused", "dropped"):
+        if verdict.kind == "refused":
             self._note(verdict.why)
         return verdict
 
@@ -139,8 +156,8 @@ class Delivery:
             warn_once(self._dsn.url, reason, words)
             self._note(f"{self._dsn.url}: {words}")
 
-    def _note(self, why: str) -> None:
-        """Note why a batch has not arrived, for `Sender.arrival`."""
+    def _note(self, why: str | None) -> None:
+        """Note why a batch waits for another try."""
         with self._orders.changed:
             self._orders.trouble = why
 
@@ -167,7 +184,8 @@ def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Ve
 
 def _why(refusals: Counter[str], status: int, document: dict[str, Any]) -> str:
     """Return why a server did not take all of an upload. What it refused of some metrics was told with each of them."""
-    return f"the server refused {', '.join(sorted(refusals))}" if refusals else _refused(status, document)
+    words = [f"{metric}: {of_code(code)}" for metric, code in (refusal.split(": ") for refusal in sorted(refusals))]
+    return f"the server refused {'; '.join(words)}" if refusals else _refused(status, document)
 
 
 def _refused(status: int, answer: Any) -> str:

@@ -37,7 +37,7 @@ class Dispatch:
         outbox: Outbox,  # the queue of reports
         backlog: Backlog,  # keeps batches that were not delivered
         delivery: Delivery,  # delivers batches to the server
-        delivered: Callable[[Batch], None] | None,  # called with each batch that the server took
+        delivered: Callable[[Batch, Verdict], None] | None,  # called with each batch that need not be sent again
     ) -> None:
         self._settings = settings
         self._orders = orders
@@ -152,18 +152,17 @@ class Dispatch:
 
     def _deliver_whole(self, batch: Batch) -> tuple[Batch, ...]:
         """Deliver a batch and settle it, or return its halves to be delivered instead."""
-        if self._orders.refused:
-            with self._orders.changed:
-                self._outbox.settle("refused_key", len(batch.reports))
+        if self._orders.refused:  # nobody has seen this batch yet
+            self._keep(batch, seen=False)
             return ()
         verdict = self._delivery.deliver(batch, self._settings.max_tries)
         if verdict.kind == "large":
             return batch.halves()
-        if verdict.kind == "later":
+        if verdict.kind == "refused":
+            self._stop()
+        if verdict.kind in ("later", "refused"):
             # A key that nobody can have seen is replaced, so that two networks that see different tries see different keys.
-            outcome = self._backlog.keep(batch if verdict.seen else batch.renewed(), seen=verdict.seen)
-            with self._orders.changed:
-                self._outbox.settle(outcome, len(batch.reports))
+            self._keep(batch if verdict.seen else batch.renewed(), seen=verdict.seen)
             return ()
         # The server answers now, so what waits on disk is tried next.
         if verdict.kind == "accepted":
@@ -171,6 +170,12 @@ class Dispatch:
                 self._backlog.schedule(0.0)
         self._conclude(batch, verdict, self._outbox.settle)
         return ()
+
+    def _keep(self, batch: Batch, *, seen: bool) -> None:
+        """Keep a batch for another try; if its key was refused, by a later run."""
+        outcome = self._backlog.keep(batch, seen=seen)
+        with self._orders.changed:
+            self._outbox.settle(outcome, len(batch.reports))
 
     def _drain(self) -> None:
         """Try the oldest batch of the spool once. If the server takes it, the next one is due at once."""
@@ -188,6 +193,7 @@ class Dispatch:
             elif verdict.kind == "refused":
                 self._stop()  # the spool stays for a run with a valid key
             elif verdict.kind != "later":
+                self._outbox.from_disk += verdict.accepted
                 self._conclude(batch, verdict, self._outbox.count)
                 self._backlog.done(batch)
         except Exception as error:  # noqa: BLE001 - such a file would cause an error at every start
@@ -200,26 +206,23 @@ class Dispatch:
             self._backlog.release(batch, seen=seen)
 
     def _conclude(self, batch: Batch, verdict: Verdict, count: Callable[[str, int], None]) -> None:
-        """Count a batch that need not be sent again; call `delivered` if the server took it."""
+        """Count a batch that need not be sent again, and call `delivered`."""
         errors = 0
         try:
-            if verdict.kind == "accepted" and self._delivered is not None:
-                self._delivered(batch)
+            if self._delivered is not None:
+                self._delivered(batch, verdict)
         except Exception as error:  # noqa: BLE001 - the batch was delivered
             log.debug("deniable: after a delivery: %s", type(error).__name__)
             errors = 1
-        if verdict.kind == "refused":
-            self._stop()
         with self._orders.changed:
+            self._orders.refusal = verdict.why or self._orders.refusal
             self._outbox.count("delivered_error", errors)
             self._outbox.refuse(verdict.refusals)
             if verdict.kind == "accepted":
                 count("sent", verdict.accepted)
                 count("rejected", len(batch.reports) - verdict.accepted)
-                if verdict.accepted < len(batch.reports):
-                    self._orders.trouble = verdict.why
             else:
-                count("refused_key" if verdict.kind == "refused" else f"http_{verdict.status}", len(batch.reports))
+                count(f"http_{verdict.status}", len(batch.reports))
 
     def _lose(self, error: Exception, reports: int, count: Callable[[str, int], None]) -> None:
         log.warning("deniable: a batch was lost to an unexpected %s", type(error).__name__)
@@ -229,5 +232,4 @@ class Dispatch:
     def _stop(self) -> None:
         with self._orders.changed:
             self._orders.refused = True
-            self._backlog.stop()
             self._orders.changed.notify_all()

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from deniable.errors import ConfigurationError
 
 _SECRET = {"rk_": "a read key", "ak_": "an admin key"}  # how the keys begin that no app may hold
+_OF_EXAMPLES = ("example.org", "example.com", "example.net")  # hosts that nobody has (RFC 2606)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,39 +29,41 @@ class Dsn:
     ) -> Dsn:
         """Read a DSN; raise `ConfigurationError` if a part is missing, or its key is none for ingest."""
         # No message repeats the key: logs are read by more people than keys.
-        shape = "a DSN is written https://PUBLIC_KEY@host/app"
+        shape = "write it as https://PUBLIC_KEY@host/app"
         try:
             parts = urlsplit(text)
             port = f":{parts.port}" if parts.port else ""
         except ValueError:
-            raise ConfigurationError(f"{shape}; the host or port cannot be read") from None
+            raise ConfigurationError(f"the host or port of the DSN cannot be read: {shape}") from None
         if parts.scheme not in ("http", "https"):
-            raise ConfigurationError(f"the scheme {parts.scheme!r} is wrong: {shape}")
+            begins = f"begins with {parts.scheme}://" if parts.scheme else "does not begin with https://"
+            raise ConfigurationError(f"the DSN {begins}: {shape}")
         if not parts.username:
-            raise ConfigurationError(f"{shape}; PUBLIC_KEY@ is missing before the host")
+            raise ConfigurationError(f"the DSN has no key before its host: {shape}")
         if parts.password:
-            raise ConfigurationError(f"{shape}; the part before @ is the public key alone")
+            raise ConfigurationError(f"the DSN has more than the public key before its host: {shape}")
         start = parts.username[:3]
         if start in _SECRET:
             wrong = f"the key of this DSN is {_SECRET[start]} ({start}...), which no app may hold"
             raise ConfigurationError(f"{wrong}: write the app's ingest key (pk_...), which is public")
         if not parts.hostname:
-            raise ConfigurationError(f"{shape}; the host is missing")
+            raise ConfigurationError(f"the DSN has no host: {shape}")
+        if parts.username.endswith("...") or parts.hostname.endswith(_OF_EXAMPLES):
+            raise ConfigurationError("the DSN is that of an example: copy the one of your server, which `deniable serve` prints")
         if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
-            rule = "http:// goes to this machine only, since anybody on the way can read it"
-            raise ConfigurationError(
-                f"the host {parts.hostname!r} is another machine, and {rule}: write https://, or pass allow_http=True"
-            )
+            wrong = f"the DSN leads to {parts.hostname!r} by http://, where anybody on the way can read what is sent"
+            raise ConfigurationError(f"{wrong}: write https://, or pass allow_http=True")
         prefix, _, app = parts.path.rpartition("/")
         if not app or parts.query or parts.fragment:
-            raise ConfigurationError(f"{shape}; the path ends with the app's name, got {parts.path!r}")
+            end = parts._replace(scheme="", netloc="").geturl()
+            raise ConfigurationError(f"the DSN does not end with the app's name, but with {end!r}: {shape}")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(f"{parts.scheme}://{host}{port}{prefix}", parts.username, app)
 
     def check_app(self, app: str) -> None:
         """Check that it is for an app; raise `ConfigurationError` if it is for another one."""
         if self.app != app:
-            alike = "write one name at the end of the DSN and as `app` in metrics.toml"
+            alike = "write the same name at the end of the DSN and as `app` in metrics.toml"
             raise ConfigurationError(f"the DSN is for app {self.app!r} and the registry for app {app!r}: {alike}")
 
     @property
@@ -72,10 +75,10 @@ class Dsn:
         return f"Dsn({self.url}/{self.app})"
 
 
-def leads_here(*texts: str | None) -> bool:
+def leads_here(*texts: object) -> bool:
     """Return whether the first address that is there, such as a DSN with faults, leads to this machine."""
     try:
-        return _is_loopback(urlsplit(next(filter(None, texts), "")).hostname or "")
+        return _is_loopback(urlsplit(next((text for text in texts if type(text) is str and text), "")).hostname or "")
     except ValueError:
         return False
 

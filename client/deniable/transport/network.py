@@ -40,7 +40,8 @@ class Orders:
         self.held = False
         self.stopped = False  # by the app, for good
         self.refused = False  # by the server, which does not know the key
-        self.trouble: str | None = None  # why a batch did not arrive, the last time
+        self.trouble: str | None = None  # why the last batch was not delivered
+        self.refusal = ""  # why the server refused reports, the last time
         self.purges = 0
         self.seen = 0  # number of purges when the current batch was taken
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from deniable.arrival import Arrival
-from deniable.messages.reasons import LOSSES
-
 if TYPE_CHECKING:
     from deniable.transport.network import Orders
     from deniable.transport.settings import SenderSettings
@@ -57,7 +54,7 @@ class Outbox:
         self.refusals: Counter[str] = Counter()  # reports that the server refused, by metric and reason
         self.submitted = 0  # reports that were ever queued
         self.settled = 0  # those of them that are no longer queued or in flight
-        self.arrived = 0  # those of them that the server took, unless they were on disk meanwhile
+        self.from_disk = 0  # reports that the server took from the spool
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -128,15 +125,6 @@ class Outbox:
         self._orders.seen = self._orders.purges
         return tuple(taken)
 
-    @property
-    def arrival(self) -> Arrival:
-        """Whether all reports that were queued have arrived, and if not, why."""
-        if self.arrived == self.submitted:
-            return Arrival(self.submitted, self.arrived)
-        lost = next((about.happened for reason, about in LOSSES.items() if self.counts[reason]), "no answer has come yet")
-        spooled = f"{self.counts['spooled']} kept on disk for another try; " if self.counts["spooled"] else ""
-        return Arrival(self.submitted, self.arrived, f"{spooled}{self._orders.trouble or lost}")
-
     def end_look(self, look: int) -> None:
         """Note that the reports that have become due are queued. If somebody wanted that, all queued ones are sent now."""
         if look > self.looked:
@@ -164,7 +152,6 @@ class Outbox:
         if reports:
             self.counts[outcome] += reports
             self.settled += reports
-            self.arrived += reports if outcome == "sent" else 0
             self._orders.changed.notify_all()
 
     def refuse(self, refusals: Counter[str]) -> None:

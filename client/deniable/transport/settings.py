@@ -37,4 +37,4 @@ class SenderSettings:
         for setting in fields(self):
             number = getattr(self, setting.name)
             if not 0 < number <= _LARGEST:
-                raise ParameterError(f"{setting.name}: write a number above 0 and at most {_LARGEST}", number)
+                raise ParameterError(f"{setting.name} is {number!r}: write a number above 0 and at most {_LARGEST}")

@@ -1,7 +1,7 @@
 """Batches on disk that wait until the server can be reached, or until the app's next start.
 
 Each batch is one gzip file, and its name is the batch's key. Several processes share a directory: the process that takes a batch
-locks its file. On a system without such locks a batch may be sent twice. It has the same key both times, so it counts once.
+locks its file. On a file system without locks a batch may be sent twice. It has the same key both times, so it counts once.
 
 A batch whose key nobody can have seen has a name of its own kind until it is tried. After a try without a connection it gets
 another key. So networks that see different tries see different keys. Once it may have arrived, the key stays.
@@ -12,19 +12,16 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 import time
 from collections import Counter
 from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable.device.files import require_own, sync, write_new
 from deniable.errors import ParameterError, PayloadError, StateError
+from deniable.platform.files import let_go, lock, open_to_read, remove, rename, rename_onto, sync, write_new
+from deniable.platform.folders import make_own, require_own
 from deniable.wire.batch import Batch
-
-if sys.platform != "win32":
-    import fcntl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +50,7 @@ class _Entry(NamedTuple):
 
 
 class _Held(NamedTuple):
-    descriptor: int  # has the lock; -1 where files in use cannot be removed
+    descriptor: int  # has the lock
     unseen: bool  # whether nobody else can have the file, nor have seen its key before this try
 
 
@@ -74,7 +71,7 @@ class Spool:
     ) -> None:
         for name, limit in (("max_files", max_files), ("max_bytes", max_bytes), ("max_age", max_age)):
             if not limit > 0:
-                raise ParameterError(f"{name}: write a number above 0", limit)
+                raise ParameterError(f"{name} is {limit!r}: write a number above 0")
         self._directory = directory
         self._max_files = max_files
         self._max_bytes = max_bytes
@@ -97,6 +94,11 @@ class Spool:
     def __len__(self) -> int:
         return len(self._entries())
 
+    @property
+    def reports(self) -> int:
+        """Number of reports in all batches."""
+        return sum(map(self._count, self._entries()))
+
     def put(
         self,
         batch: Batch,
@@ -112,15 +114,15 @@ class Spool:
             if not self._is_own():
                 return False
             try:
-                self._open_directory()
+                make_own(self._directory)  # but not the one above: without its state file, the state would count as deleted
                 self._write(unfinished, gzip.compress(batch.write(), mtime=0))
-                unfinished.replace(path)
+                rename_onto(unfinished, path)
                 with suppress(OSError):  # without this the batch is kept, but may be lost in a power failure
                     sync(self._directory)
             except OSError as error:
                 log.warning("deniable: the spool cannot be written: %s", type(error).__name__)
                 with suppress(OSError):
-                    unfinished.unlink()
+                    remove(unfinished)
                 return False
             self._stuck.discard(path.name)
             self._trim()
@@ -156,12 +158,12 @@ class Spool:
                 return
             if held.unseen and not seen:
                 self._rename(f"{batch.key}{_SUFFIX}", f"{batch.renewed().key}{_UNSEEN}{_SUFFIX}")
-            _let_go(held.descriptor)
+            let_go(held.descriptor)
 
     def _rename(self, name: str, new: str) -> bool:
         """Rename a file for good; return whether that is certain."""
         try:
-            (self._directory / name).rename(self._directory / new)
+            rename(self._directory / name, self._directory / new)
             sync(self._directory)
         except OSError as error:
             log.debug("deniable: a spool file cannot be renamed: %s", type(error).__name__)
@@ -178,18 +180,15 @@ class Spool:
     def _open(self, entry: _Entry) -> Batch | None:
         """Lock and read a file. If it is no batch of ours, or too old, remove and count it."""
         try:
-            descriptor = os.open(self._directory / entry.name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            descriptor = open_to_read(self._directory / entry.name)
         except OSError:  # removed, not readable, or too many open files: another time it may work
             return None
         taken = False
         try:
-            locked = _lock(descriptor)
+            locked = lock(descriptor)
             if locked is False or os.fstat(descriptor).st_nlink == 0 or not (self._directory / entry.name).exists():
                 return None  # another process sends it, has just sent it, or has given it another name
             batch = _read(entry.key, descriptor)
-            if sys.platform == "win32":  # open files cannot be removed there, and there is no lock to hold
-                os.close(descriptor)
-                descriptor = -1
             if batch is None:
                 self._drop(entry, "spool_damaged", 1)
                 return None
@@ -207,7 +206,7 @@ class Spool:
             return batch if taken else None
         finally:
             if not taken:
-                _let_go(descriptor)
+                let_go(descriptor)
 
     def _entries(self) -> list[_Entry]:
         """Return the batches, the oldest first. Files with other names are ignored."""
@@ -240,22 +239,23 @@ class Spool:
 
     def _count(self, entry: _Entry) -> int:
         """Return the number of reports in a file; 1 if it cannot be read."""
+        import zlib  # noqa: PLC0415 - the app's thread never needs it
+
         try:
-            descriptor = os.open(self._directory / entry.name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            descriptor = open_to_read(self._directory / entry.name)
         except OSError:
             return 1
         try:
-            batch = _read(entry.key, descriptor)
-        except OSError:
-            batch = None
+            return Batch.count(_unzipped(descriptor, Batch.HEAD))
+        except (OSError, EOFError, zlib.error):
+            return 1
         finally:
             os.close(descriptor)  # without unlocking, since this descriptor has no lock
-        return len(batch.reports) if batch else 1
 
     def _remove(self, name: str) -> bool:
         """Remove a file; return whether it was there."""
         try:
-            (self._directory / name).unlink()
+            remove(self._directory / name)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -283,15 +283,9 @@ class Spool:
             return False
         return True
 
-    def _open_directory(self) -> None:
-        # The directory above is not made here. Without its state file, the state would count as deleted.
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        if self._directory.stat().st_mode & 0o077:
-            self._directory.chmod(0o700)
-
     def _write(self, path: Path, data: bytes) -> None:
         with suppress(FileNotFoundError):
-            path.unlink()
+            remove(path)
         write_new(path, data)
         now = time.time_ns()
         os.utime(path, ns=(now, now))  # the system's own times are too coarse to order two files
@@ -303,29 +297,15 @@ def _read(key: str, descriptor: int) -> Batch | None:
     import zlib  # noqa: PLC0415
 
     try:
-        with os.fdopen(descriptor, "rb", closefd=False) as raw, gzip.GzipFile(fileobj=raw) as file:
-            data = file.read(_LARGEST + 1)
+        data = _unzipped(descriptor, _LARGEST + 1)
         return None if len(data) > _LARGEST else Batch.read(key, data)
     except (gzip.BadGzipFile, EOFError, zlib.error, PayloadError):
         return None
 
 
-def _lock(descriptor: int) -> bool | None:
-    """Lock a file; return False if another process has locked it, and None if there are no such locks."""
-    if sys.platform == "win32":
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return None
-    return True
+def _unzipped(descriptor: int, most: int) -> bytes:
+    """Return the first bytes of a decompressed file, at most so many."""
+    import gzip  # noqa: PLC0415 - the app's thread never needs it
 
-
-def _let_go(descriptor: int) -> None:
-    if sys.platform != "win32":
-        with suppress(OSError):  # a forked child may have the descriptor, too, so closing ours would not end the lock
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-    with suppress(OSError):
-        os.close(descriptor)
+    with os.fdopen(descriptor, "rb", closefd=False) as raw, gzip.GzipFile(fileobj=raw) as file:
+        return file.read(most)

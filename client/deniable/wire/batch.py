@@ -8,7 +8,7 @@ import time
 from base64 import b64decode
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
 
 from deniable.errors import PayloadError
 from deniable.wire.report import Report, Stratum, encode
@@ -24,6 +24,7 @@ class Batch:
     body: bytes  # the upload's JSON, see `deniable.wire.report`
     reports: tuple[Report, ...]  # the reports of the body
     created: float  # When it was made, in seconds since 1970. It stays on the device.
+    HEAD: ClassVar[int] = 100  # bytes of a written batch that say how many reports it has
 
     @classmethod
     def of(cls, reports: tuple[Report, ...]) -> Batch:
@@ -59,6 +60,13 @@ class Batch:
             "body": self.body.decode(),
         }
         return json.dumps(document, separators=(",", ":")).encode()
+
+    @staticmethod
+    def count(head: bytes) -> int:
+        """Return the number of reports in a written batch of which these are the first `HEAD` bytes; 1 if it does not say."""
+        _, _, number = head.partition(b'"reports":')
+        digits = number.partition(b",")[0]
+        return int(digits) if digits.isdigit() else 1
 
     @classmethod
     def read(

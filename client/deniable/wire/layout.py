@@ -49,13 +49,13 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.kind not in ("index", "bits"):
-            raise ParameterError("a layout's kind is 'index' or 'bits'", self.kind)
+            raise ParameterError("kind: write 'index' or 'bits'", self.kind)
         if self.rows < 1:
-            raise ParameterError("a layout has at least 1 row", self.rows)
+            raise ParameterError("rows: write 1 or more", self.rows)
         if self.width < (2 if self.kind == "index" else 1):
-            raise ParameterError("a layout has at least 2 indices or 1 bit in a row", self.width)
+            raise ParameterError("width: write 2 or more for indices, 1 or more for bits", self.width)
         if self.rows * self.width > MAX_CELLS:
-            raise ParameterError(f"a tally has at most {MAX_CELLS} cells (rows x width)", f"{self.rows} x {self.width}")
+            raise ParameterError(f"{self.rows} rows of {self.width} are too many: use {MAX_CELLS} cells at most")
         if self.kind == "index":
             row_size, size = 0, _bytes_for(self.rows * self.width - 1)
         else:

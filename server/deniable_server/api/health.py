@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flask import Blueprint, jsonify
 
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, reason
 from deniable_aggregator.store.server import about, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries
@@ -40,7 +40,7 @@ def readyz() -> tuple[Response, int]:
     try:
         refusing = _refusing(known.client, known.apps)
     except StoreError as error:
-        parts["store"], ready = {"ok": False, "reason": about.reason(error)}, False
+        parts["store"], ready = {"ok": False, "reason": reason(error)}, False
     else:
         reasons = sorted(set(refusing.values()))
         parts["store"] = {"ok": True} if not reasons else {"ok": False, "reason": reasons[0]}
@@ -55,7 +55,7 @@ def readyz() -> tuple[Response, int]:
 
 def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
     """Return why servers of the store take no uploads, or no queries, each of which writes to the audit log."""
-    refusing: dict[Hashable, str] = {server: about.reason(error) for server, error in about.refusals(client, apps).items()}
+    refusing: dict[Hashable, str] = {server: reason(error) for server, error in about.refusals(client, apps).items()}
     if service().settings.serves == "query":
         return refusing
     for server in primaries(client):
@@ -66,7 +66,7 @@ def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
             try:
                 app.store.ensure()
             except StoreError as error:
-                refusing[app.store.place] = about.reason(error)
+                refusing[app.store.place] = reason(error)
     return refusing
 
 
@@ -79,7 +79,7 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
             return False
         state = health.read(app.store)
     except StoreError as error:
-        parts[backlog] = {"ok": False, "reason": about.reason(error)}
+        parts[backlog] = {"ok": False, "reason": reason(error)}
         return False
     parts[backlog] = {"ok": state.backlog < limit, "batches": state.backlog, "limit": limit}
     # Reports can be taken while nobody counts them, so these are only shown.
@@ -97,12 +97,13 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
 def _registry(app: App) -> dict[str, Any]:
     """Return which registries processes have loaded, beside the file."""
     try:
-        agreement = Agreement.of(app.store, service().sources)
+        agreement = Agreement.of(app.store, app.source)
     except StoreError as error:  # its user may lack this right
-        return {"reason": about.reason(error)}
+        return {"reason": reason(error)}
     return {
         "agrees": not agreement.differing,
         "on_disk": agreement.on_disk[:SHOWN] or None,
+        "fault": agreement.fault or None,
         "processes": [
             {"role": role, "loaded": digest, "number": number}
             for (role, digest), number in Counter((each.role, each.digest[:SHOWN]) for each in agreement.running).items()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SECONDS = 3.0
 _WRONG = 2
 _NAMED = 10  # apps of which the same is said
-_COLOURS = {"ok": "32", "warning": "33", "fault": "31"}
+_COLOURS = {"ok": "32", "warning": "33", "fault": "31", "skipped": "36"}
 
 
 def doctor(parser: argparse.ArgumentParser) -> Run:
@@ -37,18 +37,17 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         if arguments.settings:
             return _check_settings(arguments)
-        from deniable_aggregator.store.errors import AWAY
+        from deniable_aggregator.store.errors import AWAY, cause, remedy
         from deniable_aggregator.store.server.embedded import redacted
         from deniable_server.doctor import alike, examine
         from deniable_server.settings import Settings
 
         settings = Settings.from_environment(options.environment(arguments))
-        registries = settings.registries()
         client = options.opened(settings.redis_url, timeout=_SECONDS)
         statuses: list[str] = []
         of_apps: list[Finding] = []
         try:
-            for finding in examine(settings, registries, client):
+            for finding in examine(settings, client):
                 statuses.append(finding.status)
                 if arguments.json:
                     print(json.dumps(asdict(finding)))
@@ -57,14 +56,16 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
                 else:
                     _print([finding])
         except AWAY as error:
-            print(f"the store cannot be reached ({redacted(settings.redis_url)}): {type(error).__name__}", file=sys.stderr)
+            print(f"fault    store: {cause(error)} ({redacted(settings.redis_url)})", file=sys.stderr)
+            print(f"         {remedy(error, settings.redis_url, settings.serves)}", file=sys.stderr)
             return options.STORE_STATUS
         finally:
             for group in alike(of_apps):
                 _print(group)
             client.close()
         if not arguments.json:
-            print(f"{plural(statuses.count('fault'), 'fault')}, {plural(statuses.count('warning'), 'warning')}")
+            skipped = ", some checks skipped" if "skipped" in statuses else ""
+            print(f"{plural(statuses.count('fault'), 'fault')}, {plural(statuses.count('warning'), 'warning')}{skipped}")
         return int("fault" in statuses)
 
     return run

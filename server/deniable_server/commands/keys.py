@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
     from deniable_server.access.keys import KeyStore
-    from deniable_server.settings import Settings
 
 
 def keys(parser: argparse.ArgumentParser) -> Run:
-    """``deniable keys create --role ROLE [--name TEXT] | list [--json] | revoke ID``."""
+    """``deniable keys create --role ROLE [--name TEXT] [--undeclared] | list [--json] | revoke ID``."""
     # Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration, 3 if the store cannot be used.
     options.add_store(parser)
-    parser.add_argument("--app", help="the app (default: the one of the registry that DENIABLE_REGISTRY names)")
+    parser.add_argument("--app", help="the app (default: the one of the registry)")
+    parser.add_argument("--registry", metavar="FILE", help="metrics.toml of the app (default: DENIABLE_REGISTRY)")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a key, and print it this once")
     create.add_argument("--role", choices=list(ROLES), required=True, help="what it opens; an ingest key is public")
     create.add_argument("--name", default="", help="a label, e.g. the release that contains it")
+    create.add_argument("--undeclared", action="store_true", help="also for an app that no registry declares yet")
     listing = actions.add_parser("list", help="list the keys, which are never shown again")
     listing.add_argument("--json", action="store_true", help="for programs")
     revoke = actions.add_parser("revoke", help="revoke a key")
@@ -38,32 +39,25 @@ def keys(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.store import Store
         from deniable_server.access.keys import KeyStore
-        from deniable_server.settings import Settings
 
-        settings = Settings.from_environment(options.environment(arguments))
-        app = _app(arguments.app, settings)
-        store = KeyStore(Store(options.opened(settings.redis_url), app))
+        variables = options.environment(arguments)
+        apps = options.declared_apps(variables["DENIABLE_REGISTRY"])
+        app = arguments.app or "".join(apps[:1] if len(apps) == 1 else ())
+        if not app:
+            raise ConfigurationError("a key is for one app: give --app, its name in the registry")
+        store = KeyStore(Store(options.opened(variables["DENIABLE_REDIS_URL"]), app))
         if arguments.action == "create":
+            if app not in apps and not arguments.undeclared:
+                rule = f"no registry declares {app!r}{options.meant(app, apps)}, so no server would take the key"
+                raise ConfigurationError(
+                    f"{rule}: name its metrics.toml by --registry or DENIABLE_REGISTRY, or give --undeclared"
+                )
             return _create(store, arguments.role, arguments.name)
         if arguments.action == "list":
             return _list(store, as_json=arguments.json)
         return _revoke(store, arguments.id)
 
     return run
-
-
-def _app(name: str | None, settings: Settings) -> str:
-    """Return the app to use. It must be served, because servers refuse keys of other apps."""
-    if not settings.registry:
-        if name:
-            return name
-        raise ConfigurationError("a key is for one app: give --app, its name in the registry")
-    served = sorted(settings.registries())
-    if name is None and len(served) == 1:
-        return served[0]
-    if name not in served:
-        raise ConfigurationError(f"--app {name!r} is not in DENIABLE_REGISTRY: write one of {', '.join(served)}")
-    return name
 
 
 def _create(store: KeyStore, role: str, name: str) -> int:

@@ -9,17 +9,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.store import Store
-from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, user
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.servers import primaries
-from deniable_server.agreement import Sources
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.doctor.finding import Finding, Status, alike
+from deniable_server.doctor.served import Served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
 
-    from deniable.registry import Registry
     from deniable_aggregator.store import Client
     from deniable_server.settings import Settings
 
@@ -28,28 +27,24 @@ __all__ = ["Finding", "Status", "alike", "examine"]
 
 def examine(
     settings: Settings,  # the server's settings
-    registries: Mapping[str, Registry],  # its registries, by app
     client: Client,  # its store
 ) -> Iterator[Finding]:
     """Run all checks; raise StoreError if no server of the store answers, after the findings about this machine."""
-    sources = Sources(settings.registry, registries)
-    envelopes = settings.envelopes(registries)
     yield host.variables()
     yield host.memory_files()
     yield host.gunicorn()
+    served = Served.read(settings)
+    yield from served.faults
     with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
         about.ping(client)
-    for name, check in store.checks(settings, list(registries), client).items():
-        yield _checked(name, "", check)
+    skipped: dict[str, None] = {}  # names of checks
+    yield from _checked("", store.checks(settings, list(served.apps), client), skipped)
     away: set[Hashable] = set()  # servers that did not answer: none is waited for twice
-    for app, registry in registries.items():
+    for app in served.apps:
         home = Store(client, app).place
         if home not in away:
             try:
-                yield from [
-                    _checked(name, app, check)
-                    for name, check in pipeline.checks(settings, registry, client, sources, envelopes.get(app)).items()
-                ]
+                yield from list(_checked(app, pipeline.checks(settings, app, client, served.sources.get(app)), skipped))
                 continue
             except AWAY:
                 away.add(home)
@@ -59,16 +54,21 @@ def examine(
         yield Finding(
             "server", "fault", "the server that has its data does not answer", meaning, "the finding writes names it", app
         )
+    if skipped:
+        seen = f"{', '.join(skipped)}: {user(settings.redis_url)} may not ask"
+        remedy = "run `deniable doctor` also with the environment of the user 'query' (deploy/private/query.env), who may"
+        yield Finding("not checked", "skipped", seen, "whether these are well is not known", remedy)
 
 
-def _checked(name: str, app: str, check: Callable[[], Finding]) -> Finding:
-    """Run a check. A missing permission of the store's user is a finding."""
-    try:
-        return check()
-    except CommandForbidden:
-        meaning = "whether this is well cannot be told from here"
-        remedy = "run this as a user of the store that may do what the server does (deploy/users.acl), or as its administrator"
-        return Finding(name, "warning", "the user of the store may not ask", meaning, remedy, app)
-    except CommandRefused as error:
-        meaning = "the store refuses what the service does all the time"
-        return Finding(name, "fault", f"the store answers {type(error).__name__}", meaning, "look into the store's own log", app)
+def _checked(app: str, checks: Mapping[str, Callable[[], Finding]], skipped: dict[str, None]) -> Iterator[Finding]:
+    """Run checks. Those that the store's user may not make, or that need more than is installed here, are added to `skipped`."""
+    for name, check in checks.items():
+        try:
+            yield check()
+        except (CommandForbidden, ModuleNotFoundError):
+            skipped[name] = None
+        except CommandRefused as error:
+            meaning = "the store refuses what the service does all the time"
+            yield Finding(
+                name, "fault", f"the store answers {type(error).__name__}", meaning, "look into the store's own log", app
+            )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Status = Literal["ok", "warning", "fault"]
+Status = Literal["ok", "warning", "fault", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,8 @@ class Finding:
     """The result of one check."""
 
     check: str  # name of the check
-    # "ok"; "warning", it works, but needs attention; "fault", reports are refused, lost or not counted, or will be.
+    # "ok"; "warning", it works, but needs attention; "fault", reports are refused, lost or not counted, or will be; "skipped", it
+    # cannot be known from here.
     status: Status
     seen: str  # what was found
     # meaning, remedy: what it means, and what to do about it; empty if all is well

@@ -6,10 +6,11 @@ import time
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from deniable.messages.plural import plural_noun
 from deniable_aggregator.store import Store, schema
-from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, cause, reason, user
 from deniable_aggregator.store.server import about, durability, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.replicas import LOOK
@@ -26,8 +27,19 @@ if TYPE_CHECKING:
 
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
+_LOOK = "look into the store's own log"
+_REMEDIES = {
+    "away": "start it",
+    "full": "do what the finding memory says",
+    "disk": "make room on the store's disk: it goes on by itself",
+    "replica": "do what the finding role says",
+    "replicas": "start its replicas: the finding durability says how many it has",
+}
+"""What to do about a store that refuses writes, by reason."""
+_RAISE = "raise maxmemory in the store's redis.conf and restart the store; devices keep what they have meanwhile"
 _COUNTED = {0: "no", 1: "one"}
-_WORSE = ("ok", "warning", "fault")
+_WORSE = ("ok", "skipped", "warning", "fault")
+_FSYNC = "appendonly yes, and appendfsync everysec or always"
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _TOO_FAR = 3600.0  # the shortest period
 
@@ -60,6 +72,22 @@ _NOBODY: dict[str, tuple[Any, ...]] = {
     "read batches that wait": ("XRANGE", schema.REPORTS, "+", "-"),  # from the end to the beginning: no entries
     "see other users": ("ACL", "USERS"),
 }
+_OF_USERS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "worker": {
+        "take batches": ("XREADGROUP", "GROUP", "doctor", "doctor", "STREAMS", schema.REPORTS, ">"),
+        "end batches": ("XACK", schema.REPORTS, "doctor", "0-0"),
+        "add sums": ("BITFIELD", schema.TALLY, "GET", "u8", 0),
+        "publish": ("HDEL", schema.RELEASES, "doctor"),
+        "say which registry is loaded": _BOTH["say which registry is loaded"],
+    },
+    "operator": {
+        "make and revoke keys": ("HDEL", schema.KEYS, "doctor"),
+        "remove dead letters": ("XDEL", schema.DEAD, "0-0"),
+        "erase a metric": ("DEL", schema.TALLY),
+        "write to the audit log": ("EVAL", "return 1", 1, schema.AUDIT),
+    },
+}
+"""What a process that is no server needs, by the name of its user."""
 
 
 def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
@@ -133,13 +161,14 @@ def writes(client: Client, apps: Sequence[str]) -> Finding:
     if refusals:
         clustered = isinstance(client, Cluster)
         seen = "; ".join(
-            (f"{about.name(server)}: " if clustered else "the store refuses them: ") + about.REASONS[about.reason(error)]
+            (f"{about.name(server)}: " if clustered else "the store refuses them: ") + cause(error)
             for server, error in refusals.items()
         )
         meaning = "uploads are refused with 503 store_unavailable, and so are queries, which are written down"
         if clustered:
             meaning = f"of the apps that live there, {meaning}"
-        return Finding("writes", "fault", seen, meaning, "the findings of its role, disk and memory say more, as does its log")
+        remedies = dict.fromkeys(_REMEDIES.get(reason(error), _LOOK) for error in refusals.values())
+        return Finding("writes", "fault", seen, meaning, "; ".join(remedies))
     return Finding("writes", "ok", "the store takes them")
 
 
@@ -148,7 +177,13 @@ def eviction(seen: dict[str, str]) -> Finding:
     wrong = durability.evicts(seen)
     if wrong:
         meaning = "an upload that was forgotten is counted twice when it is repeated, and tallies vanish"
-        return Finding("eviction", "fault", wrong, meaning, "set maxmemory-policy noeviction in the store's configuration")
+        return Finding(
+            "eviction",
+            "fault",
+            wrong,
+            meaning,
+            "set maxmemory-policy noeviction in the store's redis.conf, and restart the store",
+        )
     if "maxmemory-policy" not in seen:
         meaning = "a store that forgets what it has no room for counts twice"
         remedy = "see to it that its configuration has maxmemory-policy noeviction, or allow CONFIG GET or INFO"
@@ -161,12 +196,22 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
     wrong = promised.broken(seen)
     if wrong:
         meaning = "servers refuse to start on this store, or answer 503"
-        return Finding("durability", "fault", wrong, meaning, "change the store's configuration, or DENIABLE_DURABILITY")
+        if seen.get("appendonly", "yes") != "yes":
+            remedy = "make a copy first (`deniable backup`), as a store that was not writing starts empty with appendonly yes; "
+            remedy += "then set it in redis.conf, restore the copy (`sh deploy/restore.sh`) and start the store"
+            return Finding("durability", "fault", wrong, meaning, remedy)
+        return Finding(
+            "durability",
+            "fault",
+            wrong,
+            meaning,
+            "correct the store's redis.conf and restart the store, or promise less: DENIABLE_DURABILITY",
+        )
     missing = [name for name in durability.unseen(seen) if name != "maxmemory-policy"]
     if missing and promised.name != "memory":
-        meaning = f"that it keeps {promised.name} is for you to see"
-        remedy = "compare its configuration with deploy/redis.conf, or allow this user CONFIG GET"
-        return Finding("durability", "warning", f"the store does not tell {', '.join(missing)}", meaning, remedy)
+        meaning = f"whether it keeps {promised.name} cannot be seen from here"
+        remedy = f"look at these lines of the store's redis.conf once: {_FSYNC}"
+        return Finding("durability", "skipped", f"the store's user may not ask for {', '.join(missing)}", meaning, remedy)
     return Finding("durability", "ok", f"{promised.name} is kept")
 
 
@@ -200,7 +245,7 @@ def disk(info: dict[str, Any]) -> Finding:
     """Check that the store's writes reach its disk."""
     remedy = "look at the disk's room and at the store's log"
     if info.get("aof_last_write_status", "ok") != "ok":
-        return Finding("disk", "fault", "the last write failed", "uploads are refused until it writes again", remedy)
+        return Finding("disk", "fault", "the last write failed", "uploads are refused until it writes again", _REMEDIES["disk"])
     if info.get("aof_last_bgrewrite_status", "ok") != "ok":
         meaning = "its file grows, and batches that were counted stay in it"
         return Finding("disk", "warning", "the last rewrite of the append-only file failed", meaning, remedy)
@@ -213,18 +258,19 @@ def memory(info: dict[str, Any]) -> Finding:
     if not most:
         seen = f"{used >> 20:,} MiB used, and no maxmemory"
         meaning = "uploads can take all memory of its machine, and leave none to count them or to revoke a key"
-        return Finding("memory", "warning", seen, meaning, "set maxmemory to half of what the store may have")
-    seen = f"{used / most:.0%} of its maxmemory used ({used >> 20:,} of {most >> 20:,} MiB)"
-    remedy = "raise maxmemory, start workers if batches wait, revoke a key that is abused, or shorten DENIABLE_IDEMPOTENCY_TTL"
-    if room.left(info, room.COUNTING) <= 0:
-        meaning = f"from {room.COUNTING:.0%} on nothing is counted, so that keys can be revoked and metrics be erased"
-        return Finding("memory", "fault", seen, meaning, "raise maxmemory, or `deniable erase` a metric that has taken it")
-    if room.left(info) <= 0:
-        return Finding("memory", "fault", seen, f"from {room.UPLOADS:.0%} on uploads are refused with 503 store_full", remedy)
-    if used >= _TIGHT * room.UPLOADS * most:
         return Finding(
-            "memory", "warning", seen, f"a backlog would fill it; from {room.UPLOADS:.0%} on uploads are refused", remedy
+            "memory", "warning", seen, meaning, "set maxmemory in the store's redis.conf to half of what its machine has for it"
         )
+    seen = f"{used / most:.0%} of its maxmemory used ({used >> 20:,} of {most >> 20:,} MiB)"
+    refused = f"from {room.UPLOADS:.0%} on uploads are refused with 503 store_full"
+    if room.left(info, room.COUNTING) <= 0:
+        meaning = f"{refused}, and from {room.COUNTING:.0%} on nothing is counted"
+        return Finding("memory", "fault", seen, meaning, f"{_RAISE}; or `deniable erase` a metric that has taken it")
+    if room.left(info) <= 0:
+        remedy = f"if batches wait, start a worker; else {_RAISE}"
+        return Finding("memory", "fault", seen, refused, remedy)
+    if used >= _TIGHT * room.UPLOADS * most:
+        return Finding("memory", "warning", seen, f"a backlog would fill it; {refused}", _RAISE)
     return Finding("memory", "ok", seen)
 
 
@@ -268,25 +314,36 @@ def _listens_widely(client: Client) -> bool:
 
 
 def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
-    """Check that the store's user may do what the server does, and no more. Every command tried changes nothing."""
-    waits = {"wait for replicas": ("WAIT", 0, 1), "see its replicas": LOOK} if settings.durability == "replicated" else {}
-    needed = (
-        waits | _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
-    )
+    """Check that the store's user may do what its process does, and no more. Every command tried changes nothing."""
+    needed = _needed(settings)
     missing = [what for what, command in needed.items() if not all(_may(client, command, app) for app in apps)]
     if missing:
-        meaning = "the server fails where it has to: uploads or pages are answered 503"
-        remedy = "give it the user of deploy/users.acl that is made for what it serves"
-        return Finding("rights", "fault", f"the store's user may not {', '.join(missing)}", meaning, remedy)
+        meaning = "its process fails where it has to do that: a server answers 503"
+        remedy = "load the users of deploy/users.acl into the store anew, or run the process as the user that is made for it"
+        seen = f"{user(settings.redis_url)} may not {', '.join(missing)}"
+        return Finding("rights", "fault", seen, meaning, remedy)
     unwanted = _NOBODY | (_LIVE if settings.serves == "ingest" else {})
+    if needed is _OF_USERS["worker"]:
+        unwanted = {what: command for what, command in unwanted.items() if command[0] != "XRANGE"}
     more = [what for what, command in unwanted.items() if any(_may(client, command, app) for app in apps)]
     if not more:
-        return Finding("rights", "ok", "what the server needs, and nothing else that was tried")
+        return Finding("rights", "ok", f"what {user(settings.redis_url)} needs, and nothing else that was tried")
     seen = f"the store's user may also {', '.join(more)}"
     if all(_near(about.connection(server).get("host")) for server in primaries(client)):
         return Finding("rights", "ok", f"{seen}; the store is on this machine")
-    meaning = "whoever takes over the server that faces the internet reads what others have sent"
+    meaning = "anyone who takes over the server that faces the internet reads what others have sent"
     return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/how-to/operate/access.md)")
+
+
+def _needed(settings: Settings) -> dict[str, tuple[Any, ...]]:
+    """Return what the store's user has to do: by its name, or else by what the server serves."""
+    own = _OF_USERS.get(urlsplit(settings.redis_url).username or "")
+    if own is not None:
+        return own
+    waits = {"wait for replicas": ("WAIT", 0, 1), "see its replicas": LOOK} if settings.durability == "replicated" else {}
+    return (
+        waits | _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
+    )
 
 
 def _may(client: Client, command: tuple[Any, ...], app: str) -> bool:

@@ -8,13 +8,13 @@ from typing import Any
 
 from flask.json.provider import DefaultJSONProvider
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
 
 def _written(value: Any) -> Any:
     """Return a struct as its members, with null for nan, which JSON lacks, and dates and times as in ISO 8601."""
     if isinstance(value, Struct):
-        return {name: _number(each) for name, each in asdict(value).items()}
+        return dict(zip(value.__struct_encode_fields__, map(_number, astuple(value)), strict=True))
     return value.isoformat() if isinstance(value, date) else DefaultJSONProvider.default(value)
 
 

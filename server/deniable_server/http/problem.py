@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 from deniable.upload_rules import Refused
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, cause
 from deniable_server.http import trace
 from deniable_server.http.visit import visit
 
@@ -99,7 +99,7 @@ def register(app: Flask) -> None:
 
     @app.errorhandler(StoreError)
     def on_store(error: StoreError) -> Response:
-        app.logger.error("the store cannot be used: %s", type(error).__name__)
+        app.logger.error("the store cannot be used: %s", cause(error))
         detail = "the store cannot be reached; try again later"
         return written(Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS))
 

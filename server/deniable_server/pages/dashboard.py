@@ -77,7 +77,7 @@ def metric(id_: str) -> Response:
     over_time = series_page.view(series(published, segment, level))
     arms = [] if segment else comparison_page.arms(published, period, level)
     facts = asdict(measured) | {"name": id_, "merged": metric_page.pooled(measured.merged), "arms": arms}
-    facts["earlier"] = [metric_page.before(each) for each in measured.earlier]
+    facts["earlier"] = [metric_page.before(each, level) for each in measured.earlier]
     return metric_page.page_of(app, measured, facts, period, segment, over_time)
 
 
@@ -143,7 +143,7 @@ def _cell() -> tuple[str | None, str | None]:
 def _file(app: App, id_: str, table: str, text: str) -> Response:
     response = make_response(text)
     response.mimetype = "text/csv"
-    response.headers["Content-Disposition"] = f'attachment; filename="{app.name}-{id_}-{table}.csv"'
+    response.headers["Content-Disposition"] = f'attachment; filename="{"-".join([app.name, id_, table, *app.marks])}.csv"'
     return response
 
 

@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from io import StringIO
 from math import isnan
 from typing import TYPE_CHECKING
 
+from deniable_aggregator.answer.model.number import quantile_name
+from deniable_aggregator.answer.model.rows import Cell
 from deniable_server.api.answers.export import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.number import NumberEstimate
-    from deniable_aggregator.answer.model.rows import Cell
     from deniable_aggregator.answer.model.series import Series
     from deniable_aggregator.answer.model.shares import ValueEstimate
 
-_ENDS = ("low", "high")
-_ALL = ("low of all at once", "high of all at once")
+# Columns are called as in the rows of a query.
+_INTERVALS = ("low", "high", "low_all", "high_all")
+_VALUES = ("value", "n", "estimate", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected")
+_PERIODS = ("period", "state", "closed", "n", "value", "estimate", *_INTERVALS)
+_ALIKE = ("metric", "version", "segment", "from", "to", "level")
+
+Figures = Iterator[tuple[Cell, ...]]
 
 
 def of_values(measured: Measurement) -> str:
     """Write the estimates of a metric: a line for each value, or for each figure of a number."""
-    if measured.number is not None:
-        return _file(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
-    shares = ("share", "standard error", *_ENDS, *_ALL, "count", "consistent share")
-    names = ("value", "reports", *shares, "lowered by", "detected", "level")
-    return _file(names, (_value(row, measured.lowered_by) for row in measured.estimates), measured.level)
+    alike = (measured.id, measured.version, measured.segment or "", *_days(measured.days), measured.level)
+    values = (_value(row, measured.lowered_by) for row in measured.estimates)
+    lines: Figures = values if measured.number is None else _figures(measured.number, measured.n)
+    return _file((*_ALIKE, "mechanism", *_VALUES), ((*alike, measured.mechanism, *line) for line in lines))
 
 
 def of_series(series: Series) -> str:
     """Write a metric over time: a line for each period and value."""
-    names = ("period", "state", "closed", "version", "reports", "value", "estimate", *_ENDS, *_ALL, "level")
-    return _file(names, _points(series), series.level)
+    return _file((*_ALIKE, *_PERIODS), _points(series))
+
+
+def _days(days: Days | None) -> tuple[str, str]:
+    return ("", "") if days is None else (days.first.isoformat() if days.first else "", days.last.isoformat())
 
 
 def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
@@ -42,22 +52,26 @@ def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
     return row.label, row.n, *shares, lowered_by, row.detected
 
 
-def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
+def _figures(number: NumberEstimate, n: int) -> Figures:
+    blanks = ("",) * (len(_VALUES) - 8)
+    none = ("", "")  # there are no intervals of all figures at once
     if number.geometric_mean:
-        yield "geometric mean", number.geometric_mean.value, *number.geometric_mean.interval
-    yield "mean", number.mean, *number.interval
+        yield "geometric_mean", n, number.geometric_mean.value, "", *number.geometric_mean.interval, *none, *blanks
+    yield "mean", n, number.mean, number.stderr, *number.interval, *none, *blanks
     if number.sum is not None:
         total, ends = number.sum
-        yield "sum", total, *ends
-    for value in number.values:
-        yield f"share of {value.label}", value.frequency, *value.interval
+        yield "sum", n, total, "", *ends, *none, *blanks
     for quantile in number.quantiles:
-        yield f"{100 * quantile.share:g}% quantile", quantile.value, *quantile.interval
+        yield quantile_name(quantile.share), n, quantile.value, "", *quantile.interval, *none, *blanks
+    for value in number.values:
+        yield f"share of {value.label}", value.n, value.frequency, value.stderr, *value.interval, *value.simultaneous, *blanks
 
 
-def _points(series: Series) -> Iterator[tuple[Cell, ...]]:
+def _points(series: Series) -> Figures:
     for at, period in enumerate(series.periods):
-        begin = (period.period, period.state, period.closed, period.version)
+        version = "" if period.version is None else period.version
+        alike = (series.id, version, series.segment or "", *_days(period.days), series.level)
+        begin = (*alike, period.period, period.state, period.closed)
         points = [(line.label, line.points[at]) for line in series.lines]
         for label, point in points:
             if point is not None:
@@ -66,11 +80,11 @@ def _points(series: Series) -> Iterator[tuple[Cell, ...]]:
             yield *begin, period.n, "", "", "", "", "", ""
 
 
-def _file(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: float) -> str:
+def _file(names: Sequence[str], rows: Figures) -> str:
     text = StringIO()
     writer = csv.writer(text)
     writer.writerow(names)
-    writer.writerows([*map(_cell, row), level] for row in rows)
+    writer.writerows([_cell(each) for each in row] for row in rows)
     return text.getvalue()
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from math import floor, log, log10
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
+
+if TYPE_CHECKING:
+    from deniable_aggregator.answer.model.fields import Days
 
 MINUS = "\N{MINUS SIGN}"
 _DIGITS = 4  # of a percentage after the point, at most
@@ -109,6 +112,26 @@ def moment(
     if length == "month":
         return f"{begins:%B %Y}"
     return f"{begins.day} {begins:%B %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:%B %Y}"
+
+
+def days(
+    covered: Days,
+) -> str:
+    """Write which days something covers, as a sentence begins.
+
+    Examples
+    --------
+    >>> from datetime import date
+    >>> from deniable_aggregator.answer.model.fields import Days
+    >>> days(Days(date(2026, 9, 28), date(2026, 11, 29)))
+    'From 28 September to 29 November 2026'
+    """
+    first, last = covered.first, f"{covered.last.day} {covered.last:%B %Y}"
+    if first is None:
+        return f"Up to {last}"
+    if first == covered.last:
+        return f"On {last}"
+    return f"From {first.day} {first:%B}{'' if first.year == covered.last.year else f' {first.year}'} to {last}"
 
 
 def quoted(label: str) -> str:

@@ -8,7 +8,7 @@ from flask import request
 from msgspec.structs import asdict
 
 from deniable_aggregator.answer import live
-from deniable_aggregator.answer.model.fields import Span
+from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_server.api.answers.parameters import find_metric
 from deniable_server.http import paging
 from deniable_server.pages import metric_page
@@ -37,13 +37,15 @@ def metric(app: App, id_: str) -> Response:
     measured = live.measure(app, find_metric(app, id_), period)
     spans = [Span(name, name) for name in measured.periods]
     # What the template shows of releases. What is counted has none.
+    included = spans if measured.period is None else [Span(measured.period, measured.period)]
     facts = asdict(measured) | {
         "name": id_,
         "versions": [],
         "merged": None,
         "earlier": [],
         "periods": spans,
-        "included": spans if measured.period is None else [Span(measured.period, measured.period)],
+        "included": included,
+        "days": days_of(included, measured.period_length),
         "segments": [],
         "segment": None,
         "warnings": [],

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable.registry.answers.types import Type
     from deniable_aggregator.answer.app import AppMetrics
-    from deniable_aggregator.answer.model.fields import Span
+    from deniable_aggregator.answer.model.fields import Days, Span
     from deniable_aggregator.answer.model.metric import Earlier, Estimates, Merged
     from deniable_aggregator.answer.model.shares import FactorShare, ValueEstimate
     from deniable_server.pages.series_page import SeriesView
@@ -66,7 +66,8 @@ def page_of(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
-        headline=headline(measured, kind),
+        headline=headline(measured, kind, facts["days"], facts.get("level", LEVEL)),
+        basis=_basis(facts["included"], facts["periods"], declared.metric.period, measured.n, closed=facts.get("closed", True)),
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
         levels=sorted({*LEVELS, facts.get("level", LEVEL)}),
@@ -84,11 +85,24 @@ def page_of(
     )
 
 
-def headline(measured: Estimates, kind: Type) -> str:
-    """Say what reports say of a metric; nothing where they tell nothing."""
+def headline(
+    measured: Estimates,
+    kind: Type,
+    days: Days | None,  # that it covers
+    level: float,  # of the intervals
+) -> str:
+    """Say what reports of some days say of a metric; nothing where they tell nothing."""
+    sentence = _sentence(measured, kind, f"{100 * level:g}% interval")
+    if not sentence or days is None:
+        return sentence
+    # A quoted answer, a share and a mean begin alike after the days.
+    return f"{figures.days(days)}, {sentence[0].lower() if sentence.startswith('The ') else sentence[0]}{sentence[1:]}"
+
+
+def _sentence(measured: Estimates, kind: Type, interval: str) -> str:
     if measured.number is not None:
         view = number_page.view(measured.number)
-        return "" if view is None else _of_number(view.first, positions=not measured.number.unit)
+        return "" if view is None else _of_number(view.first, interval, positions=not measured.number.unit)
     detected = [
         row for row in measured.estimates if row.detected and row.value is not False
     ]  # the share of no mirrors that of yes
@@ -96,17 +110,17 @@ def headline(measured: Estimates, kind: Type) -> str:
         return ""
     ranked = chart.order(detected, by_estimate=True)
     if ranked[0].value is True:
-        return f"{_share(ranked[0])} of people say yes, between {_share_ends(ranked[0].interval, ranked[0])}."
-    return _of_values(ranked[0], ranked[1:], "option" if kind.options else "answer")
+        return f"{_share(ranked[0])} of people say yes ({interval} {_share_ends(ranked[0].interval, ranked[0])})."
+    return _of_values(ranked[0], ranked[1:], "option" if kind.options else "answer", interval)
 
 
-def _of_number(first: number_page.Figure, *, positions: bool) -> str:
-    what = {"Median": "Half of the answers are below", "Mean": "The mean is"}.get(first.name, f"The {first.name.lower()} is")
-    return f"{what} {'position ' if positions else ''}{first.value}, between {first.low} and {first.high}."
+def _of_number(first: number_page.Figure, interval: str, *, positions: bool) -> str:
+    place = "position " if positions else ""
+    return f"The {first.name.lower()} is {place}{first.value} ({interval} {first.low} to {first.high})."
 
 
-def _of_values(top: ValueEstimate, others: list[ValueEstimate], noun: str) -> str:
-    share = f"{_share(top)} of people, between {_share_ends(top.simultaneous, top)}"
+def _of_values(top: ValueEstimate, others: list[ValueEstimate], noun: str, interval: str) -> str:
+    share = f"{_share(top)} of people ({interval} {_share_ends(top.simultaneous, top)})"
     near = [row for row in others if row.simultaneous[1] >= top.simultaneous[0]]
     if not near:
         return f"{figures.quoted(top.label)} is the most frequent {noun}: {share}."
@@ -114,12 +128,29 @@ def _of_values(top: ValueEstimate, others: list[ValueEstimate], noun: str) -> st
     return f"{figures.quoted(top.label)} may be the most frequent {noun}: {share}. It cannot be told from {rivals}."
 
 
+def _basis(
+    included: Sequence[Span],
+    periods: Sequence[Span],
+    length: str,  # of a period
+    n: int,  # reports
+    *,
+    closed: bool,
+) -> str:
+    """Say what a headline rests on, where it is of several periods together."""
+    if not n or len(included) < 2:  # noqa: PLR2004
+        return ""
+    all_ = "all " if len(included) == len(periods) else ""
+    still = "" if closed else f" The last {length} is open: more reports may come."
+    together = f"It rests on {plural(n, 'report')} of {all_}{plural(len(included), length)} together."
+    return f"{together} A {length} with more reports counts more.{still}"
+
+
 def _share(row: ValueEstimate) -> str:
     return figures.share(row.frequency, row.stderr)
 
 
 def _share_ends(interval: tuple[float, float], row: ValueEstimate) -> str:
-    return figures.share_range(_possible(interval), row.stderr, "and")
+    return figures.share_range(_possible(interval), row.stderr)
 
 
 def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
@@ -144,12 +175,12 @@ def pooled(merged: Merged | None) -> dict[str, Any] | None:
     return asdict(merged) | {"chart": chart.chart(rows[:_MOST_ROWS], over=rows)}
 
 
-def before(earlier: Earlier) -> dict[str, Any]:
+def before(earlier: Earlier, level: float) -> dict[str, Any]:
     """Draw what was published under an earlier definition."""
     rows = chart.order(estimated(earlier), by_estimate=True)
     return asdict(earlier) | {
         "title": f"{earlier.says[:1].upper()}{earlier.says[1:]}",
-        "headline": headline(earlier, types.of(earlier.type)),
+        "headline": headline(earlier, types.of(earlier.type), earlier.days, level),
         "chart": chart.chart(rows[:_MOST_ROWS], over=rows) if rows else None,
     }
 

@@ -128,7 +128,8 @@ def _sentence(series: Series) -> str:
     """Say what changed most, if anything changed beyond chance."""
     changes = [(line, line.change) for line in series.lines if line.change and line.value is not False]
     if not changes:
-        return ""
+        published = sum(each.state == "published" for each in series.periods)
+        return f"What changed is said once two {series.period_length}s of one version are closed." if published > 1 else ""
     moved = [pair for pair in changes if pair[1].differs]
     since, last = (moment(name, series.period_length) for name in (changes[0][1].since, changes[0][1].last))
     if not moved:

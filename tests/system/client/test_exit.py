@@ -10,11 +10,13 @@ import time
 
 import pytest
 
+from deniable.device.journal import Journal
+from deniable.device.state import State
 from deniable.testing import StubServer
 
 PROGRAM = """
 import sys, deniable
-deniable.init(sys.argv[1], registry=sys.argv[2], consent=True, segments={{"platform": "linux"}}, strict=True)
+deniable.init(sys.argv[1], registry=sys.argv[2], consent=True, segments={{"platform": "linux"}}, strict=True, exit="{exit}")
 assert deniable.record("ui.theme", "dark")
 {more}
 print("end", flush=True)
@@ -24,13 +26,19 @@ MARGIN = 60.0  # for a machine that does other things, too; the server hangs lon
 
 
 @pytest.fixture
+def spooled(state_directory):
+    """Return the names of what waits on disk."""
+    return lambda: [path.name for path in state_directory.glob("*/spool/*") if path.suffix == ".gz"]
+
+
+@pytest.fixture
 def leave(tmp_path, registry_text, state_directory):
     """Run a program that records and ends; return the seconds from its end to that of its process."""
     path = tmp_path / "metrics.toml"
     path.write_text(registry_text, "utf-8")
 
-    def run(dsn, more=""):
-        command = [sys.executable, "-c", PROGRAM.format(more=more), dsn, path]
+    def run(dsn, more="", exit="auto"):  # noqa: A002
+        command = [sys.executable, "-c", PROGRAM.format(more=more, exit=exit), dsn, path]
         environment = os.environ | {"DENIABLE_STATE_DIR": str(state_directory)}
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
             assert process.stdout.readline() == "end\n"
@@ -45,13 +53,66 @@ def leave(tmp_path, registry_text, state_directory):
 
 
 def test_what_is_left_is_sent(leave, registry):
-    """A process that just ends sends what it recorded."""
+    """A process that just ends sends what it recorded, if it may wait for the server."""
     with StubServer(registry) as server:
         for _ in range(5):  # a busy machine may need more than the second that a process has at its end
-            leave(server.dsn)
+            leave(server.dsn, exit="wait")
             if server.reports:
                 break
         assert server.reports
+
+
+@pytest.mark.parametrize("exit_", ["auto", "spool", "helper"])
+def test_a_young_process_waits_for_nobody(leave, registry, spooled, exit_):
+    """A program that records and ends asks no server, alive or not: its reports are on disk, and a later run sends them."""
+    with StubServer(registry) as server:
+        leave(server.dsn, exit=exit_)
+        assert not server.attempts
+        (name,) = spooled()
+        leave(server.dsn, "import time\nwhile deniable.stats()['sent'] < 1: time.sleep(0.01)", exit=exit_)  # nobody flushes
+        assert name.partition(".")[0] in {received.key for received in server.batches}
+        assert len(spooled()) == 1
+
+
+def test_a_quiet_record_hastens_nothing(leave, registry, spooled, tmp_path):
+    """Where reports wait so that the moment of `record` does not show, what an earlier run left does not show it either."""
+    text = (tmp_path / "metrics.toml").read_text("utf-8")
+    with StubServer(registry) as server:
+        leave(server.dsn)
+        delayed = text.replace('[metrics."ui.theme"]', '[metrics."ui.theme"]\ndelay = "1h"')
+        (tmp_path / "metrics.toml").write_text(delayed, "utf-8")
+        leave(server.dsn, "import time; time.sleep(2)")  # more than the others have to wait
+        assert not server.attempts
+        assert len(spooled()) == 1
+
+
+SPAWNING = """
+from deniable.client import helper
+helper._CONTAINERS, helper._ENDED, helper.in_ci, helper._DRAWN = (), (), lambda _: False, 0.1
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="nothing is left behind there")
+def test_the_helper_sends_once_a_day(leave, registry, spooled, state_directory):
+    """What a program left is sent by a process of its own, which is noted in the journal; the next one that day starts none."""
+    with StubServer(registry) as server:
+        leave(server.dsn, SPAWNING, exit="helper")
+        assert server.wait(1, timeout=60)
+        end = time.monotonic() + 60
+        while (spooled() or not sent(state_directory)) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not spooled()
+        assert len(sent(state_directory)) == 1
+        leave(
+            server.dsn,
+            SPAWNING + "deniable.record('ui.theme', 'dark')\nhelper._spawn = lambda *_: print('started')",
+            exit="helper",
+        )
+        assert len(spooled()) == 1
+
+
+def sent(state_directory):
+    return Journal(State(state_directory / "shop")).entries()
 
 
 def test_a_server_that_hangs(leave, registry):
@@ -60,20 +121,21 @@ def test_a_server_that_hangs(leave, registry):
         server.hang()
         starts = 0
         while not server.attempts and starts < 5:  # as above
-            assert leave(server.dsn) < DEADLINE + MARGIN
+            assert leave(server.dsn, exit="wait") < DEADLINE + MARGIN
             starts += 1
         tried = server.attempts[0].key
         server.recover()
-        leave(server.dsn, more="assert deniable.flush(60)")
+        leave(server.dsn, more="assert deniable.flush(60)", exit="wait")
         assert server.wait(starts + 1, timeout=60)
         assert tried in {received.key for received in server.batches}
 
 
-def test_a_server_that_is_down(leave):
+@pytest.mark.parametrize("exit_", ["wait", "auto"])
+def test_a_server_that_is_down(leave, exit_):
     """Neither does one that refuses connections."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        assert leave(f"http://key@127.0.0.1:{closed.getsockname()[1]}/shop") < DEADLINE + MARGIN
+        assert leave(f"http://key@127.0.0.1:{closed.getsockname()[1]}/shop", exit=exit_) < DEADLINE + MARGIN
 
 
 def test_exit_after_close(leave, registry):

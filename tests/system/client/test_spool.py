@@ -18,7 +18,7 @@ from deniable.wire.report import Report, Stratum
 TAKE_ALL = """
 import sys
 from pathlib import Path
-from deniable.transport.spool import Spool, _lock
+from deniable.transport.spool import Spool
 spool = Spool(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

@@ -52,7 +52,7 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def eventually(question, seconds: float = 90):
+def eventually(question, seconds: float = 180):
     """Ask until the answer is yes, and return it."""
     deadline = time.monotonic() + seconds
     while True:

@@ -68,7 +68,7 @@ class Private:
         self.port = free_port()
         store = store or f"127.0.0.1:{self.port}"
         command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", folder, "--store", store]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         self.output = done.stdout + done.stderr
 
     def path(self, name: str) -> Path:

@@ -196,7 +196,7 @@ def test_half_a_copy_is_none(tmp_path, sent, capsys):
         url = f"redis://127.0.0.1:{server.getsockname()[1]}/0?protocol=2"
         assert main(["backup", "--redis-url", url, "--to", str(tmp_path)]) == 3
         thread.join()
-    assert capsys.readouterr().err == "the store cannot be used (BrokenSnapshot)\n"
+    assert "it sent no whole copy" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -206,7 +206,7 @@ def test_a_user_who_may_not_copy_is_told(place, capsys):
         place.start(undo, place.folder / "data")
         url = environment(place.private.path("private/worker.env"))["DENIABLE_REDIS_URL"]
         assert main(["backup", "--redis-url", url, "--to", str(place.copies)]) == 3
-    assert capsys.readouterr().err == "the store cannot be used (NoPermissionError)\n"
+    assert "run it as 'backup'" in capsys.readouterr().err
     assert list(place.copies.iterdir()) == []
     cluster = "redis+cluster://backup:secret@a:6379,b:6379/0"
     assert main(["backup", "--redis-url", cluster, "--to", str(place.copies)]) == 2

@@ -109,7 +109,7 @@ def test_the_store_is_well_when_it_is_ready(composed):
     here.write_text(Path(script).read_text("utf-8").replace("/etc/store/probe", probe), "utf-8")
 
     def well(env):
-        return subprocess.run(["sh", here], env=clean() | env, capture_output=True, timeout=30, check=False).returncode
+        return subprocess.run(["sh", here], env=clean() | env, capture_output=True, timeout=120, check=False).returncode
 
     assert eventually(lambda: well(composed.tools) == 0)
     deaf = composed.folder / "deaf"

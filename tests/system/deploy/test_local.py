@@ -80,7 +80,7 @@ def test_passwords_are_never_overwritten(private):
     """A folder that is there is left as it is: processes that run have its passwords."""
     before = {path: path.read_text() for path in private.folder.iterdir()}
     command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", private.folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "not there yet" in done.stderr
     assert {path: path.read_text() for path in private.folder.iterdir()} == before
@@ -151,7 +151,7 @@ def test_the_readme_names_every_file():
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     names = {path.split("/")[1] for path in listed.stdout.splitlines()} or {path.name for path in DEPLOY.iterdir()}

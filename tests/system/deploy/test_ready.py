@@ -33,7 +33,7 @@ def ready(tmp_path, machines):
         tool.chmod(0o755)
         env = clean() | {"PATH": f"{tmp_path}:{clean()['PATH']}"}
         return (
-            subprocess.run(["sh", tmp_path / "ready.sh"], env=env, capture_output=True, timeout=30, check=False).returncode == 0
+            subprocess.run(["sh", tmp_path / "ready.sh"], env=env, capture_output=True, timeout=120, check=False).returncode == 0
         )
 
     return start, ask

@@ -186,7 +186,7 @@ class Service:
         }
 
     def post(self, path, **options):
-        return self.session.post(f"http://{self.bind}{path}", timeout=30, **options)
+        return self.session.post(f"http://{self.bind}{path}", timeout=120, **options)
 
     def drained(self):
         """Wait until everything that was sent is counted."""
@@ -202,7 +202,7 @@ class Service:
     def get(self, path, app="", **query):
         """Ask what a path tells, with the app's read key or none."""
         key = {"Authorization": f"Bearer rk_of_{app}_1234"} if app else {}
-        return self.session.get(f"http://{self.bind}{path}", params=query, headers=key, timeout=30)
+        return self.session.get(f"http://{self.bind}{path}", params=query, headers=key, timeout=120)
 
     def ask(self, app, metric, **query):
         return self.get(f"/api/v1/metrics/{metric}", app, **query)
@@ -529,7 +529,7 @@ def test_questions_at_a_price_are_answered_once(closed):
     def ask(*cells, key="rk_of_shop_1234", day=FIRST, epsilon=0.25):
         question = {"period": day, "cells": cells, "epsilon": epsilon}
         url = f"http://{closed.bind}/api/v1/metrics/export/withheld"
-        return closed.session.post(url, json=question, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+        return closed.session.post(url, json=question, headers={"Authorization": f"Bearer {key}"}, timeout=120)
 
     def refused(*cells, **options):
         answer = ask(*cells, **options)
@@ -577,7 +577,7 @@ def test_alarms_are_told_to_no_reader(closed):
         assert "alarm" not in page
         assert "made up" not in page
     for public in ("rk_of_shop_1234", "pk_of_shop_1234"):
-        live = closed.session.get(f"http://{closed.bind}/api/v1/live", headers={"Authorization": f"Bearer {public}"}, timeout=30)
+        live = closed.session.get(f"http://{closed.bind}/api/v1/live", headers={"Authorization": f"Bearer {public}"}, timeout=120)
         assert (live.status_code, live.json()["code"]) == (403, "admin_only")
 
 

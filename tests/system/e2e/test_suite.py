@@ -62,6 +62,7 @@ def test_what_runs_is_not_left_out(run):
     assert "3 passed" in output
     assert "2 campaign tests, which simulate at length, were left out. To run them: just nightly\n" in output
     assert "5 passed" in run("-m", "campaign", "--nightly")
+    assert "2 passed" in run("--nightly", "--first-cases")
 
 
 def test_pages_that_no_browser_saw_are_told(run, tmp_path):

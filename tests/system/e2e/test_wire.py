@@ -698,7 +698,7 @@ def sent(stack):
 
 
 def ask(stack, metric, **parameters):
-    return requests.get(f"{stack.url}/api/v1/metrics/{metric}", headers=READ, params=parameters, timeout=20).json()
+    return requests.get(f"{stack.url}/api/v1/metrics/{metric}", headers=READ, params=parameters, timeout=60).json()
 
 
 def test_every_report_of_the_foreign_client_is_counted(stack, sent):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import requests
 from redis import RedisError
 
 from deniable_aggregator.process.ports import free_port
@@ -185,10 +186,21 @@ def children(pid: int) -> list[int]:
     return []
 
 
+def in_time(ask):
+    """Ask until an answer comes before a device, or Prometheus, gives up, after ten seconds: a busy machine needs some tries."""
+    for _ in range(10):
+        began = time.monotonic()
+        with suppress(requests.Timeout):
+            answer = ask()
+            if time.monotonic() - began < 9:
+                return answer
+    pytest.fail("no answer within nine seconds")
+
+
 def end(process: subprocess.Popen) -> None:
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

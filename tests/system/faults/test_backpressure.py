@@ -14,9 +14,8 @@ import pytest
 pytest.importorskip("flask")
 
 import requests
+from processes import in_time
 from redis import RedisError
-
-DEADLINE = 9.0  # a device waits ten seconds for an answer
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +48,7 @@ def workers(empty):
 
 def refused(stage, upload):
     """Send an upload that must be refused as the documentation says, and in time."""
-    began = time.monotonic()
-    answer = stage.post(upload)
-    assert time.monotonic() - began < DEADLINE
+    answer = in_time(lambda: stage.post(upload))
     assert answer.status_code == 503
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert int(answer.headers["Retry-After"]) > 0
@@ -60,7 +57,7 @@ def refused(stage, upload):
 
 def ready(stage):
     """Ask whether uploads would be taken, and if not, why the store would not take them."""
-    answer = requests.get(f"http://127.0.0.1:{stage.outer.port}/readyz", timeout=DEADLINE)
+    answer = in_time(lambda: requests.get(f"http://127.0.0.1:{stage.outer.port}/readyz", timeout=60))
     return answer.status_code, answer.json()["parts"]["store"].get("reason")
 
 

@@ -132,7 +132,7 @@ class Served:
         """Send a request that carries every canary; what is answered must not say more than that it is wrong."""
         lines = CANARIES | {"Content-Length": str(len(body))} | {n.replace("_", "-"): v for n, v in headers.items()}
         host, _, port = self.stack.bind.partition(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=30, source_address=(SOURCE, 0))
+        connection = http.client.HTTPConnection(host, int(port), timeout=120, source_address=(SOURCE, 0))
         connection.putrequest(method, path, skip_accept_encoding=True)
         for name, value in lines.items():
             if value is not None:

@@ -81,7 +81,7 @@ def run(store, seconds, **settings):
     while store.backlog() and time.monotonic() < deadline:
         time.sleep(0.02)
     stop.set()
-    thread.join(10)
+    thread.join(60)
     return worker
 
 

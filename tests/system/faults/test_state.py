@@ -169,7 +169,7 @@ def device(tmp_path):
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.wait(30)
+    process.wait(120)
     assert process.stdout is not None
     process.stdout.close()
 
@@ -239,7 +239,7 @@ with mine.transaction() as db:
         assert time.monotonic() - begun < 25  # a quarter of a second each, and not a hundred times that
         holder.send_signal(signal.SIGCONT)
         holder.stdin.close()
-        holder.wait(30)
+        holder.wait(120)
     assert Ledger(state, BUDGET).spend(PLAIN, at("2026-11")) is None
 
 

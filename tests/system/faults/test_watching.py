@@ -170,7 +170,7 @@ def prometheus(service, tmp_path):
         process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
 
     def ask(expression):
-        with _direct.open(f"http://{address}/api/v1/query?{urlencode({'query': expression})}", timeout=20) as answer:
+        with _direct.open(f"http://{address}/api/v1/query?{urlencode({'query': expression})}", timeout=120) as answer:
             return json.load(answer)["data"]["result"]
 
     yield ask

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
-from deniable_aggregator.answer.model.fields import Count, Interval, Number, Span
+from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Simulated, Span, Trial
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,6 +50,7 @@ class Compared(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(description="The period or segment, as it was asked for")]
     n: Annotated[Count, Meta(description="Reports of this side")]
     included: Annotated[list[Span], Meta(description="The releases used")]
+    days: Annotated[Days | None, Meta(description="The days that these releases cover; null without releases")]
 
 
 class Overall(Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,7 +113,9 @@ class Arms(Struct, frozen=True, forbid_unknown_fields=True):
 class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     """Two periods or two segments of a metric."""
 
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
+    simulated: Simulated
+    earlier: EarlierNotes
     id: Annotated[str, Meta(description="Id of the metric")]
     version: Annotated[Count, Meta(description="Version of the metric")]
     level: Annotated[float, Meta(description="Confidence of the intervals and of the test")]

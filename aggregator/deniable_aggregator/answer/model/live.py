@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from deniable_aggregator.answer.model.fields import Count, Moment
+from deniable_aggregator.answer.model.fields import Count, Moment, Trial
 from deniable_aggregator.answer.model.metric import Description, Estimates
 
 _Refused = dict[str, Count]  # reports by the code for which they were refused
@@ -33,7 +33,7 @@ class Alarm(Struct, frozen=True, forbid_unknown_fields=True):
     n: Annotated[Count, Meta(description="Reports that were tested")]
     what: Annotated[str, Meta(description="What was found, in words")]
     values: Annotated[list[str], Meta(description="Some of the values that it is about")]
-    influence: Annotated[float, Meta(description="By how many respondents one report can raise the count of a value")]
+    influence: Annotated[float, Meta(description="By how many reports one made-up report can raise the count of a value")]
     since: Annotated[Moment, Meta(description="The hour in which it was first raised")]
 
 
@@ -82,7 +82,7 @@ class Live(Struct, frozen=True, forbid_unknown_fields=True):
     """What is counted of an app, published or not."""
 
     app: Annotated[str, Meta(description="Name of the app")]
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
     live: Annotated[Literal[True], Meta(description="Always true: this is no release")]
     backlog: Annotated[Count, Meta(description="Batches that are not counted yet")]
     refused: Annotated[

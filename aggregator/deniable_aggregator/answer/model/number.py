@@ -12,16 +12,32 @@ from deniable_aggregator.answer.model.shares import ValueShare
 if TYPE_CHECKING:
     from deniable.registry import Metric
 
-MEANS = frozenset({"mean", "geometric_mean"})
-"""What rows of a table call the mean of a number: the geometric one on a logarithmic scale."""
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
+
+
+def quantile_name(share: float) -> str:
+    """Return what rows of a table call a quantile."""
+    return f"p{round(100 * share):02}"
+
+
+QUANTILE_NAMES = tuple(map(quantile_name, QUANTILES))
 """What rows of a table call the estimates of a number."""
 
 
 def mean_name(metric: Metric) -> Literal["mean", "geometric_mean"]:
     """Return the name of the mean that is compared and followed over time."""
     return "geometric_mean" if metric.scale == "log" else "mean"
+
+
+def mean_names(metric: Metric) -> tuple[str, ...]:
+    """Name the means of a number, the one that is compared first; the arithmetic one last, where reports tell it."""
+    first = mean_name(metric)
+    return (first,) if first == "mean" or metric.permanent else (first, "mean")
+
+
+def line_names(metric: Metric) -> tuple[str, ...]:
+    """Name all that is estimated of a number."""
+    return (*mean_names(metric), *(QUANTILE_NAMES if metric.estimate == "distribution" else ()))
 
 
 class QuantileEstimate(Struct, frozen=True, forbid_unknown_fields=True):

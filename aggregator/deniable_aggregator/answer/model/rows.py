@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from deniable_aggregator.answer.model.fields import Count
+from deniable_aggregator.answer.model.fields import Count, EarlierNotes, Simulated, Trial
 from deniable_aggregator.answer.model.query import Query
 
 Kind = Literal["text", "integer", "number", "boolean", "time"]
@@ -16,14 +16,16 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "version": ("integer", "the version that the row is of; null of several"),
     "period": ("text", "the last period of the release"),
     "time": ("time", "when the period begins, as in RFC 3339"),
-    "value": ("text", "the answer, as pages show it; of a number mean, or a quantile such as p50"),
+    "from": ("text", "the first day, in UTC, of what the row rests on; null: from the beginning"),
+    "to": ("text", "the last day, which may lie ahead while the last period is open"),
+    "value": ("text", "the answer, as pages show it; of a number mean, geometric_mean, or a quantile such as p50"),
     "n": ("integer", "reports that the estimate rests on; of a set, those about the option"),
     "estimate": ("number", "unbiased estimate in the metric's unit; of the view consistent a possible share"),
     "lowered_by": (
         "number",
         "of the view consistent, the amount that was taken off each share above 0; null of sets and numbers",
     ),
-    "stderr": ("number", "its standard error; null of quantiles, and on a logarithmic scale"),
+    "stderr": ("number", "its standard error; null of quantiles, and of a geometric mean"),
     "low": ("number", "low end of its interval"),
     "high": ("number", "high end"),
     "low_all": ("number", "low end of the interval that holds together with those of all rows of all pages"),
@@ -31,8 +33,11 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "detected": ("boolean", "whether the value is present, tested over all values of the metric, time and segment"),
     "closed": ("boolean", "whether nothing more will be published for the row"),
     "state": ("text", "published, joined with a later period, withheld, or missing"),
+    "reason": ("text", "why there is no estimate, or no difference or trend although one is asked for; null otherwise"),
     "mechanism": ("text", "how answers are randomised"),
     "epsilon": ("number", "privacy loss of one report in nats"),
+    "base_from": ("text", "the first day of what the row is compared with; null: from the beginning"),
+    "base_to": ("text", "the last day of what the row is compared with"),
     "difference": ("number", "the estimate less that compared with; on a logarithmic scale their ratio"),
     "diff_low": ("number", "low end of its interval"),
     "diff_high": ("number", "high end"),
@@ -73,7 +78,9 @@ class Rows(Struct, frozen=True, forbid_unknown_fields=True):
     """The answer to a query."""
 
     app: Annotated[str, Meta(description="The app's name")]
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
+    simulated: Simulated
+    earlier: EarlierNotes
     query: Annotated[Query, Meta(description="The query, with what was not given")]
     metrics: Annotated[list[About], Meta(description="What the metrics of the query are")]
     columns: Annotated[list[RowColumn], Meta(description="The columns of the rows, in order")]

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
 from deniable_aggregator.answer.model.comparison import Differing
-from deniable_aggregator.answer.model.fields import Count, Interval, Number, Span
+from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Simulated, Span, Trial
 
 
 class SeriesPeriod(Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,6 +23,7 @@ class SeriesPeriod(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     released: Annotated[Span | None, Meta(description="The periods that the release covers; null if nothing is published")]
+    days: Annotated[Days | None, Meta(description="The days that the release covers; null if nothing is published")]
     version: Annotated[Count | None, Meta(description="The version that the estimates are of; null if nothing is published")]
     n: Annotated[Count, Meta(description="Reports of the period")]
     closed: Annotated[bool, Meta(description="Whether nothing more will be published for the period")]
@@ -147,7 +148,9 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
 class Series(Struct, frozen=True, forbid_unknown_fields=True):
     """A metric over time."""
 
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
+    simulated: Simulated
+    earlier: EarlierNotes
     id: Annotated[str, Meta(description="Id of the metric")]
     version: Annotated[Count, Meta(description="The version that change and trend are of: that of the last period")]
     period_length: Annotated[str, Meta(description="Length of a period")]

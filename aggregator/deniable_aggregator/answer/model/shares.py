@@ -43,7 +43,7 @@ class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
             "together. It is biased: rare values are shown too high on average, and frequent ones a little too low."
         ),
     ]
-    count: Annotated[Number, Meta(description="The unbiased number of respondents with the value")]
+    count: Annotated[Number, Meta(description="The unbiased number of reports whose answer it is: the share of `n`")]
     detected: Annotated[bool, Meta(description="Whether the value is present, at the level for all values together")]
 
 

@@ -80,7 +80,7 @@ def period_state(name: str, by_last: Mapping[str, Selection], versions: Iterable
     if name in by_last:
         selection = by_last[name]
         version = selection.declared.metric.version
-        return SeriesPeriod(name, "published", selection.spans[0], version, selection.n, selection.closed)
+        return SeriesPeriod(name, "published", selection.spans[0], selection.days, version, selection.n, selection.closed)
     absent = state(versions, name)
     # The reports of a joined period are in a later release, so nothing more will be published for it.
-    return SeriesPeriod(name, absent, None, None, 0, closed=absent == "joined")
+    return SeriesPeriod(name, absent, None, None, None, 0, closed=absent == "joined")

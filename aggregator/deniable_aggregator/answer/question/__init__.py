@@ -8,7 +8,8 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.answer.model.number import QUANTILE_NAMES, mean_name
+from deniable_aggregator.answer.model.fields import Span, days_of
+from deniable_aggregator.answer.model.number import line_names
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.question.cells import QueryCells, segments_of
 from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared, Definition
     from deniable.registry import Registry
+    from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.answer.model.query import Query
     from deniable_aggregator.answer.question.date_range import DateRange, Earlier
 
@@ -58,6 +60,10 @@ class Question:
         """The length of a period."""
         return self.versions[0].metric.period
 
+    def days(self, first: str, last: str) -> Days | None:
+        """Return the days of some periods, from the first to the last of them."""
+        return days_of([Span(first, last)], self.length)
+
     def cell(self, version: Declared, words: Words) -> str:
         """Return the cell of a version with these values of the segments."""
         return self.cells[version.definition].text(words)
@@ -89,6 +95,8 @@ def _check(query: Query) -> None:
     if compare is None:
         return
     segment = compare.dimension is not None and compare.base is not None
+    if compare.date_range and (compare.dimension, compare.base) != (None, None):
+        raise Incomparable("rows are compared with one of their segments or with the range before, not with both: ask twice")
     if segment == (compare.date_range is not None) or (compare.dimension is None) != (compare.base is None):
         raise Incomparable("compare has a dimension and its base, or the date_range previous")
     if compare.match and segment:
@@ -113,7 +121,7 @@ def _labels(declared: Declared) -> Sequence[str]:
     """Return what may stand in the column of values."""
     metric = declared.metric
     if metric.estimate:
-        return (mean_name(metric), *(QUANTILE_NAMES if metric.estimate == "distribution" else ()))
+        return line_names(metric)
     positions = declared.candidates if metric.open else range(metric.kind.estimated(metric))
     return [metric.label(position) for position in positions]
 

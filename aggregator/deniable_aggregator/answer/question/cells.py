@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from deniable_aggregator.answer.model.rows import COLUMNS
-from deniable_aggregator.answer.refusal import Summed, UnknownDimension
+from deniable_aggregator.answer.refusal import IncompatibleMembers, Summed, UnknownDimension
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.publish.breakdown import Breakdown
 
@@ -27,6 +29,23 @@ def _column(segment: str) -> str:
 def segments_of(query: Query) -> list[str]:
     """Return the columns of the segments that rows are broken down by."""
     return [name for name in query.dimensions if name not in ("time", "value")]
+
+
+def with_columns(query: Query) -> Query:
+    """Return a query with the columns of its segments, where it names segments that are called like another column."""
+
+    def column(name: str) -> str:
+        return _column(name) if name in COLUMNS and name not in ("time", "value") else name
+
+    compare = query.compare
+    if compare and compare.dimension:
+        compare = replace(compare, dimension=column(compare.dimension))
+    return replace(
+        query,
+        dimensions=tuple(map(column, query.dimensions)),
+        filters=tuple(replace(each, dimension=column(each.dimension)) for each in query.filters),
+        compare=compare,
+    )
 
 
 class QueryCells(NamedTuple):
@@ -92,6 +111,8 @@ def _values(breakdown: Breakdown, segment: str, filters: Sequence[Filter]) -> tu
         _check(breakdown, segment, filter_.values)
     listed = next((filter_.values for filter_ in filters if filter_.op == "is"), breakdown.values[segment])
     words = [word for word in dict.fromkeys(listed) if all(_keeps(breakdown, segment, filter_, word) for filter_ in filters)]
+    if not words:
+        raise IncompatibleMembers(f"the filters of {segment} leave none of its values: {', '.join(breakdown.values[segment])}")
     return tuple(words)
 
 

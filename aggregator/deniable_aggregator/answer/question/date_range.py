@@ -93,7 +93,10 @@ def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
 _MOST_DAYS = 36_500
 _SHOWN = 40  # characters
 _DAYS = '["2026-10-01", "2026-11-20"]'
-_RANGE = f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or at most {_MOST_DAYS:,} last days, such as "30d"'
+_RANGE = (
+    f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or at most {_MOST_DAYS:,} last days, such as "30d"; seven '
+    'weeks are "49d"'
+)
 
 
 def _moment(text: str) -> tuple[datetime, datetime]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.registry.period import CYCLES
-from deniable_aggregator.answer.model.number import MEANS
 from deniable_aggregator.answer.readings.differing import between
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved
 from deniable_aggregator.inference.slope import Course, slope
@@ -62,7 +61,7 @@ def trends(
     if line is None:
         return None
     rises = np.full((3, len(last.labels)), _UNKNOWN)
-    if MEANS.intersection(last.labels):
+    if last.is_centred:
         distance = moved(metric)
         # No mean moves by more than the range in a period. Through few periods the interval may be wider.
         rises[:, 0] = [distance(min(max(float(each[0]), -1.0), 1.0)) for each in (line.estimate, *line.interval(level))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property, partial
 from math import ceil, isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec.structs import asdict, replace
@@ -40,11 +40,20 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.metric import Description
     from deniable_aggregator.answer.reading import LineOptions
     from deniable_aggregator.decode.distribution import Distribution
+    from deniable_aggregator.decode.mean import ArithmeticMean
     from deniable_aggregator.inference.difference import Ends
 
 MOST_VALUES = 21
 """Values of a number with a step whose shares are told one by one. Of more, single shares would have large errors."""
 _UNKNOWN = float("nan")
+
+
+class _Figure(NamedTuple):
+    """A mean or a quantile, in the metric's unit."""
+
+    value: float
+    stderr: float  # nan where there is none
+    interval: Callable[[float], tuple[float, float]]  # computes its interval at a level
 
 
 class NumberReading(Reading):
@@ -77,6 +86,14 @@ class NumberReading(Reading):
         stderr = position.stderr / size
         shared = stderr**2 * self.n / (1 + self.repeats)  # responses are kept: at most all of it
         return Centre((position.mean - 0.5) / size, stderr, shared, interval, interval)
+
+    @cached_property
+    def arithmetic(self) -> ArithmeticMean | None:
+        """The arithmetic mean on a logarithmic scale; None where reports do not tell it."""
+        metric = self.declared.metric
+        if not metric.axis or metric.permanent:
+            return None
+        return arithmetic_mean(self.declared.mechanism, self.counted, metric.axis, repeats=self.repeats)
 
     @cached_property
     def spread(self) -> Distribution | None:
@@ -135,10 +152,7 @@ class NumberReading(Reading):
 
     def _arithmetic(self, level: float) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
         """Return the arithmetic mean on a logarithmic scale, its standard error, and both of its intervals; nan if not known."""
-        metric, nan = self.declared.metric, _UNKNOWN
-        estimate = None
-        if metric.axis and not metric.permanent:
-            estimate = arithmetic_mean(self.declared.mechanism, self.counted, metric.axis, repeats=self.repeats)
+        nan, estimate = _UNKNOWN, self.arithmetic
         if estimate is None:
             return nan, nan, (nan, nan), (nan, nan)
         respondents = estimate.interval(level, target="respondents")
@@ -187,37 +201,53 @@ class NumberReading(Reading):
         return replace(estimate, quantiles=quantiles, bands="strict")
 
     def lines(self, options: LineOptions) -> Lines:
-        """Return the mean and the quantiles that are asked for."""
-        metric, number, centre = self.declared.metric, to_number(self.declared.metric), self.centre
-        if options.target == "respondents":
-            centre = centre._replace(interval=centre.respondents)
-        shares = [share for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if options.keeps(name)]
-        spread = self.spread if shares and metric.estimate == "distribution" else None
-        quantiles = [] if spread is None else shares
-        name = mean_name(metric)
-        first = [name] if options.keeps(name) else []
-        places = [centre.place] * len(first) + [spread.quantile(share).place for share in quantiles if spread]
+        """Return the means and the quantiles that are asked for."""
+        metric, names = self.declared.metric, [name for name in options.of_number(self.declared.metric) if options.keeps(name)]
+        figures = {name: figure for name in names if (figure := self._figure(name, options))}
 
         def interval(level: float) -> Ends:
-            ends = [centre.interval(level)] * len(first)
-            if spread:
-                ends += [(each.low, each.high) for each in (spread.quantile(share, level) for share in quantiles)]
-            return np.array([number(low) for low, _ in ends]), np.array([number(high) for _, high in ends])
+            ends = [figure.interval(level) for figure in figures.values()]
+            return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
-        length = moved(metric)(1.0) if metric.scale == "linear" else _UNKNOWN
         return Lines(
             reading=self,
             n=self.n,
-            labels=first + [name for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if share in quantiles],
-            reports=np.full(len(places), self.n, np.int64),
-            estimates=np.array([number(place) for place in places]),
-            stderr=np.array([centre.stderr * length] * len(first) + [_UNKNOWN] * len(quantiles)),
-            detected=[None] * len(places),
+            labels=list(figures),
+            reports=np.full(len(figures), self.n, np.int64),
+            estimates=np.array([figure.value for figure in figures.values()]),
+            stderr=np.array([figure.stderr for figure in figures.values()]),
+            detected=[None] * len(figures),
             interval=interval,
             lowered_by=_UNKNOWN,
             shares=None,
-            centre=centre,
+            centre=self._centre(options) if mean_name(metric) in figures else None,
         )
+
+    def _centre(self, options: LineOptions) -> Centre:
+        centre = self.centre
+        return centre._replace(interval=centre.respondents) if options.target == "respondents" else centre
+
+    def _figure(self, name: str, options: LineOptions) -> _Figure | None:
+        """Estimate a mean or a quantile by its name; None of a quantile without reports."""
+        metric, number = self.declared.metric, to_number(self.declared.metric)
+        if name == mean_name(metric):
+            centre = self._centre(options)
+            stderr = centre.stderr * moved(metric)(1.0) if metric.scale == "linear" else _UNKNOWN
+            return _Figure(number(centre.place), stderr, lambda level: _mapped(number, centre.interval(level)))
+        if name == "mean":
+            arithmetic = self.arithmetic
+            if arithmetic is None or not self.n:
+                return _Figure(_UNKNOWN, _UNKNOWN, lambda _: (_UNKNOWN, _UNKNOWN))
+            return _Figure(arithmetic.value, arithmetic.stderr, partial(arithmetic.interval, target=options.target))
+        share, spread = QUANTILES[QUANTILE_NAMES.index(name)], self.spread
+        if spread is None:
+            return None
+
+        def band(level: float) -> tuple[float, float]:
+            quantile = spread.quantile(share, level)
+            return number(quantile.low), number(quantile.high)
+
+        return _Figure(number(spread.quantile(share).place), _UNKNOWN, band)
 
 
 def course_of(times: Sequence[int], readings: Sequence[NumberReading]) -> Course:
@@ -253,7 +283,7 @@ def moved(metric: Metric) -> Callable[[float], float]:
 def _quantiles(spread: Distribution, number: Callable[[float], float], level: float) -> list[QuantileEstimate]:
     quantiles = (spread.quantile(share, level) for share in QUANTILES)
     return [
-        QuantileEstimate(each.share, number(each.place), (number(each.low), number(each.high)), each.resolved)
+        QuantileEstimate(each.share, number(each.place), (number(each.low), number(each.high)), spread.resolves(each))
         for each in quantiles
     ]
 

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import redis
 from redis.sentinel import SentinelConnectionPool
 
 from deniable_aggregator.store import schema
-from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, PromiseBroken
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
 from deniable_aggregator.store.server.servers import primaries, primary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-REASONS: Final[Mapping[str, str]] = {
-    "away": "it does not answer",
-    "full": "it has no memory left",
-    "disk": "what it writes does not get to its disk",
-    "replica": "it is a replica",
-    "replicas": "too few of its replicas keep up",
-    "durability": "it does not keep the promised durability",
-    "refused": "it answers with an error",
-}
+    from collections.abc import Iterable
 
 _PROBED = schema.SOURCE.of("probe")  # this key never exists; every user of the store may write keys of this kind
-_WORDS = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
 
 def ping(client: redis.Redis) -> None:
@@ -98,19 +87,6 @@ def refusals(
         except redis.RedisError as error:
             errors[server] = error
     return errors
-
-
-def reason(error: redis.RedisError) -> str:
-    """Return the key of `REASONS` for an error of the store."""
-    if isinstance(error, redis.ConnectionError | redis.TimeoutError):
-        return "away"
-    if isinstance(error, redis.OutOfMemoryError):
-        return "full"
-    if isinstance(error, redis.ReadOnlyError):
-        return "replica"
-    if isinstance(error, PromiseBroken):
-        return "durability"
-    return _WORDS.get(str(error).partition(" ")[0], "refused")
 
 
 def _text(value: Any) -> str:

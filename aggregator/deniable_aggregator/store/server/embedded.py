@@ -32,6 +32,7 @@ from redis.retry import Retry
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import children
 from deniable_aggregator.process.ports import free_port
+from deniable_aggregator.store.errors import cause
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.servers import connect
 
@@ -80,7 +81,7 @@ class StoreServer:
             with closing(connect(self.url, timeout=5)) as client:
                 about.ping(client)
         except (RedisError, ValueError) as error:
-            raise ConfigurationError(f"the store cannot be reached ({self.origin}): {type(error).__name__}") from None
+            raise ConfigurationError(f"the store cannot be reached ({self.origin}): {cause(error)}") from None
 
     def stop(self) -> None:
         """Stop the server and remove its folder, if they were made here. A second call does nothing."""

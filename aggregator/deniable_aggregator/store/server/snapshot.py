@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import redis
 
-from deniable_aggregator.store.errors import CommandRefused
+from deniable_aggregator.store.errors import BrokenSnapshot, CommandRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 _MARK = 40  # bytes that end a file whose length the server did not know
 _BEGINNINGS = (b"REDIS", b"VALKE")
-
-
-class BrokenSnapshot(redis.ConnectionError):
-    """The server did not send a whole file."""
 
 
 def copy(

@@ -47,7 +47,7 @@ class DeadLetters:
     ) -> None:
         self._store = store
         self._requeue = store.script("enter", "requeue")
-        self._rewrite = store.script("rewrite")
+        self._rewrite = store.script("always", "rewrite")
 
     def __len__(self) -> int:
         """Return their number."""

@@ -73,7 +73,8 @@ class Type:
     def refusal(self, metric: Metric, answer: object) -> ParameterError:
         """Return the error of what is no answer. It does not repeat it."""
         expected = self.expected.format(metric=metric, factors=", ".join(name for name, _ in metric.factors))
-        return ParameterError(f"an answer to {metric.id} must be {expected}; this is of type {type(answer).__name__}", ...)
+        kind = type(answer).__name__
+        return ParameterError(f"an answer to {metric.id} must be {expected}", kind, f"an undeclared {kind}")
 
     def stand_in(self, metric: Metric, source: Source) -> int:
         """Return the position of what is reported for an undeclared answer; see `Metric.stand_in`."""
@@ -97,7 +98,6 @@ class Type:
 
     def allowed(self, metric: Metric, rule: str) -> str:
         """Say what an answer is as `parse` reads it, with the answers or the first of many; `rule` is that of the refusal."""
-        rule = rule.partition(";")[0]  # a text that a person wrote has no other type
         if self.written:
             return f"an answer to {metric.id} must be {self.written.format(metric=metric)}"
         listed = [",".join(value) if isinstance(value, tuple) else str(value) for value in metric.values[:_LISTED]]
@@ -213,7 +213,8 @@ class Set(Type):
             position = positions.get(option, other) if short else other
             if position < 0:
                 rule = f"an option of {metric.id} must be one of the {len(metric.values)} declared"
-                raise ParameterError(f"{rule}; this is of type {type(option).__name__}", ...)
+                kind = type(option).__name__
+                raise ParameterError(rule, kind, f"an undeclared {kind}")
             chosen |= 1 << position
         return chosen
 

@@ -78,7 +78,7 @@ def _table(answer: Rows) -> Any:
     about = {"deniable": msgspec.json.encode(replace(answer, rows=[]))}
     columns: dict[str, list[Any]] = {each.name: [row[each.name] for row in answer.rows] for each in answer.columns}
     if "time" in columns:
-        columns["time"] = [datetime.fromisoformat(each) for each in columns["time"]]
+        columns["time"] = [datetime.fromisoformat(each) if each else None for each in columns["time"]]
     return pa.table(columns, pa.schema(fields, metadata=about))
 
 

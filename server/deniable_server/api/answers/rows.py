@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from deniable_aggregator.answer.model.query import MOST_ROWS, RULES, Page, Query
 from deniable_aggregator.answer.question import questions
+from deniable_aggregator.answer.question.cells import with_columns
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.answer.table import rows
 from deniable_aggregator.audit.entry import shortened
@@ -84,7 +85,7 @@ def _read(members: Callable[[], Any], *, strict: bool) -> Query:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise Problem(400, "json", "this is not valid JSON") from None
     try:
-        return msgspec.convert(table, Query, strict=strict)
+        return with_columns(msgspec.convert(table, Query, strict=strict))
     except msgspec.ValidationError as error:
         raise Problem(400, "query_shape", _broken(table, str(error))) from None
 
@@ -130,7 +131,7 @@ def _answer(app: App, query: Query, name: str) -> Response:
         if encoding == "gzip":
             answer.headers["Content-Encoding"] = encoding
         if form is not JSON:
-            file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *["trial"] * app.trial])
+            file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *app.marks])
             answer.headers["Content-Disposition"] = f'attachment; filename="{file}.{name}"'
         if answered_rows.next is not None and request.method != "POST":
             answer.headers["Link"] = f'<{_next(answered_rows.next)}>; rel="next"'

@@ -1,4 +1,4 @@
-"""Files that only their owner can write, and that are completely written to disk."""
+"""Folders and files that only their owner can write, by owners and modes. Windows has no such modes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import StateError
 
+assert sys.platform != "win32"  # noqa: S101 - for type checkers
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def require_own(directory: Path) -> None:
     """Raise `StateError` for a directory that somebody else can write or replace; one that is not there yet is accepted."""
-    # Windows has no such modes, so nothing is refused there.
-    if sys.platform == "win32":
-        return
     # The rules are those of ssh. The directory, its files and every folder above it must belong to this user or to root. Nobody
     # else may write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a group
     # without other members.
@@ -55,7 +54,7 @@ def _require_kept(folder: str) -> None:
 @lru_cache(maxsize=64)
 def _is_private(group: int) -> bool:
     """Return whether this user is the only member of a group: it has the user's name, or is the user's and has no entry."""
-    import grp  # noqa: PLC0415 - not on Windows, and rarely needed
+    import grp  # noqa: PLC0415 - rarely needed
     import pwd  # noqa: PLC0415
 
     try:
@@ -89,21 +88,3 @@ def _written(mode: int) -> str:
 
 def _me() -> int:
     return os.geteuid()
-
-
-def write_new(path: Path, data: bytes) -> None:
-    """Write a new file, readable by its owner only; return when it is on disk; raise `OSError` if it exists."""
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync(directory: Path) -> None:
-    """Write a directory's entries to disk: files that were made, renamed or removed. Windows cannot do this."""
-    if sys.platform != "win32":
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

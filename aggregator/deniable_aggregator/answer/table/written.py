@@ -1,0 +1,182 @@
+"""The rows of a table as they are answered: columns, cells, and the reason where there is no estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, isnan, nan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.registry import period
+from deniable_aggregator.answer.model.fields import days_of
+from deniable_aggregator.answer.model.number import mean_name
+from deniable_aggregator.answer.model.query import Page
+from deniable_aggregator.answer.model.rows import COLUMNS, About, RowColumn
+from deniable_aggregator.answer.question.cells import segments_of
+from deniable_aggregator.decode.multiple_testing import holm_adjusted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.declared import Declared
+    from deniable_aggregator.answer.model.query import Query
+    from deniable_aggregator.answer.model.rows import Cell
+    from deniable_aggregator.answer.question import Words
+    from deniable_aggregator.answer.reading import Lines
+    from deniable_aggregator.answer.select import Selection
+    from deniable_aggregator.answer.table.topic import Topic
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The rows of one metric, cell and time."""
+
+    of: Topic  # the metric
+    words: Words  # the segments' values of its cell
+    name: str | None  # its period; None: all periods together
+    selections: Sequence[Selection]  # the releases that it rests on, one selection for each version; none if none is published
+    lines: Lines | None  # its estimates; None if nothing is published, and if no value is asked for
+    base: Selection | None  # the releases that it is compared with; None if it is compared with none
+    alone: str  # why it is compared with none, in words; empty if nothing is to be compared
+    difference: NDArray[np.float64] | None  # (4, lines), as `differences` returns it; None if nothing is compared
+    rise: NDArray[np.float64] | None  # (3, lines), as `trends` returns it; None if there is no trend
+
+    @property
+    def size(self) -> int:
+        """Number of its rows: at least one, which says why there is no estimate."""
+        return max(len(self.lines.labels), 1) if self.lines else 1
+
+
+def written(query: Query, groups: Sequence[Group]) -> Iterator[dict[str, Cell]]:
+    """Write the rows of the page."""
+    number = sum(_hypotheses(each.lines) for each in groups if each.lines)
+    # Over all pages, so that the intervals of a row do not depend on which page it is on.
+    together = 1 - (1 - query.level) / max(number, 1)
+    adjusted = holm_adjusted(np.concatenate([np.zeros(0), *map(_tests, groups)]))
+    begin, tested, page = 0, 0, query.pagination or Page()
+    for group in groups:
+        tests = len(_tests(group))
+        first, last = max(page.offset - begin, 0), min(page.offset + page.limit - begin, group.size)
+        if first < last:
+            yield from _rows(query, group, together, adjusted[tested : tested + tests])[first:last]
+        begin, tested = begin + group.size, tested + tests
+
+
+def _hypotheses(lines: Lines) -> int:
+    """Count the known estimates of which none follows from another one."""
+    return min(lines.hypotheses, int(np.count_nonzero(~np.isnan(lines.estimates))))
+
+
+def _tests(group: Group) -> NDArray[np.float64]:
+    """Return a p-value of each hypothesis; none where nothing is compared."""
+    if group.difference is None or group.lines is None:
+        return np.zeros(0)
+    return np.asarray(group.difference[3][: group.lines.hypotheses], np.float64)
+
+
+def _rows(query: Query, group: Group, together: float, adjusted: NDArray[np.float64]) -> list[dict[str, Cell]]:
+    common, lines = _common(query, group), group.lines
+    if lines is None or not lines.labels:
+        return [common | {"reason": common["reason"] or _NO_LINE} if lines else common]
+    columns: dict[str, Sequence[Cell] | NDArray[np.float64]]
+    columns = {
+        "value": lines.labels,
+        "n": lines.reports.tolist(),
+        "estimate": lines.estimates,
+        "stderr": lines.stderr,
+        "detected": lines.detected,
+    }
+    columns["low"], columns["high"] = lines.interval(query.level)
+    columns["low_all"], columns["high_all"] = lines.interval(together)
+    columns["lowered_by"] = np.full(len(lines.labels), lines.lowered_by)
+    if group.difference is not None:
+        columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.difference, strict=True))
+        columns["p_holm"] = np.resize(adjusted, len(lines.labels))
+    columns["reason"] = _reasons(query, group, lines)
+    if group.rise is not None:
+        columns |= dict(zip(("trend", "trend_low", "trend_high"), group.rise, strict=True))
+    cells = {name: _without_nan(each) for name, each in columns.items() if name in common}
+    return [common | dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+
+
+_NO_TREND = "there is no trend: it takes a line through three closed periods or more, and answers that are listed"
+_NO_LINE = "these reports tell no answer that the query asks for"
+
+
+def _reasons(query: Query, group: Group, lines: Lines) -> list[str | None]:
+    """Say of each line why it has no estimate, or is compared with none."""
+    differences = [nan] * len(lines.labels) if group.difference is None else group.difference[0].tolist()
+    compared = lines.labels[:1] if lines.is_centred else lines.labels
+    reasons = list[str | None]()
+    for label, estimate, difference in zip(lines.labels, lines.estimates.tolist(), differences, strict=True):
+        if isnan(estimate):
+            reasons.append("these reports do not tell it")
+        elif query.compare is None or isfinite(difference):
+            reasons.append(_NO_TREND if query.include and group.rise is None else None)
+        elif lines.centre is not None and label not in compared:
+            reasons.append(f"of a number the {mean_name(lines.reading.declared.metric).replace('_', ' ')} is compared")
+        else:
+            reasons.append(group.alone or "the base has other answers")
+    return reasons
+
+
+def _without_nan(column: Sequence[Cell] | NDArray[np.float64]) -> list[Cell]:
+    """Return a column with None for what is not known."""
+    if isinstance(column, np.ndarray):
+        return [each if isfinite(each) else None for each in column.tolist()]
+    return list(column)
+
+
+def _common(query: Query, group: Group) -> dict[str, Cell]:
+    """Return what the rows of a group have in common, with None for all else."""
+    of, selections = group.of, group.selections
+    common: dict[str, Cell] = dict.fromkeys(each.name for each in columns_of(query))
+    common |= {
+        "metric": of.question.versions[0].metric.id,
+        "state": "published" if selections else of.state(group.words, group.name),
+        "reason": None if selections else of.reason(group.words, group.name),
+    }
+    if group.name is not None:
+        common |= {"period": group.name, "time": f"{period.bounds(group.name, of.question.length)[0]:%Y-%m-%dT%H:%M:%SZ}"}
+    common |= dict(zip(segments_of(query), group.words, strict=True))
+    if selections:
+        common |= _days("", selections) | _days("base_", [group.base] if group.base else [])
+        common |= {"n": sum(each.n for each in selections), "closed": all(each.closed for each in selections)}
+        versions = [each.declared for each in selections]
+        facts = [(each.metric.version, each.mechanism.name, float(each.metric.epsilon)) for each in versions]
+        alike = (values[0] if len(set(values)) == 1 else None for values in zip(*facts, strict=True))
+        common |= dict(zip(("version", "mechanism", "epsilon"), alike, strict=True))
+    return common
+
+
+def _days(prefix: str, selections: Sequence[Selection]) -> dict[str, Cell]:
+    spans = [span for each in selections for span in each.spans]
+    days = days_of(spans, selections[0].declared.metric.period) if spans else None
+    if days is None:
+        return {}
+    return {f"{prefix}from": days.first.isoformat() if days.first else None, f"{prefix}to": days.last.isoformat()}
+
+
+def columns_of(query: Query) -> list[RowColumn]:
+    """Return the columns of an answer, in order: those of times, values, comparisons and trends only if they are asked for."""
+    absent = {"period", "time"} - ({"period", "time"} if "time" in query.dimensions else set())
+    absent |= {"value"} - set(query.dimensions)
+    if query.compare is None:
+        absent |= {"base_from", "base_to", "difference", "diff_low", "diff_high", "p", "p_holm"}
+    if query.view != "consistent":
+        absent |= {"lowered_by"}
+    if not query.include:
+        absent |= {"trend", "trend_low", "trend_high"}
+    listed = [RowColumn(name, type_, meaning) for name, (type_, meaning) in COLUMNS.items() if name not in absent]
+    at = next(place for place, each in enumerate(listed) if each.name in ("value", "n"))
+    return [*listed[:at], *(RowColumn(name, "text", "the segment") for name in segments_of(query)), *listed[at:]]
+
+
+def about(declared: Declared) -> About:
+    """Describe a metric beside its rows."""
+    metric = declared.metric
+    unit = (metric.unit or "position") if metric.estimate else "share"
+    return About(metric.id, metric.type, metric.description, metric.period, unit, metric.scale)

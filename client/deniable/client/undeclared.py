@@ -1,0 +1,52 @@
+"""What is told of an answer that its metric does not declare, with the answer, while the app is developed."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, TypeGuard
+
+from deniable.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deniable.registry import Metric
+
+_LONGEST = 60  # characters of a text
+_MOST = 5  # members of a list
+_MOST_BITS = 200  # of a whole number
+_LISTS = (list, tuple, set, frozenset)
+
+
+def undeclared(
+    metric: Metric,
+    answer: object,  # an answer that it does not declare
+    fault: ParameterError,  # why
+) -> ParameterError:
+    """Return the error that names an answer, and says what to record instead. Nobody but a developer may see it."""
+    from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+
+    kind = metric.kind
+    rule = fault.rule if kind.written or kind.open else kind.allowed(metric, fault.rule)
+    declared = [value for value in metric.values if isinstance(value, str)]
+    parts = list(islice(answer, _MOST)) if _is_list(answer) else [answer]
+    mistaken = next((part for part in parts if type(part) is str and part not in declared), None)
+    none = "; declare `none` for no answer" if answer is None else ""
+    return ParameterError(f"{_seen(answer)} is not declared: {rule}{did_you_mean(mistaken, declared)}{none}")
+
+
+def _seen(answer: object, *, within: bool = False) -> str:
+    """Write an answer, cut; of what is no plain value the type alone."""
+    if type(answer) is str:
+        return repr(answer[:_LONGEST])
+    if answer is None or type(answer) is bool or type(answer) is float:
+        return repr(answer)
+    if type(answer) is int and answer.bit_length() <= _MOST_BITS:
+        return repr(answer)
+    if _is_list(answer) and not within:
+        return f"[{', '.join(_seen(part, within=True) for part in islice(answer, _MOST))}]"
+    return f"an object of type {type(answer).__name__}"
+
+
+def _is_list(answer: object) -> TypeGuard[Iterable[object]]:
+    return any(type(answer) is kind for kind in _LISTS)  # `in` would call methods of a class of the host app

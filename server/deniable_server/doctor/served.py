@@ -1,0 +1,52 @@
+"""What the doctor's server would serve: each registry that can be used, and a finding for each that cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deniable.errors import DeniableError
+from deniable.registry import published
+from deniable_server import sources
+from deniable_server.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.served_registry.signature import Envelope
+    from deniable_server.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The apps of a server."""
+
+    apps: tuple[str, ...]  # their names, also of those whose registry has faults
+    sources: Mapping[str, sources.Source]  # by app, of the others
+    faults: tuple[Finding, ...]  # of files that cannot be used
+
+    @classmethod
+    def read(cls, settings: Settings) -> Served:
+        """Read the registries one by one: a fault of one says nothing about the others, or about the store."""
+        loaded, faulty = published.tried(settings.registry, lambda path: replace(settings, registry=path).registries())
+        faults = [_fault(each) for each in faulty]
+        if not settings.registry:
+            meaning, remedy = "no app can be looked at, and no server starts", "set it to the metrics.toml that is served"
+            faults.append(Finding("registry", "fault", "DENIABLE_REGISTRY is not set", meaning, remedy))
+        envelopes: Mapping[str, Envelope] = {}
+        try:
+            envelopes = {} if faulty else settings.envelopes(loaded)  # they are compared with the registries
+        except DeniableError as error:
+            meaning = "servers do not start with it"
+            remedy = "correct DENIABLE_SIGNED_REGISTRY, or sign the file again (`deniable registry sign`)"
+            faults.append(Finding("signed registry", "fault", str(error), meaning, remedy))
+        bad = {each.path for each in faulty}
+        good = [path for path in sources.paths(settings.registry) if path not in bad]
+        apps = dict.fromkeys([*loaded, *(each.app for each in faulty if each.app)])
+        return cls(tuple(apps), sources.of(loaded, envelopes, good), tuple(faults))
+
+
+def _fault(faulty: published.Faulty) -> Finding:
+    meaning = "servers and workers do not start with it; those that run go on with what they have loaded"
+    remedy = f"correct what `deniable registry lint {faulty.path}` names"
+    return Finding("registry", "fault", sources.fault(faulty.error), meaning, remedy, faulty.app)

@@ -12,6 +12,7 @@ from time import time
 import pytest
 from flask import Flask
 from jinja2 import BytecodeCache
+from werkzeug.routing import Rule
 
 from deniable import mechanisms
 from deniable.declared import fingerprint
@@ -44,6 +45,22 @@ class CompiledTemplates(BytecodeCache):
 
 
 Flask.jinja_options = {"bytecode_cache": CompiledTemplates()}
+
+
+def compiled_rules():
+    """Compile each rule of addresses once, for all apps that tests make: it is half of the time of `create_app`."""
+    compiled, compile_ = {}, Rule._compile_builder
+
+    def builder(rule, append_unknown=True):  # noqa: FBT002 - as there
+        key = rule.rule, rule.subdomain, repr(rule.defaults), append_unknown
+        if key not in compiled:
+            compiled[key] = compile_(rule, append_unknown)
+        return compiled[key]
+
+    Rule._compile_builder = builder
+
+
+compiled_rules()
 
 
 class Served:

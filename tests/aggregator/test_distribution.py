@@ -139,7 +139,7 @@ def test_the_same_people_in_ten_periods(runs):
 @pytest.mark.parametrize("periods", [1, 5])
 def test_a_kept_distribution(periods):
     """Of kept responses over equal parts the bands of quantiles cover, also where the same people answer in several periods."""
-    runs, people, rng = 30, 4000, np.random.default_rng(35)
+    runs, people, rng = 20, 4000, np.random.default_rng(35)
     mechanism = mechanisms.make("l_osue", domain_size=16, epsilon="2", permanent="4")
     p1, q1 = map(float, mechanism.permanent_support)
     p, q = float(mechanism.p), float(mechanism.q)

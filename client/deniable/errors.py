@@ -14,8 +14,9 @@ None contains a raw answer, but that of an undeclared one in strict mode, which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from deniable.frozen import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

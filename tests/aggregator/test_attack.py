@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from deniable import cli, mechanisms
+from deniable import mechanisms
 from deniable.client import Client
+from deniable.commands import entry as cli
 from deniable.errors import ParameterError, PayloadError
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution

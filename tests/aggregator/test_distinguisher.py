@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deniable import cli, mechanisms
+from deniable import mechanisms
+from deniable.commands import entry as cli
 from deniable.errors import ParameterError
 from deniable_aggregator.attack.distinguisher import CALLS_AT_ONCE, distinguish
 from deniable_aggregator.attack.outcome import observe, parts

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rappor_params import save_params
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable.mechanisms.google_rappor import PRESETS, Params, bloom
 from deniable.wire.layout import Layout
 from deniable_aggregator.rappor import decode, files

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from deniable import registry
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.declared import Declared
 from deniable.errors import ConfigurationError
 from deniable.wire.report import Stratum

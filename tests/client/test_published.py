@@ -146,7 +146,7 @@ def test_one_app_has_one_registry(folder, tmp_path):
 
 @pytest.fixture
 def command(capsys):
-    from deniable.cli import main
+    from deniable.commands.entry import main
 
     def run(*arguments):
         status = main(["registry", *map(str, arguments)])

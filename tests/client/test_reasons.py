@@ -709,7 +709,7 @@ def test_a_definition_that_changed_is_told_with_its_remedy(client_of, caplog):
 def unheard(monkeypatch):
     """Give the handlers of the logger, as in a fresh process."""
     log = logging.getLogger("deniable")
-    monkeypatch.setattr(log, "handlers", [notice._unheard])
+    monkeypatch.setattr(log, "handlers", [notice.log.unheard])
     return log
 
 
@@ -730,7 +730,7 @@ def unheard(monkeypatch):
 def test_warnings_are_shown_while_developing(client_of, unheard, options, visible):
     """Python writes them to stderr while the DSN leads to this machine or cannot be used, or if strict; and not elsewhere."""
     client_of(**options)
-    assert unheard.handlers == ([] if visible else [notice._unheard])
+    assert unheard.handlers == ([] if visible else [notice.log.unheard])
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 from deniable.arrival import SWALLOWED, Arrival
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
-from deniable.client.environment import sender_settings, state_directory, switched_off, tried_out
+from deniable.client.environment import sender_settings, tried_out
 from deniable.client.guard import guarded, in_words
 from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget
 from deniable.errors import ConfigurationError, ParameterError, without_locals
 from deniable.handle import MetricHandle
-from deniable.messages import notice
+from deniable.messages.log import log
+from deniable.process.surroundings import state_root, switched_off
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
@@ -112,7 +113,7 @@ class Client:
         self.strict = strict
         self.developed = strict or sys.flags.dev_mode or leads_here(dsn, os.environ.get("DENIABLE_DSN"))
         if self.developed:
-            notice.show()
+            log.show()
         self._consent = Consent(consent, strict=strict)
         self._counts = Counts()
         self._metrics = Metrics({} if segments is None else segments, caps, clock, self._counts, strict=strict)
@@ -121,7 +122,7 @@ class Client:
         try:
             loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
             self._metrics.open(loaded)
-            directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
+            directory = None if state is None else (Path(state).expanduser() if state else state_root()) / loaded.app
             dsn = dsn or os.environ.get("DENIABLE_DSN")
             if self.disabled:  # the user has opted out
                 self._turn_off(self.disabled)
@@ -150,8 +151,9 @@ class Client:
             if strict:
                 raise
             # The host app starts all the same. An unusable DSN has never worked; another fault may be one of the device.
-            developed = isinstance(error, ConfigurationError) or tried_out()
-            self._turn_off(in_words(error), developed=developed and not self.disabled)
+            self._turn_off(
+                in_words(error), developed=not self.disabled and (isinstance(error, ConfigurationError) or tried_out())
+            )
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps with a served registry need it
@@ -167,8 +169,8 @@ class Client:
     def _turn_off(self, reason: str, *, developed: bool = False) -> None:
         self.disabled = reason
         if developed:
-            notice.show()
-        notice.log.warning("deniable is off: %s", reason)
+            log.show()
+        log.warning("deniable is off: %s", reason)
 
     def record(self, metric: str, value: object) -> bool:
         """Randomise an answer and queue the report.

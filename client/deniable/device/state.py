@@ -13,9 +13,8 @@ import os
 import re
 import time
 from contextlib import contextmanager, suppress
-from shutil import rmtree
 from threading import RLock
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 from weakref import WeakSet
 
 from deniable.errors import StateError
@@ -25,9 +24,11 @@ from deniable.process.forks import over_forks
 from deniable.source import OS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from sqlite3 import Connection
+
+T = TypeVar("T")
 
 _FILE = "state.db"
 _FORMAT = 4
@@ -43,6 +44,8 @@ _SETTINGS = """
     PRAGMA fullfsync = ON;
     PRAGMA secure_delete = ON;
 """
+# What nobody can see yet needs no journal: after a crash it is removed. So the first transaction syncs the file once.
+_SETTINGS_OF_FRESH = _SETTINGS.replace("TRUNCATE", "MEMORY")
 _SCHEMA = f"""
     CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
     CREATE TABLE accounts (
@@ -69,6 +72,10 @@ _SCHEMA = f"""
     ) WITHOUT ROWID;
     PRAGMA user_version = {_FORMAT};
 """
+
+
+class BegunMeanwhileError(StateError):
+    """Another process was first to make the state, so nothing of this transaction is kept."""
 
 
 class State:
@@ -117,20 +124,23 @@ class State:
             if self._amid:  # this thread is in a transaction and would wait for itself
                 raise StateError("a transaction ends before another begins: a signal handler or a finaliser has begun this one")
             self._amid = True
+            fresh: Path | None = None
             try:
-                connection = self._connect()
-                before = connection.total_changes
+                if self.directory is not None and not self.directory.exists():
+                    fresh = _fresh_folder(self.directory)
+                connection = self._connect(fresh)
                 try:
-                    connection.execute("BEGIN IMMEDIATE")
-                    with connection:  # commits or rolls back
+                    with _committed(connection, process, fresh=fresh is not None):
+                        before = connection.total_changes
                         yield connection
-                        if os.getpid() != process:  # a signal handler forked during the transaction
-                            raise StateError("a transaction belongs to one process, and this is a forked copy of it")
-                    if connection.total_changes != before and not self._damaged:  # only a write shows that it can write
-                        self.trouble = None
+                    wrote = connection.total_changes != before  # only a write shows that it can write
                 finally:
                     if connection is not self._memory:
                         connection.close()
+                if fresh is not None and self.directory is not None:
+                    _enter(fresh, self.directory)
+                if wrote and not self._damaged:
+                    self.trouble = None
             except StateError as error:
                 self.trouble = str(error)
                 raise
@@ -140,20 +150,39 @@ class State:
                 raise StateError(self.trouble) from None
             finally:
                 self._amid = False
+                if fresh is not None and os.getpid() == process:
+                    _remove(fresh)
 
-    def _connect(self) -> Connection:
+    def begin(self, block: Callable[[Connection], T]) -> T:
+        """Do a transaction that may be the first of the device. If another process is first, do it again, in its file."""
+        try:
+            with self.transaction() as db:
+                return block(db)
+        except BegunMeanwhileError:
+            with self.transaction() as db:
+                return block(db)
+
+    def _connect(
+        self,
+        fresh: Path | None,  # the folder in which the file is made, under its unfinished name
+    ) -> Connection:
         import sqlite3  # noqa: PLC0415
 
         if self.directory is None:
             if self._memory is None:
                 self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-                _lay_out(self._memory)
+                self._memory.execute("BEGIN")
+                with self._memory:
+                    _lay_out(self._memory)
             return self._memory
+        if fresh is not None:
+            file = fresh / _FILE
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            connection = sqlite3.connect(file, isolation_level=None)
+            connection.executescript(_SETTINGS_OF_FRESH)
+            return connection
+        require_own(self.directory)
         file = self.directory / _FILE
-        # In this order, because another process may make both meanwhile.
-        if not self.directory.exists():
-            self._make(self.directory)
-        require_own(self.directory)  # also if it was just made, because somebody may have replaced it
         if not file.exists():
             raise StateError(
                 f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
@@ -170,34 +199,6 @@ class State:
             connection.close()
             raise StateError(f"{file} is no state of this version (format {format_}, not {_FORMAT}); remove {self.directory}")
         return connection
-
-    @staticmethod
-    def _make(directory: Path) -> None:
-        """Make the directory with its file under another name, and rename it when both are on disk."""
-        import sqlite3  # noqa: PLC0415
-
-        _make_folder(directory.parent)
-        require_own(directory)
-        _remove_unfinished(directory)
-        fresh = directory.with_name(f".{directory.name}.{OS.below(1 << 64):016x}")
-        fresh.mkdir(mode=0o700)
-        try:
-            file = fresh / _FILE
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            connection = sqlite3.connect(file, isolation_level=None)
-            try:
-                _lay_out(connection)
-            finally:
-                connection.close()
-            sync(fresh)
-            try:
-                rename(fresh, directory)
-            except OSError:
-                if not (directory / _FILE).exists():  # otherwise another process was first
-                    raise
-            sync(directory.parent)
-        finally:
-            rmtree(fresh, ignore_errors=True)
 
     def reset(self) -> None:
         """Replace the locks in a forked child."""
@@ -218,10 +219,47 @@ class State:
             yield from (state.lock, state._writing)  # noqa: SLF001 - our own
 
 
+@contextmanager
+def _committed(connection: Connection, process: int, *, fresh: bool) -> Iterator[None]:
+    """Do a block in a transaction, which commits or rolls back."""
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        if fresh:
+            _lay_out(connection)
+        yield
+        if os.getpid() != process:  # a signal handler forked during the transaction
+            raise StateError("a transaction belongs to one process, and this is a forked copy of it")
+
+
 def _lay_out(connection: Connection) -> None:
+    """Make the tables, in the transaction that is going on."""
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
     secret = OS.below(1 << _SECRET_BITS).to_bytes(_SECRET_BITS // 8, "little")
-    connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
     connection.execute("INSERT INTO facts VALUES ('secret', ?), ('lifetime', 0), ('place', '0/1')", (secret,))
+
+
+def _fresh_folder(directory: Path) -> Path:
+    """Make the folder in which the file is written before it has its name."""
+    _make_folder(directory.parent)
+    require_own(directory)
+    _remove_unfinished(directory)
+    fresh = directory.with_name(f".{directory.name}.{OS.below(1 << 64):016x}")
+    fresh.mkdir(mode=0o700)
+    return fresh
+
+
+def _enter(fresh: Path, directory: Path) -> None:
+    """Give a folder its name, with the file that its first transaction has written to disk."""
+    sync(fresh)
+    try:
+        rename(fresh, directory)
+    except OSError:
+        if not (directory / _FILE).exists():
+            raise
+        raise BegunMeanwhileError(f"another process has made {directory} meanwhile") from None
+    sync(directory.parent)
+    require_own(directory)  # somebody may have replaced it
 
 
 def _make_folder(folder: Path) -> None:
@@ -238,7 +276,14 @@ def _remove_unfinished(directory: Path) -> None:
     with suppress(OSError):  # another process may do the same
         for path in directory.parent.iterdir():
             if name.fullmatch(path.name) and time.time() - path.stat().st_mtime > _UNFINISHED_AGE:
-                rmtree(path, ignore_errors=True)
+                _remove(path)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        from shutil import rmtree  # noqa: PLC0415 - slow to import, and hardly ever needed
+
+        rmtree(folder, ignore_errors=True)
 
 
 over_forks(State.locks, State.reset_all)

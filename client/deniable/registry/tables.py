@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import astuple, dataclass, field, fields
 from datetime import timedelta
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass, field, fields
 from deniable.wire.layout import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Analysts:
     per_key: float = 0.5  # nats of these that one key may spend
 
     def __post_init__(self) -> None:
-        for name, nats in zip(("epsilon", "per_key"), astuple(self), strict=True):
+        for name, nats in (("epsilon", self.epsilon), ("per_key", self.per_key)):
             if isinstance(nats, bool) or not isinstance(nats, int | float) or not 0 <= nats <= _MOST_NATS_OF_ANALYSTS:
                 raise ParameterError(f"{name} is a number of nats from 0 to {_MOST_NATS_OF_ANALYSTS:g}", nats)
 

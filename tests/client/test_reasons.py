@@ -77,14 +77,15 @@ def client_of(caplog):
 class Case:
     """What a drop is made with: clients, and patches that last as long as the test."""
 
-    def __init__(self, client_of, patch) -> None:
+    def __init__(self, client_of, patch, folder) -> None:
         self.client = client_of
         self.patch = patch
+        self.folder = folder
 
 
 @pytest.fixture
-def case(client_of, monkeypatch):
-    return Case(client_of, monkeypatch)
+def case(client_of, monkeypatch, tmp_path):
+    return Case(client_of, monkeypatch, tmp_path)
 
 
 def _before_init(case):
@@ -96,6 +97,11 @@ def _before_init(case):
 def _disabled(case):
     client = case.client(dsn=None)
     return lambda: client.record("ui.theme", CANARY)
+
+
+def _nobody(case):
+    people = deniable.people(registry=case.client()._metrics.registry, key="0" * 32, store=case.folder, consent=lambda _: True)
+    return lambda: people.person(None).record("ui.theme", CANARY)
 
 
 def _no_consent(case):
@@ -219,6 +225,7 @@ def _error(case):
 DROPS = {
     "before_init": (_before_init, "record"),
     "disabled": (_disabled, None),
+    "nobody": (_nobody, "all metrics"),
     "no_consent": (_no_consent, "all metrics"),
     "unknown_metric": (_unknown_metric, "record"),
     "off": (_off, "split"),

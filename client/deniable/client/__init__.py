@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from deniable.client.recorder import Recorder
     from deniable.device.journal import SentReport
     from deniable.device.prepared import Prepared
     from deniable.explanation import Explanation
@@ -204,16 +205,16 @@ class Client:
             self._counts.swallow(error, "record")
             return False
 
-    def _record(self, metric: str, value: object, elapsed: float | None = None) -> bool:
+    def _record(self, metric: str, value: object, elapsed: float | None = None, recorder: Recorder | None = None) -> bool:
         prepared, session = self._metrics.prepared.get(metric), self._session
         if prepared is None:
             return self._drop_unknown(metric, value)
         if session is None or self.disabled:
             return self._counts.drop("disabled")
-        return session.recorder.record(prepared, value, elapsed)
+        return (recorder or session.recorder).record(prepared, value, elapsed)
 
     @guarded(lambda: None)
-    def _begin(self, metric: str) -> Timing | None:
+    def _begin(self, metric: str, recorder: Recorder | None = None) -> Timing | None:
         """Begin a block whose time is recorded, and spend for its report; return None if none is made."""
         prepared, session = self._of_time(metric), self._session
         if prepared is None:
@@ -221,7 +222,7 @@ class Client:
         if session is None or self.disabled:
             self._counts.drop("disabled")
             return None
-        return session.recorder.begin(prepared)
+        return (recorder or session.recorder).begin(prepared)
 
     def _of_time(self, metric: str) -> Prepared | None:
         """Return a metric that counts a time. None for another, which is counted, and raised if strict."""

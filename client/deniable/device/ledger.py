@@ -95,8 +95,10 @@ class Ledger:
         self,
         state: State,  # the state file
         budget: Budget,  # what may be spent on all metrics together
+        most: int = _REPORTS,  # most reports of a lease
     ) -> None:
         self._state = state
+        self._most = most
         self.budget = budget
         self.nearly_used: Callable[[], object] = lambda: None  # called when `renew_ahead` has something to do
         self._forget_leases()
@@ -138,7 +140,7 @@ class Ledger:
             free = self._free(db, allowance, occasion)
             if isinstance(free, str):
                 return free
-            number = max(1, min(free // _PARTS, _REPORTS))
+            number = max(1, min(free // _PARTS, self._most))
             self._debit(db, allowance, occasion, number, number - (not sampled))
             self._leases[allowance.tag] = _Lease(allowance, occasion, number - 1, _fact(db, "secret"))
             return None
@@ -164,7 +166,7 @@ class Ledger:
                 with self._state.transaction() as db:
                     free = self._free(db, lease.allowance, lease.occasion)
                     if isinstance(free, int) and lease.device == _fact(db, "secret"):
-                        number = min(free // _PARTS, _REPORTS)
+                        number = min(free // _PARTS, self._most)
                         self._debit(db, lease.allowance, lease.occasion, number, number)
                 if number and not self._add(lease, number):
                     with self._state.transaction() as db:

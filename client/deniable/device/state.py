@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FILE = "state.db"
-_FORMAT = 4
+FORMAT = 4
 _PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too
 _SECRET_BITS = 256
 _OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # raised when damaged content is read
@@ -46,7 +46,7 @@ _SETTINGS = """
 """
 # What nobody can see yet needs no journal: after a crash it is removed. So the first transaction syncs the file once.
 _SETTINGS_OF_FRESH = _SETTINGS.replace("TRUNCATE", "MEMORY")
-_SCHEMA = f"""
+SCHEMA = f"""
     CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
     CREATE TABLE accounts (
         tag TEXT PRIMARY KEY, period TEXT NOT NULL, reports INTEGER NOT NULL, spent INTEGER NOT NULL
@@ -70,7 +70,8 @@ _SCHEMA = f"""
         id BLOB PRIMARY KEY, due INTEGER NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL,
         period TEXT NOT NULL, segment TEXT NOT NULL, payload BLOB NOT NULL
     ) WITHOUT ROWID;
-    PRAGMA user_version = {_FORMAT};
+    CREATE TABLE people (person BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+    PRAGMA user_version = {FORMAT};
 """
 
 
@@ -81,12 +82,15 @@ class BegunMeanwhileError(StateError):
 class State:
     """A device's file, one transaction at a time."""
 
+    settings: ClassVar[str] = _SETTINGS
     _alive: ClassVar[WeakSet[State]] = WeakSet()
 
     def __init__(
         self,
         # The app's own directory. The first transaction makes it with the file. None keeps the state in memory.
         directory: Path | None,
+        *,
+        shared: bool = True,  # whether several threads have this object, so that a fork waits for its locks
     ) -> None:
         self._memory: Connection | None = None
         self.directory = directory
@@ -98,7 +102,8 @@ class State:
         self._damaged = False
         # Why the last transaction failed; None after one that wrote something. For a damaged file it stays.
         self.trouble: str | None = None
-        self._alive.add(self)
+        if shared:
+            self._alive.add(self)
 
     def __del__(self) -> None:
         if self._memory is not None:
@@ -114,6 +119,12 @@ class State:
         except OSError:  # the directory above cannot be read; a transaction will raise the error
             return True
 
+    @property
+    def file(self) -> Path:
+        """The file of a state that is kept on disk."""
+        assert self.directory is not None  # noqa: S101 - only such a state is asked
+        return self.directory / _FILE
+
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Read and write in a block; at its end all is on disk, or nothing if it raises. An unusable file raises `StateError`."""
@@ -128,15 +139,11 @@ class State:
             try:
                 if self.directory is not None and not self.directory.exists():
                     fresh = _fresh_folder(self.directory)
-                connection = self._connect(fresh)
-                try:
+                with self._opened(fresh) as connection:
                     with _committed(connection, process, fresh=fresh is not None):
                         before = connection.total_changes
                         yield connection
                     wrote = connection.total_changes != before  # only a write shows that it can write
-                finally:
-                    if connection is not self._memory:
-                        connection.close()
                 if fresh is not None and self.directory is not None:
                     _enter(fresh, self.directory)
                 if wrote and not self._damaged:
@@ -162,6 +169,22 @@ class State:
             with self.transaction() as db:
                 return block(db)
 
+    @property
+    def _patience(self) -> float:
+        return _PATIENCE
+
+    @contextmanager
+    def _opened(self, fresh: Path | None) -> Iterator[Connection]:
+        connection = self._connect(fresh)
+        try:
+            yield connection
+        finally:
+            self._leave(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        if connection is not self._memory:
+            connection.close()
+
     def _connect(
         self,
         fresh: Path | None,  # the folder in which the file is made, under its unfinished name
@@ -182,22 +205,24 @@ class State:
             connection.executescript(_SETTINGS_OF_FRESH)
             return connection
         require_own(self.directory)
-        file = self.directory / _FILE
+        file = self.file
         if not file.exists():
             raise StateError(
                 f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
                 f"To start again, which spends anew, remove {self.directory}"
             )
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE)
+        uri = f"{file.absolute().as_uri()}?mode=rw"
+        # Whoever keeps a connection has a lock for its threads.
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self._patience, check_same_thread=False)
         try:
-            connection.executescript(_SETTINGS)
+            connection.executescript(self.settings)
             (format_,) = connection.execute("PRAGMA user_version").fetchone()
         except BaseException:
             connection.close()
             raise
-        if format_ != _FORMAT:
+        if format_ != FORMAT:
             connection.close()
-            raise StateError(f"{file} is no state of this version (format {format_}, not {_FORMAT}); remove {self.directory}")
+            raise StateError(f"{file} is no state of this version (format {format_}, not {FORMAT}); remove {self.directory}")
         return connection
 
     def reset(self) -> None:
@@ -233,7 +258,7 @@ def _committed(connection: Connection, process: int, *, fresh: bool) -> Iterator
 
 def _lay_out(connection: Connection) -> None:
     """Make the tables, in the transaction that is going on."""
-    for statement in _SCHEMA.split(";"):
+    for statement in SCHEMA.split(";"):
         connection.execute(statement)
     secret = OS.below(1 << _SECRET_BITS).to_bytes(_SECRET_BITS // 8, "little")
     connection.execute("INSERT INTO facts VALUES ('secret', ?), ('lifetime', 0), ('place', '0/1')", (secret,))

@@ -73,6 +73,11 @@ ANSWERS: Mapping[str, Reason] = {
         "the server has refused the report of this period, and the device makes no other one",
         f"mend what it refused, and the next period is reported; {_ONCE_MORE}",
     ),
+    "nobody": Reason(
+        "the person has no identifier",
+        "record for people who are signed in, with an identifier that stays, such as the number of the account",
+        alike=True,
+    ),
     "budget": Reason(
         "its part of the budget is spent, or what an earlier registry of the app has spent leaves no room yet",
         "the next month has room again, and a lifetime does not; to last longer, ask for less in metrics.toml: a smaller "
@@ -108,6 +113,12 @@ ANSWERS: Mapping[str, Reason] = {
     "error": Reason("an unexpected error was swallowed", "strict=True raises it; if it is ours, please report it", alike=True),
 }
 """Reasons why an answer is not reported."""
+
+ONE_PERSON = Reason(
+    "so many answers were dropped as this_period, since one device = one person",
+    "if this process records for several people, as a web server does for its visitors, use deniable.people",
+)
+"""Another remedy where many answers are dropped as ``this_period``."""
 
 LOSSES: Mapping[str, Reason] = {
     "purged": Reason("consent was withdrawn, so what was not sent yet is deleted", "that is what a withdrawal is for"),

@@ -68,7 +68,7 @@ def store(request, tmp_path):
 @pytest.fixture
 def people_of(tmp_path):
     """Make what a worker of the app has, and close it after the test."""
-    made = []
+    workers = []
 
     def make(store, post=None, **options) -> People:
         defaults = {
@@ -80,12 +80,12 @@ def people_of(tmp_path):
             "settings": SenderSettings(flush_interval=60),
             "clock": lambda: NOW,
         }
-        made.append(People(store=store, post=post or Fake(), **(defaults | options)))
-        return made[-1]
+        workers.append(People(store=store, post=post or Fake(), **(defaults | options)))
+        return workers[-1]
 
     yield make
-    for each in made:
-        each.close(60)
+    for worker in workers:
+        worker.close(60)
 
 
 def groups(post):
@@ -153,10 +153,11 @@ def test_a_kept_answer_stays(people_of, store):
     assert sent[0] == sent[1] == sent[2]
 
 
-def test_the_store_has_no_identifier_and_no_key(people_of, store, tmp_path):
+def test_the_store_has_no_identifier_and_no_key(people_of, store, tmp_path, caplog):
     """Whoever gets the store knows neither who is in it, nor which kept answer is whose: what both follow from is elsewhere."""
     people = people_of(store)
     assert people.person("somebody@shop.example").record("kept", "dark")
+    assert people.person("somebody@shop.example").record("theme", "an answer that nobody declared")
     secret = people._states.key.secret("somebody@shop.example")
     for folder in (content(store), content(tmp_path / "state")):
         assert b"somebody" not in folder
@@ -164,6 +165,9 @@ def test_the_store_has_no_identifier_and_no_key(people_of, store, tmp_path):
         assert secret not in folder
         assert secret.hex().encode() not in folder
         assert b"dark" not in folder
+        assert b"nobody declared" not in folder
+    assert "somebody" not in caplog.text
+    assert "nobody declared" not in caplog.text
     assert people._states.key.person("somebody@shop.example") != device.Key(KEY, "other").person("somebody@shop.example")
     assert people._states.key.person("a") != device.Key(KEY + "!", "shop").person("a")
 
@@ -250,17 +254,31 @@ def test_what_is_damaged_spends_nothing(people_of, tmp_path, damage):
 
 def test_a_redis_that_does_not_answer_slows_nobody(people_of):
     """The first request finds that it is away. Others do not ask for ten seconds."""
-    asked = []
+    calls = []
 
     class Away:
         def set(self, *_arguments, **_options):
-            asked.append(1)
+            calls.append(1)
             raise ConnectionError
 
     people = people_of(Away())
     assert [people.person(number).record("theme", "dark") for number in range(3)] == [False] * 3
-    assert len(asked) == 1
+    assert len(calls) == 1
     assert people.stats()["dropped"] == {"state": 3}
+
+
+@pytest.mark.parametrize("metric", ["theme", "kept"])
+def test_what_is_not_written_is_not_reported(people_of, store, monkeypatch, metric):
+    """A worker whose person was taken over, or whose disk is full, makes no report: what it spends is durable, or nothing is."""
+    people = people_of(store)
+    if isinstance(store, Dictionary):
+        monkeypatch.setattr(store, "eval", lambda *_: 0)
+    else:
+        assert people.person("other").record(metric, "dark")
+        people._states.store._connect().execute("PRAGMA query_only = ON")
+    assert not people.person("a").record(metric, "dark")
+    assert people.stats()["dropped"] == {"state": 1}
+    assert people.stats()["recorded"] == (not isinstance(store, Dictionary))
 
 
 @pytest.mark.parametrize("key", ["short", b"", None])

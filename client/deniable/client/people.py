@@ -105,9 +105,9 @@ class People:
                 raise
             self._client._turn_off(in_words(error))
             return
-        kept = PeopleInRedis(store, app) if folder is None else PeopleFile(folder / f"{app}+people")
-        self._states = PersonStates(kept, own_key)
-        self._counts.trouble = lambda: kept.trouble
+        own_store = PeopleInRedis(store, app) if folder is None else PeopleFile(folder / f"{app}+people")
+        self._states = PersonStates(own_store, own_key)
+        self._counts.trouble = lambda: own_store.trouble
 
     def person(self, identifier: object) -> Person:
         """Return the person whom the app knows by an identifier: one that stays, such as the number of the account.

@@ -79,7 +79,7 @@ class PeopleFile(State):
         super().__init__(directory)
         self.desk = _desk()
         self.retry = 0.0
-        self._kept: tuple[tuple[int, int], Connection] | None = None
+        self._connection: tuple[tuple[int, int], Connection] | None = None
 
     @property
     def _patience(self) -> float:
@@ -89,13 +89,13 @@ class PeopleFile(State):
         """Return the connection that this process keeps: to open one takes longer than what is done with it."""
         if fresh is not None:
             return super()._connect(fresh)
-        if self._kept is not None and self._kept[0] != self._place:
-            _abandoned.append(self._kept[1])
-            self._kept = None
-        if self._kept is None:
+        if self._connection is not None and self._connection[0] != self._place:
+            _abandoned.append(self._connection[1])
+            self._connection = None
+        if self._connection is None:
             connection = super()._connect(None)
-            self._kept = self._place, connection
-        return self._kept[1]
+            self._connection = self._place, connection
+        return self._connection[1]
 
     @property
     def _place(self) -> tuple[int, int]:

@@ -21,7 +21,18 @@ from deniable.client import Client
 from deniable.errors import ParameterError, StateError
 from deniable.limits.caps import Caps
 from deniable.messages import notice
-from deniable.messages.reasons import ANSWERS, CODES, FAILURES, LOSSES, REFUSALS, SERVED, STATUSES, of_answer, of_refusal
+from deniable.messages.reasons import (
+    ANSWERS,
+    CODES,
+    FAILURES,
+    LOSSES,
+    OF_PEOPLE,
+    REFUSALS,
+    SERVED,
+    STATUSES,
+    of_answer,
+    of_refusal,
+)
 from deniable.registry import parse
 from deniable.registry.tables import Budget
 from deniable.testing import StubServer
@@ -329,7 +340,7 @@ def test_every_code_of_the_server_has_words():
     assert codes(common, 2) | codes(upload, 2) == set(CODES)
 
 
-@pytest.mark.parametrize("table", [ANSWERS, LOSSES, FAILURES, CODES, STATUSES, REFUSALS, SERVED])
+@pytest.mark.parametrize("table", [ANSWERS, OF_PEOPLE, LOSSES, FAILURES, CODES, STATUSES, REFUSALS, SERVED])
 def test_reasons_are_short_lines(table):
     """Each says what happened and what to do, in one line that the log does not cut."""
     for name, reason in table.items():

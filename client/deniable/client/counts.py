@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
 from deniable.messages.notice import warn_once
-from deniable.messages.reasons import ANSWERS, ONE_PERSON
+from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ class Counts:
 
     def tell(self, reason: str, metric: str = "", facts: str = "") -> None:
         """Say once why answers to a metric, or to all of them, are not reported."""
-        about = ANSWERS[reason]
+        about = OF_PEOPLE.get(reason, ANSWERS[reason]) if self.of_people else ANSWERS[reason]
         warn_once("all metrics" if about.alike or not metric else metric, reason, about.words(facts))
 
     def words(self, reason: str, prepared: Prepared) -> str:

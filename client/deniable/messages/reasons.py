@@ -114,6 +114,25 @@ ANSWERS: Mapping[str, Reason] = {
 }
 """Reasons why an answer is not reported."""
 
+OF_PEOPLE: Mapping[str, Reason] = {
+    "no_consent": Reason(
+        "a person has not agreed: consent returned something else than True",
+        "that is normal for those who said no; when they say yes, have it return True",
+        alike=True,
+    ),
+    "this_period": Reason(
+        "a person has already made the reports of this period",
+        "that is normal; for more reports raise `per_period` or shorten `period` in metrics.toml; to try once more, take another "
+        "identifier",
+    ),
+    "state": Reason(
+        "what a person has spent cannot be read or written, so nothing may be spent",
+        "mend the store of deniable.people",
+        alike=True,
+    ),
+}
+"""The same where answers are those of the people of a web app, if the words differ."""
+
 ONE_PERSON = Reason(
     "so many answers were dropped as this_period, since one device = one person",
     "if this process records for several people, as a web server does for its visitors, use deniable.people",

@@ -53,9 +53,8 @@ def main() -> None:
                 queued = sum(people.person(number).record(metric, "dark") for number in range(arguments.people))
                 took = time.perf_counter() - begun
                 processor = (time.process_time() - used) / arguments.people * 1e3
-                print(
-                    f"{metric:6} {case:6} {arguments.people / took:8,.0f} a second, {processor:.2f} ms of processor, {queued:,} reports"
-                )
+                rate = f"{arguments.people / took:8,.0f} a second, {processor:.2f} ms of processor"
+                print(f"{metric:6} {case:6} {rate}, {queued:,} reports")
         size = sum(path.stat().st_size for path in Path(folder).rglob("*"))
         print(f"{size / arguments.people:,.0f} bytes a person on disk")
         people.close(0)

@@ -288,6 +288,17 @@ def test_a_key_that_can_be_guessed_records_nothing(people_of, tmp_path, key):
     assert "at least 16 bytes" in people.stats()["disabled"]
 
 
+def test_the_log_speaks_of_people(people_of, tmp_path, caplog):
+    """What to do is said in the words of a web app: it has no set_consent, and no state of a device."""
+    people = people_of(tmp_path / "store", consent=lambda person: person != "b")
+    for name in ("a", "a", "b"):
+        people.person(name).record("theme", "dark")
+    (tmp_path / "store" / "shop+people" / "state.db").unlink()
+    people.person("c").record("theme", "dark")
+    assert {line.split(": ")[2] for line in caplog.messages} == {"this_period", "no_consent", "state"}
+    assert not [line for line in caplog.messages if "set_consent" in line or "the device has" in line]
+
+
 def test_a_server_for_many_is_told(people_of, tmp_path, caplog):
     """Where one device has very many answers, the log says that it is one person; where people record, it does not."""
     client = deniable.Client(dsn="https://key@t.example/shop", registry=REGISTRY, consent=True, state=tmp_path, post=Fake())

@@ -211,6 +211,7 @@ class Person:
             ledger,
             PermanentResponses(state, ledger, OS),
             session.sender,
+            refusal=lambda *_: None,  # nobody knows whose report was refused
             source=None,
             clock=people._clock,
             strict=self.strict,

@@ -80,12 +80,8 @@ class Client:
         What happens at the end of the process to reports that were not sent yet. ``"wait"`` sends them, for at most a second.
         ``"spool"`` keeps them on disk at once: a later run sends them. ``"helper"`` does the same, and at most once a day has a
         process in the background send them. ``"auto"`` is ``"spool"`` in the client's first ten seconds, and then ``"wait"``.
-    post
-        Replaces HTTP, for tests.
-    clock
-        Seconds since the epoch; replaced in tests.
-    source
-        Replaces the operating system's generator, in proofs.
+    post, clock, source
+        Replace HTTP, the seconds since the epoch, and the operating system's generator, in tests and proofs.
 
     Raises
     ------

@@ -33,7 +33,7 @@ test *arguments:
 test-system *arguments:
     pytest -q -n auto --dist worksteal --every-store -m '(system or other_store) and not campaign' tests {{arguments}}
 
-# Tests that simulate at length (4 minutes on two cores)
+# Tests that simulate at length (2 minutes on two cores)
 campaigns *arguments:
     pytest -q -n auto --dist worksteal --every-store -m campaign tests {{arguments}}
 

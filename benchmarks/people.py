@@ -1,70 +1,63 @@
-"""How fast simulated people answer: ``deniable simulate --send`` into a store of its own, with six kinds of metrics.
+"""How many records a web app makes in a second for its people: the first of each, and those that come again in the period.
 
-    python benchmarks/people.py [--devices N] [--days D]
-
-The figure is people a minute, of all processes together; beside it the processor's time for a person and a period.
+python benchmarks/people.py [--people 2000] [--redis URL]
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
-import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import numpy as np
-
+import deniable
+from deniable.client.people import People
 from deniable.registry import parse
-from deniable_aggregator.people import plausible, sending
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.store.server import embedded
 
-HEAD = """
-format = 1
-app = "shop"
-publication = { trial = true }
-budget = { per_month = 1000.0, lifetime = 10000.0 }
-segments = { platform = ["linux", "mac", "windows"] }
+_METRIC = """
+[metrics."{id}"]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 1.0
+period = "month"
+description = "A question of the benchmark"
+owner = "o@shop.example"
 """
-METRICS = (
-    'type = "boolean"\nsegments = ["platform"]',
-    'type = "categorical"\nvalues = ["a", "b", "c", "d", "e", "f", "g", "h"]',
-    'type = "number"\nrange = [0, 1000]\nunit = "ms"\nestimate = "distribution"',
-    'type = "number"\nrange = [0, 100]\nunit = "MB"\nestimate = "mean"',
-    'type = "set"\nvalues = ["a", "b", "c", "d", "e"]',
-    'type = "ordinal"\nvalues = ["a", "b", "c", "d", "e"]\nepsilon_permanent = 2.0',
-)
+_REGISTRY = 'format = 1\napp = "shop"\n' + _METRIC.format(id="plain") + _METRIC.format(id="kept") + "epsilon_permanent = 2.0\n"
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--devices", type=int, default=20_000)
-    parser.add_argument("--days", type=int, default=90)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=2000)
+    parser.add_argument("--redis", help="address of a Redis to use in place of a file")
     arguments = parser.parse_args()
-    about = 'epsilon = 1.0\ndescription = "x"\nowner = "a@shop.example"'
-    tables = (f"[metrics.m{number}]\n{kind}\n{about}" for number, kind in enumerate(METRICS))
-    registry = parse("\n".join((HEAD, *tables)))
-    crowd = plausible.crowd(registry, arguments.devices, {}, np.random.SeedSequence(1))
-    days = sending.Days.until(datetime.now(UTC), arguments.days, registry)
-    planned = sending.occasions(registry, list(crowd.answers), days)
-    with tempfile.TemporaryDirectory() as folder, embedded.open_store(None, directory=Path(folder)) as server:
-        client = connect(server.url)
-        began, used = time.perf_counter(), processor()
-        _, reports = sending.send(Store(client, "shop"), registry, crowd, days, planned)
-        seconds, used = time.perf_counter() - began, processor() - used
-        client.close()
-    share = 1e6 * used / (arguments.devices * arguments.days)
-    print(f"{reports:,} reports in {seconds:.1f} s: {60 * arguments.devices / seconds:,.0f} people a minute")
-    print(f"{share:.1f} microseconds of a processor for a person and a period with {len(METRICS)} metrics")
+    with TemporaryDirectory() as folder:
+        store: object = Path(folder)
+        if arguments.redis:
+            import redis
 
-
-def processor() -> float:
-    """Return the seconds of a processor that this process and its children have used."""
-    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+            store = redis.Redis.from_url(arguments.redis)
+        people = People(
+            "https://key@t.example/shop",
+            registry=parse(_REGISTRY),
+            key="0" * 32,
+            store=store,
+            state=None,
+            consent=lambda _: True,
+            settings=deniable.SenderSettings(queue_size=1_000_000, flush_at=1_000_000, flush_interval=3600),
+            post=lambda *_: (202, {}, None),
+        )
+        for metric in ("plain", "kept"):
+            for case in ("first", "again"):
+                begun, used = time.perf_counter(), time.process_time()
+                queued = sum(people.person(number).record(metric, "dark") for number in range(arguments.people))
+                took = time.perf_counter() - begun
+                processor = (time.process_time() - used) / arguments.people * 1e3
+                rate = f"{arguments.people / took:8,.0f} a second, {processor:.2f} ms of processor"
+                print(f"{metric:6} {case:6} {rate}, {queued:,} reports")
+        size = sum(path.stat().st_size for path in Path(folder).rglob("*"))
+        print(f"{size / arguments.people:,.0f} bytes a person on disk")
+        people.close(0)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from deniable.arrival import Arrival
     from deniable.client import Client
+    from deniable.client.people import People, Person
     from deniable.device.journal import SentReport
     from deniable.errors import (
         ConfigurationError,
@@ -47,6 +48,8 @@ __all__ = [
     "MetricHandle",
     "ParameterError",
     "PayloadError",
+    "People",
+    "Person",
     "Registry",
     "RegistryError",
     "SenderSettings",
@@ -61,6 +64,7 @@ __all__ = [
     "init",
     "journal",
     "metric",
+    "people",
     "record",
     "set_consent",
     "stats",
@@ -81,6 +85,8 @@ _HOMES = {
     "Explanation": "explanation",
     "MetricHandle": "handle",
     "ParameterError": "errors",
+    "People": "client.people",
+    "Person": "client.people",
     "PayloadError": "errors",
     "Registry": "registry",
     "RegistryError": "errors",
@@ -137,6 +143,21 @@ def init(
     if _early:  # while developing this is said again, since perhaps nobody has seen the first line
         _tell_early("init" if _client.developed else "record")
     return _client
+
+
+def people(
+    dsn: str | None = None,
+    *,
+    registry: str | Path | Registry,
+    key: str | bytes,
+    store: str | Path | Any,
+    consent: Callable[[Any], bool],
+    **options: Any,
+) -> People:
+    """Record for the people who are signed in to a web app. See `People` for the parameters."""
+    from deniable.client.people import People  # noqa: PLC0415 - only web apps need it
+
+    return People(dsn, registry=registry, key=key, store=store, consent=consent, **options)
 
 
 def record(metric: str, value: object) -> bool:

@@ -2,6 +2,6 @@
 
 import sys
 
-from deniable.cli import main
+from deniable.commands.entry import main
 
 sys.exit(main())

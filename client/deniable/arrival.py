@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from deniable.frozen import dataclass, field
 from deniable.messages.plural import plural
 from deniable.messages.reasons import ANSWERS
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.frozen import dataclass
 from deniable.messages.plural import plural
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ None contains a raw answer, but that of an undeclared one in strict mode, which 
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from deniable.frozen import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-_SUBJECT = re.compile(r"([\w-][\w .@()-]*): ")
+_IN_SUBJECT = " _.@()-"  # beside letters and digits
 
 
 def sentence(rule: str, value: object) -> str:
@@ -45,11 +45,10 @@ def sentence(rule: str, value: object) -> str:
     """
     if value is ...:
         return rule
-    subject = _SUBJECT.match(rule)
+    subject, colon, mended = rule.partition(": ")
     written = str(value).lower() if isinstance(value, bool) else repr(value)  # as TOML has it
-    if subject:
-        wrong = f"{subject[1]} is missing" if value is None else f"{subject[1]} = {written}"
-        return f"{wrong}: {rule[subject.end() :]}"
+    if colon and all(char.isalnum() or char in _IN_SUBJECT for char in subject):
+        return f"{f'{subject} is missing' if value is None else f'{subject} = {written}'}: {mended}"
     return f"{written}: {rule}"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
 from deniable.registry.answers.axis import BINS

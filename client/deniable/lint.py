@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from math import inf
@@ -13,6 +12,7 @@ from deniable.declared import Declared
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.forecast import space
 from deniable.forecast.precision import arm, expected
+from deniable.frozen import dataclass, fields
 from deniable.limits import spending
 from deniable.limits.admission import admit
 from deniable.limits.allowance import MICRO, Allowance

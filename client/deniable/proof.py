@@ -9,13 +9,13 @@ sampling, no floats, and no formula of the mechanism's author.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, lcm, log
 from operator import mul
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError, PayloadError
+from deniable.frozen import dataclass
 from deniable.mechanisms.base import FrequencyOracle, Scored
 from deniable.mechanisms.permanent import Permanent
 from deniable.source import Source

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from registries import metric_toml, registry_toml
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable_aggregator.accounting import statement as words
 from deniable_aggregator.accounting.account import METHODS
 

@@ -16,7 +16,7 @@ from machines import wait
 from registries import metric_toml, registry_toml
 
 from deniable import mechanisms, registry
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
 from deniable_aggregator.commands.worker import _chores

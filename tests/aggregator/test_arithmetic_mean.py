@@ -95,7 +95,7 @@ def test_rounding_is_bounded(epsilon, options):
 @pytest.mark.parametrize(("epsilon", "options"), SHAPES)
 def test_intervals_hold_the_mean(epsilon, options, population):
     """Of replays, as many intervals as stated hold the mean of the answers, or of the population."""
-    mechanism, rng, runs, n = window(epsilon, options), np.random.default_rng(7), 150, 4000
+    mechanism, rng, runs, n = window(epsilon, options), np.random.default_rng(7), 100, 3000
     LAWS.setdefault(mechanism, chances(mechanism))
     true = {
         "log-normal": np.clip(POPULATIONS["log-normal"](rng, 1_000_000), 1, 60_000).mean(),

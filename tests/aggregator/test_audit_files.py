@@ -10,7 +10,7 @@ import pytest
 import redis
 from stores import fake
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.errors import ConfigurationError
 from deniable.platform import files as disk
 from deniable_aggregator.audit import files as audit_files

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable.errors import ParameterError
 from deniable_aggregator.attack.differencing import differencing
 

@@ -139,7 +139,7 @@ def test_the_same_people_in_ten_periods(runs):
 @pytest.mark.parametrize("periods", [1, 5])
 def test_a_kept_distribution(periods):
     """Of kept responses over equal parts the bands of quantiles cover, also where the same people answer in several periods."""
-    runs, people, rng = 30, 4000, np.random.default_rng(35)
+    runs, people, rng = 20, 4000, np.random.default_rng(35)
     mechanism = mechanisms.make("l_osue", domain_size=16, epsilon="2", permanent="4")
     p1, q1 = map(float, mechanism.permanent_support)
     p, q = float(mechanism.p), float(mechanism.q)
@@ -194,6 +194,7 @@ def held(numbers, epsilon, n, runs, *, step=False):
     for _ in range(runs):
         estimate = distribution(mechanism, tallies.of_places(mechanism, numbers.places(rng, n), rng), values=values)
         bands = [estimate.quantile(share) for share in TENTHS]
+        assert not step or all({each.low, each.place, each.high} <= set(values) for each in bands)
         pairs = [(band, place) for band, place in zip(bands, true, strict=True) if estimate.resolves(band)]
         hits += [band.low - 1e-9 <= place <= band.high + 1e-9 for band, place in pairs]
     return sum(hits), len(hits)
@@ -202,20 +203,16 @@ def held(numbers, epsilon, n, runs, *, step=False):
 @pytest.mark.parametrize("name", ATOMS)
 def test_bands_hold_where_many_answers_are_equal(name):
     """Of whole numbers, defaults, zeros and a constant, the bands of quantiles hold as those of smooth numbers do."""
-    hits, bands = held(NUMBERS[name], "4", 20_000, 4)
-    assert bands >= 10
+    hits, bands = held(NUMBERS[name], "4", 20_000, 3)
+    assert bands >= 7
     assert hits >= binom.ppf(SURE, bands, 0.93)
 
 
 @pytest.mark.parametrize("name", [name for name, each in NUMBERS.items() if each.values])
 def test_a_step_gives_exact_values(name):
     """With a step, quantiles and the ends of their bands are values, and the bands hold."""
-    numbers = NUMBERS[name]
-    hits, bands = held(numbers, "2", 5000, 4, step=True)
+    hits, bands = held(NUMBERS[name], "2", 5000, 3, step=True)
     assert hits >= binom.ppf(SURE, bands, 0.93)
-    rng, mechanism, values = np.random.default_rng(39), window("2"), np.linspace(0, 1, numbers.values)
-    estimate = distribution(mechanism, tallies.of_places(mechanism, numbers.places(rng, 5000), rng), values=values)
-    assert all({each.low, each.place, each.high} <= set(values) for each in map(estimate.quantile, TENTHS))
 
 
 @pytest.mark.parametrize("name", ["stars", "doctor visits, to 8", "battery, a third full"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rappor_params import save_params
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable.mechanisms.google_rappor import PRESETS, Params, bloom
 from deniable.wire.layout import Layout
 from deniable_aggregator.rappor import decode, files
@@ -168,15 +168,14 @@ def test_counts_or_reports_are_needed(collected, capsys):
     assert "neither counts nor reports are given: give one of them" in err
 
 
-@pytest.fixture
-def pairs(tmp_path):
-    """Write reports of a string and a Boolean that go together, as google's own encoder would make them."""
+STRING = Params(bits=16, hashes=2, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0.2")
+TRUTH = Params(bits=1, hashes=1, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0")
+
+
+@pytest.fixture(scope="module")
+def paired():
+    """Make reports of a string and a Boolean that go together, as google's own encoder would."""
     rng = np.random.default_rng(9)
-    string = Params(bits=16, hashes=2, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0.2")
-    truth = Params(bits=1, hashes=1, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0")
-    save_params(tmp_path / "string.csv", string)
-    save_params(tmp_path / "truth.csv", truth)
-    (tmp_path / "names.txt").write_text("fox\nowl\n")
 
     def report(held, params):
         one, other = float(params.q_star), float(params.p_star)
@@ -186,8 +185,16 @@ def pairs(tmp_path):
     for device in range(4000):
         animal, night = [("fox", 1), ("fox", 0), ("owl", 1), ("cow", 0)][rng.choice(4, p=[0.1, 0.3, 0.4, 0.2])]
         cohort = device % 8
-        lines.append(f"{cohort},{report(bloom(animal.encode(), cohort, string), string)},{report(night, truth)}")
-    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+        lines.append(f"{cohort},{report(bloom(animal.encode(), cohort, STRING), STRING)},{report(night, TRUTH)}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def pairs(tmp_path, paired):
+    save_params(tmp_path / "string.csv", STRING)
+    save_params(tmp_path / "truth.csv", TRUTH)
+    (tmp_path / "names.txt").write_text("fox\nowl\n")
+    (tmp_path / "pairs.csv").write_text(paired)
     return tmp_path
 
 

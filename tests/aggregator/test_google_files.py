@@ -297,11 +297,11 @@ def test_malformed_params(file, content, message):
         ),
         (
             '"1",3,2,1\n"2",0,0,0\n',
-            "line 1: the row has 4 columns: write k + 1 = 3 columns, the reports of a cohort and the count of each bit; delete the row",
+            "line 1: the row has 4 columns: write k + 1 = 3 columns, the reports of a cohort and the count of each bit; delete",
         ),
         (
             "3,2,1\n0,0\n",
-            "line 2: the row has 2 columns: write k + 1 = 3 columns, the reports of a cohort and the count of each bit",
+            "line 2: the row has 2 columns: write k + 1 = 3 columns, the reports of a cohort",
         ),
         ("3,2,1\n0,0\n", "or correct the params file"),
         ("3;2;1\n0;0;0\n", "line 1:"),
@@ -320,7 +320,7 @@ def test_malformed_params(file, content, message):
         ("3,2,1\n" * 3, "line 3: the file has 3 rows, and m = 2: write a row for each cohort, or correct the params file"),
         (
             "3,2,1\n" * 4,
-            "line 4: there are m = 2 rows, one for each cohort; check the params file (or add up those whose numbers agree",
+            "line 4: the file has 4 rows, and m = 2: write a row for each cohort, or correct the params file (or add up those",
         ),
         ('3,2,"1\n0,0,0\n', "line 1: unexpected end of data: write comma-separated values, and close open quotes here or later"),
         (b"3,2,1\n0,0,\xe9\n", "is no UTF-8: save the file as UTF-8 text"),
@@ -348,7 +348,7 @@ def row_of(word, **changed):
         ("word,h1,h2\n" + row_of("a"), "line 1: the line h1,h2 is a header, and this file has none: delete it"),
         (
             '"1","a",1,3\n',
-            "line 1: a row has hm + 1 = 3 columns, a candidate and the positions of its bits; delete the row names",
+            "line 1: the row has 4 columns: write hm + 1 = 3 columns, a candidate and the positions of its bits; delete",
         ),
         (row_of("a") + "b,1\n", "line 2: the row has 2 columns: write hm + 1 = 3 columns"),
         (row_of("a") + row_of("b") + row_of("a"), "line 3: 'a' is on line 1 already: delete one of the two"),
@@ -390,7 +390,10 @@ def test_a_map_of_another_hash_is_refused(file):
     [
         ("", "line 1: the file is empty: write it to the end"),
         ("c1,1,01\n", "line 1: the first line names 3 columns: name the columns there, once cohort and once irr or rappor"),
-        ("client,cohort,irr,rappor\nc1,1,01,01\n", "line 1: the first line names the columns"),
+        (
+            "client,cohort,irr,rappor\nc1,1,01,01\n",
+            "line 1: the first line names 4 columns: name the columns there, once cohort and once irr or rappor",
+        ),
         ("client,cohort,irr\nc1,1\n", "line 2: the row has 2 columns: write 3, as in the header"),
         ("client,cohort,irr\nc1,1,01,extra\n", "line 2: the row has 4 columns: write 3, as in the header"),
         (
@@ -440,7 +443,7 @@ def test_nothing_wrong_is_saved(tmp_path):
         files.save_counts, tmp_path / "c.csv", -counts, reports
     )
     assert "(m, k)" in refusal(files.save_counts, tmp_path / "c.csv", counts, np.array([2, 2]))
-    assert "each of them once" in refusal(files.save_map, tmp_path / "map.csv", ["a", "a"], TINY)
-    assert "each of them once" in refusal(files.save_map, tmp_path / "map.csv", [], TINY)
+    assert "different: list at least one, and each once" in refusal(files.save_map, tmp_path / "map.csv", ["a", "a"], TINY)
+    assert "different: list at least one, and each once" in refusal(files.save_map, tmp_path / "map.csv", [], TINY)
     assert "byte order mark" in refusal(files.save_map, tmp_path / "map.csv", ["\ufeffa"], TINY)
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ import pytest
 from machines import wait
 from workers import running
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Store, Upload

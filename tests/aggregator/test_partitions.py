@@ -12,7 +12,7 @@ import redis
 from redis.crc import key_slot
 from stores import CLUSTER
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally

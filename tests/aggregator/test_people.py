@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from deniable import registry
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.declared import Declared
 from deniable.errors import ConfigurationError
 from deniable.wire.report import Stratum
@@ -211,7 +211,7 @@ def test_people_of_a_file_answer_what_it_says(tmp_path):
     [
         ("", "line 1: at least one column is a metric"),
         ("listed\n", "has no line below its header"),
-        ("listed,colour\nx,red\n", "line 1: column 'colour' is no metric or segment of"),
+        ("listed,colour\nx,red\n", "line 1: column 'colour' is no metric and no segment of"),
         ("listed,listed\nx,x\n", "line 1: each column is one metric or one segment; 'listed' is not"),
         ("platform\nlinux\n", "line 1: at least one column is a metric"),
         ("listed,platform\nx,linux\nx\n", "line 3: the line has 1 cell: write one for each of the 2 columns"),

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from registries import metric_toml, registry_toml
 
-from deniable import cli, mechanisms, registry
+from deniable import mechanisms, registry
+from deniable.commands import entry as cli
 from deniable.declared import fingerprint
 from deniable.errors import ParameterError
 from deniable.registry import Metric

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deniable import mechanisms, registry
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire.report import Stratum

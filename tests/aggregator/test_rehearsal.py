@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from registries import metric_toml, registry_toml
 
-from deniable import cli, mechanisms, registry
+from deniable import mechanisms, registry
+from deniable.commands import entry as cli
 from deniable.registry import Metric
 from deniable_aggregator import decode
 from deniable_aggregator.planning.population import read_shares

@@ -13,7 +13,7 @@ import redis
 from registries import metric_toml, registry_toml
 
 from deniable import mechanisms, registry
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.declared import fingerprint
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum

@@ -38,7 +38,7 @@ def test_the_rule_is_that_of_the_reports():
 
 
 @pytest.mark.parametrize(
-    "runs", [3, pytest.param(10, marks=pytest.mark.campaign), pytest.param(40, marks=[pytest.mark.campaign, pytest.mark.nightly])]
+    "runs", [2, pytest.param(10, marks=pytest.mark.campaign), pytest.param(40, marks=[pytest.mark.campaign, pytest.mark.nightly])]
 )
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize("n", [20, 20_000])
@@ -50,7 +50,7 @@ def test_they_hold(population, n, runs):
         bands = [strict_quantile(mechanism, counted, share) for share in (0.3, 0.7)]
         held += all(low - 1e-9 <= true <= high + 1e-9 for (low, high), true in zip(bands, TRUE[population], strict=True))
         assert n < 1000 or max(high - low for low, high in bands) < 0.2
-    assert held >= binom.ppf(1e-4, runs, 0.95)
+    assert held >= max(1, binom.ppf(1e-4, runs, 0.95))
 
 
 def test_they_are_wider_than_others():

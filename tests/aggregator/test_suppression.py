@@ -311,7 +311,6 @@ def test_effort_is_bounded(monkeypatch):
     assert sum(allowed) == 5
 
 
-@pytest.mark.slow("goes on to the end of the steps that are allowed")
 def test_many_small_combinations_take_bounded_work(monkeypatch, caplog):
     """474 combinations of about three reports take no more steps than are allowed. Cells left open are withheld and counted."""
     steps = []
@@ -321,10 +320,11 @@ def test_many_small_combinations_take_bounded_work(monkeypatch, caplog):
         span.clear(*step)
 
     monkeypatch.setattr(difference, "clear", clear)
+    monkeypatch.setattr(suppression, "MAX_ALL_EXCHANGES", 2000)  # ten thousand take seconds
     values = {"a": tuple("abcde"), "b": tuple("abcde"), "c": tuple("abcde"), "d": tuple("abcd")}
     cube = cube_of(values, {}, np.random.default_rng(2).poisson(3, 500).tolist())
     published = publishable([cube], LEAST)
-    assert 1000 < len(steps) <= 10_000
+    assert 1000 < len(steps) <= 2000
     assert f"{caplog.records[0].args[0]} cells took too long" in caplog.text
     enough = [text for text in map(cube.breakdown.text, cube.cells()) if cube.total(text) >= LEAST]
     assert 0 < caplog.records[0].args[0] <= len(set(enough) - published)

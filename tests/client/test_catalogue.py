@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import deniable
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable.commands.catalogue import CATALOGUE, GROUPS, NOT_ON_WINDOWS, actions
 from deniable.commands.parser import Parser
 

@@ -8,7 +8,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from deniable import cli, mechanisms
+from deniable import mechanisms
+from deniable.commands import entry as cli
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import UNIT, weight
 

@@ -10,8 +10,10 @@ from datetime import date
 
 import pytest
 
-from deniable import cli
+from deniable.cli import usage
+from deniable.cli.decision import Decision
 from deniable.client import Client
+from deniable.commands import entry as cli
 from deniable.commands import explain, init, sent
 from deniable.commands.parser import Parser
 from deniable.device.journal import Journal
@@ -30,19 +32,22 @@ def run(command, *arguments):
     return getattr(command, command.__name__.rpartition(".")[2])(parser)(parser.parse_args(list(map(str, arguments))))
 
 
-def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("options", "metrics", "question"), [((), "two", "ui.theme dark"), (("--cli",), "six", "app.system linux")]
+)
+def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys, options, metrics, question):
     """The file has neither faults nor warnings, is named after its folder, and three commands follow, which are read."""
     folder = tmp_path / "My Shop 2"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    assert run(init) == 0
+    assert run(init, *options) == 0
     findings = lint("metrics.toml")
     assert (findings.faults, findings.warnings) == ((), ())
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "metrics.toml: two metrics of my-shop. Next:"
+    assert lines[0] == f"metrics.toml: {metrics} metrics of my-shop. Next:"
     assert [line.split("#")[0].strip() for line in lines[1:]] == [
         "deniable registry lint",
-        "deniable explain ui.theme dark",
+        f"deniable explain {question}",
         "deniable serve",
     ]
     assert cli.main(shlex.split(lines[1], comments=True)[1:]) == 0
@@ -68,6 +73,20 @@ def test_init_says_why_its_budget_is_what_it_is(tmp_path, monkeypatch):
     admission = admit(load("metrics.toml"), None, date(2026, 11, 21))
     needed = sum(each.allowance.month for each in admission.metrics.values()) / MICRO
     assert [float(number) for number in numbers] == [needed, Budget().per_month, Budget().lifetime]
+
+
+def test_usage_has_an_answer_to_each_metric_of_a_tool(tmp_path, monkeypatch):
+    """What `record_usage` records is what ``init --cli`` declares, and each system and version of Python is listed."""
+    monkeypatch.chdir(tmp_path)
+    run(init, "--cli")
+    metrics = load("metrics.toml").metrics
+    known = usage.answers(Decision(agreed=True, since="2026-01-01", returned=True), "0.1.7", "build")
+    assert known.keys() == metrics.keys()
+    for id_, answer in known.items():
+        metrics[id_].position(answer)
+    assert (
+        sum(each.allowance.month for each in admit(load("metrics.toml"), None, date(2026, 11, 21)).metrics.values()) == 11 * MICRO
+    )
 
 
 def test_init_needs_no_segments_of_an_app(tmp_path, monkeypatch):

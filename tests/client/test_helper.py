@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from deniable.client import helper
-from deniable.client.environment import _CI, in_ci
+from deniable.process.surroundings import _CI, in_ci
 from deniable.transport.dsn import Dsn
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="nothing is left behind there")

@@ -178,6 +178,33 @@ def test_a_crash_loses_the_lease(open_ledger):
     assert granted(open_ledger(), asks(), 1) == 1
 
 
+def test_a_lease_is_renewed_before_it_ends(open_ledger, monkeypatch):
+    """While a quarter is left, the sending thread pays for more: the app's thread does not wait for the disk again."""
+    ledger, many, calls = open_ledger(), asks(per_period=6400), []
+    ledger.nearly_used = lambda: calls.append(1)
+    assert granted(ledger, many, 75) == 75
+    assert not calls
+    assert granted(ledger, many, 1) == 1
+    assert calls == [1]
+    ledger.renew_ahead()
+    ledger.renew_ahead()  # of nothing
+    assert open_ledger().today().lifetime == 100 + 98
+    with monkeypatch.context() as closed:
+        closed.setattr(State, "transaction", lambda _: pytest.fail("the app's thread waits for the disk"))
+        assert granted(ledger, many, 24 + 98) == 24 + 98
+    ledger.return_leases()
+    assert open_ledger().today().lifetime == 198
+
+
+def test_a_lease_that_was_given_back_is_not_renewed(open_ledger):
+    """What the sending thread has paid for a lease that ended meanwhile is given back."""
+    ledger, many = open_ledger(), asks(per_period=6400)
+    assert granted(ledger, many, 76) == 76
+    ledger.return_leases()
+    ledger.renew_ahead()
+    assert open_ledger().today().lifetime == 76
+
+
 def test_settling_gives_the_rest_back(open_ledger):
     """A process that ends as it should has spent what it used, and can go on spending."""
     ledger = open_ledger()

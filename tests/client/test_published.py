@@ -152,7 +152,7 @@ def test_one_app_has_one_registry(folder, tmp_path):
 
 @pytest.fixture
 def command(capsys):
-    from deniable.cli import main
+    from deniable.commands.entry import main
 
     def run(*arguments):
         status = main(["registry", *map(str, arguments)])
@@ -226,7 +226,8 @@ def test_what_is_breaking_is_told_first(command, proposed, tmp_path):
 def test_lint_reads_a_folder_as_the_server_does(command, folder):
     """A fault between files is an error, and so is one in a file."""
     status, out = command("lint", folder(FIRST, FIRST.replace("epsilon = 1.0", "epsilon = 2.0")))
-    assert (status, "epsilon = '2.0': raise version, or write it as in" in out) == (1, True)
+    assert status == 1
+    assert ": epsilon = '2': raise version, or write it as in" in out
     assert command("lint", folder(FIRST, "format = 1"))[0] == 1
     assert command("lint", folder(FIRST, SECOND))[0] == 0
 

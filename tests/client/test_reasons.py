@@ -21,7 +21,18 @@ from deniable.client import Client
 from deniable.errors import ParameterError, StateError
 from deniable.limits.caps import Caps
 from deniable.messages import notice
-from deniable.messages.reasons import ANSWERS, CODES, FAILURES, LOSSES, REFUSALS, SERVED, STATUSES, of_answer, of_refusal
+from deniable.messages.reasons import (
+    ANSWERS,
+    CODES,
+    FAILURES,
+    LOSSES,
+    OF_PEOPLE,
+    REFUSALS,
+    SERVED,
+    STATUSES,
+    of_answer,
+    of_refusal,
+)
 from deniable.registry import parse
 from deniable.registry.tables import Budget
 from deniable.testing import StubServer
@@ -77,14 +88,15 @@ def client_of(caplog):
 class Case:
     """What a drop is made with: clients, and patches that last as long as the test."""
 
-    def __init__(self, client_of, patch) -> None:
+    def __init__(self, client_of, patch, folder) -> None:
         self.client = client_of
         self.patch = patch
+        self.folder = folder
 
 
 @pytest.fixture
-def case(client_of, monkeypatch):
-    return Case(client_of, monkeypatch)
+def case(client_of, monkeypatch, tmp_path):
+    return Case(client_of, monkeypatch, tmp_path)
 
 
 def _before_init(case):
@@ -96,6 +108,11 @@ def _before_init(case):
 def _disabled(case):
     client = case.client(dsn=None)
     return lambda: client.record("ui.theme", CANARY)
+
+
+def _nobody(case):
+    people = deniable.people(registry=case.client()._metrics.registry, key="0" * 32, store=case.folder, consent=lambda _: True)
+    return lambda: people.person(None).record("ui.theme", CANARY)
 
 
 def _no_consent(case):
@@ -219,6 +236,7 @@ def _error(case):
 DROPS = {
     "before_init": (_before_init, "record"),
     "disabled": (_disabled, None),
+    "nobody": (_nobody, "all metrics"),
     "no_consent": (_no_consent, "all metrics"),
     "unknown_metric": (_unknown_metric, "record"),
     "off": (_off, "split"),
@@ -322,7 +340,7 @@ def test_every_code_of_the_server_has_words():
     assert codes(common, 2) | codes(upload, 2) == set(CODES)
 
 
-@pytest.mark.parametrize("table", [ANSWERS, LOSSES, FAILURES, CODES, STATUSES, REFUSALS, SERVED])
+@pytest.mark.parametrize("table", [ANSWERS, OF_PEOPLE, LOSSES, FAILURES, CODES, STATUSES, REFUSALS, SERVED])
 def test_reasons_are_short_lines(table):
     """Each says what happened and what to do, in one line that the log does not cut."""
     for name, reason in table.items():
@@ -709,7 +727,7 @@ def test_a_definition_that_changed_is_told_with_its_remedy(client_of, caplog):
 def unheard(monkeypatch):
     """Give the handlers of the logger, as in a fresh process."""
     log = logging.getLogger("deniable")
-    monkeypatch.setattr(log, "handlers", [notice._unheard])
+    monkeypatch.setattr(log, "handlers", [notice.log.unheard])
     return log
 
 
@@ -730,7 +748,7 @@ def unheard(monkeypatch):
 def test_warnings_are_shown_while_developing(client_of, unheard, options, visible):
     """Python writes them to stderr while the DSN leads to this machine or cannot be used, or if strict; and not elsewhere."""
     client_of(**options)
-    assert unheard.handlers == ([] if visible else [notice._unheard])
+    assert unheard.handlers == ([] if visible else [notice.log.unheard])
 
 
 @pytest.mark.parametrize(

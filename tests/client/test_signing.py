@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable.served_registry.signature import Envelope, seal
 
 pytest.importorskip("cryptography", reason="deniable[signed] is not installed")

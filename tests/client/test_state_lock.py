@@ -12,6 +12,8 @@ from deniable.errors import StateError
 def test_who_reads_in_a_transaction_keeps_others_out(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "_PATIENCE", 0.0)
     one, other = State(tmp_path / "shop"), State(tmp_path / "shop")
+    with one.transaction():  # begins
+        pass
     with one.transaction() as db:
         db.execute("SELECT value FROM facts").fetchall()
         with pytest.raises(StateError, match="locked"), other.transaction():

@@ -13,7 +13,8 @@ import requests
 from registries import metric_toml, registry_toml
 
 import deniable
-from deniable import Budget, Caps, Client, ConfigurationError, ParameterError, RegistryError, SenderSettings, cli
+from deniable import Budget, Caps, Client, ConfigurationError, ParameterError, RegistryError, SenderSettings
+from deniable.commands import entry as cli
 from deniable.registry import parse
 from deniable.testing import Attempt, Capture, Captured, StubServer
 from deniable.transport.dsn import Dsn

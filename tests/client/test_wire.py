@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deniable import mechanisms
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.commands.sheet import sheet
 from deniable.registry import parse
 

@@ -17,8 +17,9 @@ FORBIDDEN = {
 
 def names(tree):
     """Yield each name that a module gives, and its line; `each` is one unless it stands in a comprehension."""
-    in_comprehensions = {name for node in ast.walk(tree) if isinstance(node, ast.comprehension) for name in ast.walk(node.target)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    in_comprehensions = {name for node in nodes if isinstance(node, ast.comprehension) for name in ast.walk(node.target)}
+    for node in nodes:
         match node:
             case ast.Name(id="each", ctx=ast.Store()) if node in in_comprehensions:
                 pass

@@ -209,7 +209,7 @@ REQUEST_FAULTS = {
     "no idempotency key": ((400, "idempotency_key"), lambda s: s.post(small(s), Idempotency_Key=None)),
     "long idempotency key": ((400, "idempotency_key"), lambda s: s.post(small(s), Idempotency_Key="x" * 129)),
     "huge body": ((413, "body_too_large"), lambda s: s.post(b"x" * (256 * 1024 + 1))),
-    "gzip bomb": ((413, "inflated_too_large"), lambda s: s.post(gzip.compress(bytes(200 << 20)), Content_Encoding="gzip")),
+    "gzip bomb": ((413, "inflated_too_large"), lambda s: s.post(gzip.compress(bytes(50 << 20)), Content_Encoding="gzip")),
     "truncated gzip": ((400, "gzip"), lambda s: s.post(gzip.compress(small(s))[:-9], Content_Encoding="gzip")),
     "two gzip members": ((400, "gzip"), lambda s: s.post(gzip.compress(small(s)) * 2, Content_Encoding="gzip")),
     "no gzip at all": ((400, "gzip"), lambda s: s.post(small(s), Content_Encoding="gzip")),

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable_server import create_app
 from deniable_server.doctor.config import inspect
 from deniable_server.settings import VARIABLES

@@ -11,7 +11,7 @@ from hashlib import sha256
 import pytest
 import redis
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.transport.dsn import Dsn
 from deniable_aggregator.store import Store

@@ -17,7 +17,8 @@ import pytest
 from markdown_it import MarkdownIt
 from registries import metric_toml, registry_toml
 
-from deniable import cli, mechanisms, registry
+from deniable import mechanisms, registry
+from deniable.commands import entry as cli
 from deniable.commands.parser import Parser
 from deniable.declared import Declared
 from deniable.lint import lint

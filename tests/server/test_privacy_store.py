@@ -13,7 +13,7 @@ import pytest
 import redis
 from registries import metric_toml, registry_toml
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.archive.folder import Folder
 from deniable_aggregator.counting.events import Events

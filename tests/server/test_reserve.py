@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from registries import metric_toml
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.forecast.space import STRATUM
 from deniable.wire.report import Stratum
 from deniable_aggregator.alarms.watcher import Watch

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable_aggregator.store.server import room
 from deniable_aggregator.store.server.room import Room
 

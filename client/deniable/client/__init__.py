@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 from deniable.arrival import SWALLOWED, Arrival
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
-from deniable.client.environment import sender_settings, state_directory, switched_off, tried_out
+from deniable.client.environment import sender_settings, tried_out
 from deniable.client.guard import guarded, in_words
 from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget
 from deniable.errors import ConfigurationError, ParameterError, without_locals
 from deniable.handle import MetricHandle
-from deniable.messages import notice
+from deniable.messages.log import log
+from deniable.process.surroundings import state_root, switched_off
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from deniable.client.recorder import Recorder
     from deniable.device.journal import SentReport
     from deniable.device.prepared import Prepared
     from deniable.explanation import Explanation
@@ -78,12 +80,8 @@ class Client:
         What happens at the end of the process to reports that were not sent yet. ``"wait"`` sends them, for at most a second.
         ``"spool"`` keeps them on disk at once: a later run sends them. ``"helper"`` does the same, and at most once a day has a
         process in the background send them. ``"auto"`` is ``"spool"`` in the client's first ten seconds, and then ``"wait"``.
-    post
-        Replaces HTTP, for tests.
-    clock
-        Seconds since the epoch; replaced in tests.
-    source
-        Replaces the operating system's generator, in proofs.
+    post, clock, source
+        Replace HTTP, the seconds since the epoch, and the operating system's generator, in tests and proofs.
 
     Raises
     ------
@@ -112,7 +110,7 @@ class Client:
         self.strict = strict
         self.developed = strict or sys.flags.dev_mode or leads_here(dsn, os.environ.get("DENIABLE_DSN"))
         if self.developed:
-            notice.show()
+            log.show()
         self._consent = Consent(consent, strict=strict)
         self._counts = Counts()
         self._metrics = Metrics({} if segments is None else segments, caps, clock, self._counts, strict=strict)
@@ -121,7 +119,7 @@ class Client:
         try:
             loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
             self._metrics.open(loaded)
-            directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
+            directory = None if state is None else (Path(state).expanduser() if state else state_root()) / loaded.app
             dsn = dsn or os.environ.get("DENIABLE_DSN")
             if self.disabled:  # the user has opted out
                 self._turn_off(self.disabled)
@@ -150,8 +148,9 @@ class Client:
             if strict:
                 raise
             # The host app starts all the same. An unusable DSN has never worked; another fault may be one of the device.
-            developed = isinstance(error, ConfigurationError) or tried_out()
-            self._turn_off(in_words(error), developed=developed and not self.disabled)
+            self._turn_off(
+                in_words(error), developed=not self.disabled and (isinstance(error, ConfigurationError) or tried_out())
+            )
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps with a served registry need it
@@ -167,8 +166,8 @@ class Client:
     def _turn_off(self, reason: str, *, developed: bool = False) -> None:
         self.disabled = reason
         if developed:
-            notice.show()
-        notice.log.warning("deniable is off: %s", reason)
+            log.show()
+        log.warning("deniable is off: %s", reason)
 
     def record(self, metric: str, value: object) -> bool:
         """Randomise an answer and queue the report.
@@ -202,16 +201,16 @@ class Client:
             self._counts.swallow(error, "record")
             return False
 
-    def _record(self, metric: str, value: object, elapsed: float | None = None) -> bool:
+    def _record(self, metric: str, value: object, elapsed: float | None = None, recorder: Recorder | None = None) -> bool:
         prepared, session = self._metrics.prepared.get(metric), self._session
         if prepared is None:
             return self._drop_unknown(metric, value)
         if session is None or self.disabled:
             return self._counts.drop("disabled")
-        return session.recorder.record(prepared, value, elapsed)
+        return (recorder or session.recorder).record(prepared, value, elapsed)
 
     @guarded(lambda: None)
-    def _begin(self, metric: str) -> Timing | None:
+    def _begin(self, metric: str, recorder: Recorder | None = None) -> Timing | None:
         """Begin a block whose time is recorded, and spend for its report; return None if none is made."""
         prepared, session = self._of_time(metric), self._session
         if prepared is None:
@@ -219,7 +218,7 @@ class Client:
         if session is None or self.disabled:
             self._counts.drop("disabled")
             return None
-        return session.recorder.begin(prepared)
+        return (recorder or session.recorder).begin(prepared)
 
     def _of_time(self, metric: str) -> Prepared | None:
         """Return a metric that counts a time. None for another, which is counted, and raised if strict."""

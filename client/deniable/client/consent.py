@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.messages.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deniable.device.journal import Journal
     from deniable.transport import Sender
-
-log = logging.getLogger("deniable")
 
 
 class Consent:

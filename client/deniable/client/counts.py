@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
 from deniable.messages.notice import warn_once
-from deniable.messages.reasons import ANSWERS
+from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +34,14 @@ FAULTS = ("spool_damaged", "delivered_error", "chore_error")
 """What is counted with reports and costs none."""
 
 
+_MANY = 100
+"""Answers of one process that a person would hardly give in vain, and the visitors of a web server soon do."""
+
+
 class Counts:
     """Counts of what one process has recorded and dropped. What is dropped is said once for each metric and reason."""
 
-    __slots__ = ("_notices", "clipped", "dropped", "recorded", "trouble", "undeclared")
+    __slots__ = ("_notices", "clipped", "dropped", "of_people", "recorded", "trouble", "undeclared")
 
     def __init__(self) -> None:
         self.recorded = 0  # reports that were queued
@@ -47,6 +51,7 @@ class Counts:
         # reading and writing, and two threads could lose a count there.
         self.dropped: Counter[str] = Counter(dict.fromkeys(ANSWERS, 0))  # answers that were not reported, by reason
         self.trouble: Callable[[], str | None] = lambda: None  # what is wrong with the state
+        self.of_people = False  # whether answers are those of several people, each of whom is a device
         self._notices = set(_ELSEWHERE)
 
     def drop(
@@ -60,6 +65,8 @@ class Counts:
         self.dropped[reason] += 1
         if error is not None:
             raise error
+        if reason == "this_period" and self.dropped[reason] == _MANY and not self.of_people:
+            warn_once("all metrics", "this_period", ONE_PERSON.words(f"{_MANY} in this process"))
         about = (reason, "" if prepared is None else prepared.metric.id)
         if about not in self._notices:
             self._notices.add(about)
@@ -73,7 +80,7 @@ class Counts:
 
     def tell(self, reason: str, metric: str = "", facts: str = "") -> None:
         """Say once why answers to a metric, or to all of them, are not reported."""
-        about = ANSWERS[reason]
+        about = OF_PEOPLE.get(reason, ANSWERS[reason]) if self.of_people else ANSWERS[reason]
         warn_once("all metrics" if about.alike or not metric else metric, reason, about.words(facts))
 
     def words(self, reason: str, prepared: Prepared) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable.platform.folders import default_directory
+from deniable.frozen import fields
+from deniable.messages.log import log
 from deniable.transport import SenderSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import FrameType
-
-log = logging.getLogger("deniable")
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _NUMBERS: dict[str, Any] = {"flush_at": int, "flush_interval": float, "queue_size": int, "timeout": float, "max_tries": int}
@@ -25,26 +21,12 @@ VARIABLES: dict[str, str] = {
     "DENIABLE_DSN": "",
     "DENIABLE_DISABLED": "",
     "DENIABLE_STATE_DIR": "",
-    **{f"DENIABLE_{name.upper()}": f"{number:g}" for name, number in asdict(SenderSettings()).items()},
+    **{
+        f"DENIABLE_{name.upper()}": f"{number:g}"
+        for name, number in ((each.name, each.default) for each in fields(SenderSettings))
+    },
 }
 """The variables that the SDK reads, with their defaults."""
-
-
-def switched_off() -> str | None:
-    """Return which of ``DENIABLE_DISABLED`` and ``DO_NOT_TRACK`` is set to anything but empty or 0; None if neither is."""
-    for name in ("DENIABLE_DISABLED", "DO_NOT_TRACK"):
-        if os.environ.get(name, "") not in ("", "0"):
-            return f"{name} is set"
-    return None
-
-
-_CI = ("CI", "CONTINUOUS_INTEGRATION", "BUILD_ID", "BUILD_NUMBER", "GITHUB_ACTIONS", "GITLAB_CI", "TEAMCITY_VERSION", "TF_BUILD")
-"""Variables that systems for continuous integration set. Nearly all set the first one."""
-
-
-def in_ci(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this runs in continuous integration, where nobody sits who could agree."""
-    return any(environment.get(name, "").lower() not in ("", "0", "false") for name in _CI)
 
 
 def caller() -> FrameType:
@@ -58,12 +40,6 @@ def caller() -> FrameType:
 def tried_out() -> bool:
     """Return whether a script, a notebook or a prompt calls us itself, as where Python shows deprecations. No packed app does."""
     return not getattr(sys, "frozen", False) and caller().f_globals.get("__name__") == "__main__"
-
-
-def state_directory() -> Path:
-    """Return the directory of all states: ``DENIABLE_STATE_DIR``, or the system's place; raise `StateError` without either."""
-    path = os.environ.get("DENIABLE_STATE_DIR")
-    return Path(path).expanduser() if path else default_directory()
 
 
 def sender_settings() -> SenderSettings:

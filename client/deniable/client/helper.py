@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable.client.environment import in_ci
 from deniable.device.journal import Journal
 from deniable.device.state import State
+from deniable.process.surroundings import in_ci
 from deniable.source import jitter
 from deniable.transport import Sender, SenderSettings, Spool
 from deniable.transport.dsn import Dsn

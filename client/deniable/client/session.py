@@ -72,8 +72,10 @@ class Session:
             waiting=Waiting(self.state, clock),
             chore=chore,
             exit=exit,
+            upkeep=self.ledger.renew_ahead,
             helper=_helper(dsn, directory) if exit == "helper" and directory else None,
         )
+        self.ledger.nearly_used = self.sender.look_after
         self._counts = counts
         self._last = _Totals(os.getpid(), Counter(), Counter(), 0)
         counts.trouble = lambda: self.state.trouble

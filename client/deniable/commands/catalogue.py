@@ -97,7 +97,12 @@ CATALOGUE: dict[str, CommandInfo] = {
     "init": CommandInfo(
         "write a metrics.toml to begin with, and say what to do next",
         "",
-        ("deniable init", "deniable init --app shop --trial", "deniable init --app shop --file shop.toml"),
+        (
+            "deniable init",
+            "deniable init --app shop --trial",
+            "deniable init --app shop --cli",
+            "deniable init --app shop --file shop.toml",
+        ),
     ),
     "keys": CommandInfo(
         "make, list and revoke the keys of an app",

@@ -59,17 +59,98 @@ expires = {expires}
 """
 
 
+_CLI = """\
+# What {app}, a command line tool, asks its users. Each answer is randomised on the device before it leaves it.
+# `deniable.cli.Telemetry` records all of these. The guide: https://deniable.github.io/deniable/how-to/command-line/
+format = 1
+app = "{app}"
+
+# What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
+# The metrics below need 11 nats a month.
+[budget]
+per_month = 12.0             # in each calendar month
+lifetime = 120.0             # ever
+
+# While you try things out: everything is published at once, however few the reports. Remove it before real people answer.
+{trial}[publication]
+{trial}trial = true
+
+# Each installation reports once a month, so the number of reports is that of the installations in use.
+[metrics."app.new"]
+type = "boolean"
+epsilon = 1.0
+period = "month"
+description = "Whether {app} is used for the first month here"
+owner = "team@{app}.example"
+expires = {expires}
+
+[metrics."app.version"]
+type = "categorical"
+values = ["0.1", "0.2", "1.0", "other"]    # yours: the first two numbers of each
+other = "other"
+epsilon = 1.0
+period = "month"
+description = "Which version of {app} runs"
+owner = "team@{app}.example"
+expires = {expires}
+
+[metrics."app.system"]
+type = "categorical"
+values = ["linux", "macos", "windows", "other"]
+other = "other"
+epsilon = 1.0
+period = "month"
+description = "Which operating system {app} runs on"
+owner = "team@{app}.example"
+expires = {expires}
+
+[metrics."app.python"]
+type = "categorical"
+values = ["3.11", "3.12", "3.13", "3.14", "other"]
+other = "other"
+epsilon = 1.0
+period = "month"
+description = "Which Python {app} runs on"
+owner = "team@{app}.example"
+expires = {expires}
+
+[metrics."app.command"]
+type = "categorical"
+values = ["build", "test", "run", "other"]    # yours: the names of the commands
+other = "other"
+epsilon = 1.0
+period = "week"
+description = "Which command of {app} is the first one of a week"
+owner = "team@{app}.example"
+expires = {expires}
+
+# Asked from the fifteenth day on, of everybody who still uses it. The answer stays the same, and so does its noise.
+[metrics."app.returned"]
+type = "boolean"
+epsilon = 1.0
+epsilon_permanent = 2.0
+answers_per_month = 1
+period = "month"
+description = "Whether {app} was used in the second week after it was installed"
+owner = "team@{app}.example"
+expires = {expires}
+"""
+
+
 def init(parser: argparse.ArgumentParser) -> Run:
-    """``deniable init [--app NAME] [--file FILE] [--trial]``: write a registry; a file that is there is left alone."""
+    """``deniable init [--app NAME] [--file FILE] [--cli] [--trial]``: write a registry, but over none that is there."""
     parser.add_argument("--app", metavar="NAME", help="a lower-case name (default: that of this folder)")
     parser.add_argument("--file", default=_FILE, metavar="FILE", help=f"default: {_FILE}")
+    parser.add_argument("--cli", action="store_true", help="with what makers of a command line tool ask")
     parser.add_argument("--trial", action="store_true", help="publish every report at once, while you try things out")
 
     def run(arguments: argparse.Namespace) -> int:
         path = Path(arguments.file)
         app = arguments.app or _named(path.absolute().parent.name)
         expires = f"{datetime.now(UTC).year + 2}-12-31"
-        text = _TEXT.format(app=app, file=path.name, expires=expires, trial="" if arguments.trial else "# ")
+        text = (_CLI if arguments.cli else _TEXT).format(
+            app=app, file=path.name, expires=expires, trial="" if arguments.trial else "# "
+        )
         try:
             parse(text, arguments.file)
         except RegistryError:
@@ -82,10 +163,10 @@ def init(parser: argparse.ArgumentParser) -> Run:
             raise ConfigurationError(f"{path} is there already, and is left alone; name another with --file") from None
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
-        print(f"{path}: two metrics of {app}. Next:")
+        print(f"{path}: {'six' if arguments.cli else 'two'} metrics of {app}. Next:")
         named, option = ("", "") if arguments.file == _FILE else (f" {shlex.quote(arguments.file)}", " --registry")
         print(f"  deniable registry lint{named}")
-        print(f"  deniable explain ui.theme dark{option}{named}")
+        print(f"  deniable explain {'app.system linux' if arguments.cli else 'ui.theme dark'}{option}{named}")
         print(f"  deniable serve{option}{named}    # brought by pip install 'deniable[serve]'")
         return 0
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable.client.environment import state_directory
 from deniable.commands.terminal import print_table
 from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.errors import ConfigurationError
+from deniable.process.surroundings import state_root
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +30,7 @@ def sent(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--json", action="store_true", help="for programs")
 
     def run(arguments: argparse.Namespace) -> int:
-        directory = _only_state(arguments.directory.expanduser() if arguments.directory else state_directory())
+        directory = _only_state(arguments.directory.expanduser() if arguments.directory else state_root())
         entries = Journal(State(directory)).entries()
         if arguments.json:
             print(json.dumps([asdict(entry) for entry in entries], indent=2))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deniable.errors import StateError
+from deniable.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

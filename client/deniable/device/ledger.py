@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.errors import StateError
+from deniable.frozen import dataclass
 from deniable.limits.allowance import MICRO, micro
 from deniable.source import mark_process, process_mark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from sqlite3 import Connection
 
     from deniable.device.prepared import Occasion
@@ -38,6 +39,7 @@ TROUBLE_PAUSE = 10.0
 
 _PARTS = 64  # a lease has at most 1/64 of the remaining reports: other processes need some, and a crash loses the lease
 _REPORTS = 1024  # most reports of a lease
+_LOW = 4  # a lease is renewed when a quarter of it is left
 _PAUSE = 60.0  # seconds between reads of what was spent
 
 
@@ -53,15 +55,24 @@ class Spent:
     lifetime_left: float
 
 
-@dataclass(slots=True)
 class _Lease:
     """Reports of a period that a process may still make."""
 
-    allowance: Allowance
-    occasion: Occasion
-    left: int
-    unspent: int  # used reports that were paid for but not sampled
-    device: bytes  # secret of the state file that it is from; the directory may be removed and made again
+    __slots__ = ("allowance", "device", "left", "low", "occasion", "unspent")
+
+    def __init__(
+        self,
+        allowance: Allowance,
+        occasion: Occasion,
+        left: int,
+        device: bytes,  # secret of the state file that it is from; the directory may be removed and made again
+    ) -> None:
+        self.allowance = allowance
+        self.occasion = occasion
+        self.left = left
+        self.low = left // _LOW  # so many are left when it is renewed; not for a few reports
+        self.unspent = 0  # used reports that were paid for but not sampled
+        self.device = device
 
     @property
     def unused(self) -> int:
@@ -84,14 +95,18 @@ class Ledger:
         self,
         state: State,  # the state file
         budget: Budget,  # what may be spent on all metrics together
+        most: int = _REPORTS,  # most reports of a lease
     ) -> None:
         self._state = state
+        self._most = most
         self.budget = budget
+        self.nearly_used: Callable[[], object] = lambda: None  # called when `renew_ahead` has something to do
         self._forget_leases()
 
     def _forget_leases(self) -> None:
         self._lock, self._mark = self._state.lock, mark_process()
         self._leases: dict[str, _Lease] = {}
+        self._low: list[_Lease] = []  # those to be renewed
         self._refusals: dict[str, _Refusal] = {}
 
     def spend(
@@ -109,6 +124,9 @@ class Ledger:
             lease = self._leases.get(allowance.tag)
             if lease is not None and lease.left and lease.occasion.stratum.period == period:
                 lease.left -= 1
+                if lease.left == lease.low and lease.low > 1:
+                    self._low.append(lease)
+                    self.nearly_used()
                 lease.unspent += not sampled  # the lease has paid for it, and gives this back at its end
                 return None
             refusal = self._refusals.get(allowance.tag)
@@ -117,21 +135,51 @@ class Ledger:
             return self._renew(allowance, occasion, sampled=sampled)
 
     def _renew(self, allowance: Allowance, occasion: Occasion, *, sampled: bool) -> str | None:
+        def renew(db: Connection) -> str | None:
+            self._return_lease(db, allowance.tag)
+            free = self._free(db, allowance, occasion)
+            if isinstance(free, str):
+                return free
+            number = max(1, min(free // _PARTS, self._most))
+            self._debit(db, allowance, occasion, number, number - (not sampled))
+            self._leases[allowance.tag] = _Lease(allowance, occasion, number - 1, _fact(db, "secret"))
+            return None
+
         try:
-            with self._state.transaction() as db:
-                self._return_lease(db, allowance.tag)
-                free = self._free(db, allowance, occasion)
-                if isinstance(free, int):
-                    number = max(1, min(free // _PARTS, _REPORTS))
-                    self._debit(db, allowance, occasion, number, number - (not sampled))
-                    self._leases[allowance.tag] = _Lease(allowance, occasion, number - 1, 0, _fact(db, "secret"))
-                    return None
+            refusal = self._state.begin(renew)
         except StateError:
             self._leases.pop(allowance.tag, None)  # the transaction was not written
-            free = "state"
-        pause = TROUBLE_PAUSE if free == "state" else _PAUSE
-        self._refusals[allowance.tag] = _Refusal(free, occasion.stratum.period, time.monotonic() + pause)
-        return free
+            refusal = "state"
+        if refusal is not None:
+            pause = TROUBLE_PAUSE if refusal == "state" else _PAUSE
+            self._refusals[allowance.tag] = _Refusal(refusal, occasion.stratum.period, time.monotonic() + pause)
+        return refusal
+
+    def renew_ahead(self) -> None:
+        """Add to the leases that are nearly used up, in the sending thread: the app's thread need not wait for the disk then."""
+        with self._state.lock:
+            low, self._low = self._low, []
+        for lease in low:
+            # Without the lock, so that reports are made meanwhile. They are added when they are paid for. A crash loses them.
+            with suppress(StateError):
+                number = 0
+                with self._state.transaction() as db:
+                    free = self._free(db, lease.allowance, lease.occasion)
+                    if isinstance(free, int) and lease.device == _fact(db, "secret"):
+                        number = min(free // _PARTS, self._most)
+                        self._debit(db, lease.allowance, lease.occasion, number, number)
+                if number and not self._add(lease, number):
+                    with self._state.transaction() as db:
+                        self._debit(db, lease.allowance, lease.occasion, -number, -number)
+
+    def _add(self, lease: _Lease, reports: int) -> bool:
+        """Add reports to a lease; return False if it was given back meanwhile."""
+        with self._state.lock:
+            if self._leases.get(lease.allowance.tag) is not lease:
+                return False
+            lease.left += reports
+            lease.low = reports // _LOW
+            return True
 
     def _free(self, db: Connection, allowance: Allowance, occasion: Occasion) -> int | str:
         """Return how many reports may be made now, or why none may be made."""

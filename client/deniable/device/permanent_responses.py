@@ -131,8 +131,7 @@ class PermanentResponses:
         if now < self._retries.get(tag, 0.0):
             return "budget"
         try:
-            with self._state.transaction() as db:
-                outcome = self._reserve(db, prepared, occasion, sampled=sampled) or then(db)
+            outcome = self._state.begin(lambda db: self._reserve(db, prepared, occasion, sampled=sampled) or then(db))
         except StateError:
             self._retry = now + TROUBLE_PAUSE
             return "state"

@@ -13,9 +13,8 @@ import os
 import re
 import time
 from contextlib import contextmanager, suppress
-from shutil import rmtree
 from threading import RLock
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 from weakref import WeakSet
 
 from deniable.errors import StateError
@@ -25,12 +24,14 @@ from deniable.process.forks import over_forks
 from deniable.source import OS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from sqlite3 import Connection
 
+T = TypeVar("T")
+
 _FILE = "state.db"
-_FORMAT = 4
+FORMAT = 4
 _PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too
 _SECRET_BITS = 256
 _OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # raised when damaged content is read
@@ -43,7 +44,9 @@ _SETTINGS = """
     PRAGMA fullfsync = ON;
     PRAGMA secure_delete = ON;
 """
-_SCHEMA = f"""
+# What nobody can see yet needs no journal: after a crash it is removed. So the first transaction syncs the file once.
+_SETTINGS_OF_FRESH = _SETTINGS.replace("TRUNCATE", "MEMORY")
+SCHEMA = f"""
     CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
     CREATE TABLE accounts (
         tag TEXT PRIMARY KEY, period TEXT NOT NULL, reports INTEGER NOT NULL, spent INTEGER NOT NULL
@@ -67,19 +70,27 @@ _SCHEMA = f"""
         id BLOB PRIMARY KEY, due INTEGER NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL,
         period TEXT NOT NULL, segment TEXT NOT NULL, payload BLOB NOT NULL
     ) WITHOUT ROWID;
-    PRAGMA user_version = {_FORMAT};
+    CREATE TABLE people (person BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+    PRAGMA user_version = {FORMAT};
 """
+
+
+class BegunMeanwhileError(StateError):
+    """Another process was first to make the state, so nothing of this transaction is kept."""
 
 
 class State:
     """A device's file, one transaction at a time."""
 
+    settings: ClassVar[str] = _SETTINGS
     _alive: ClassVar[WeakSet[State]] = WeakSet()
 
     def __init__(
         self,
         # The app's own directory. The first transaction makes it with the file. None keeps the state in memory.
         directory: Path | None,
+        *,
+        shared: bool = True,  # whether several threads have this object, so that a fork waits for its locks
     ) -> None:
         self._memory: Connection | None = None
         self.directory = directory
@@ -91,7 +102,8 @@ class State:
         self._damaged = False
         # Why the last transaction failed; None after one that wrote something. For a damaged file it stays.
         self.trouble: str | None = None
-        self._alive.add(self)
+        if shared:
+            self._alive.add(self)
 
     def __del__(self) -> None:
         if self._memory is not None:
@@ -107,6 +119,12 @@ class State:
         except OSError:  # the directory above cannot be read; a transaction will raise the error
             return True
 
+    @property
+    def file(self) -> Path:
+        """The file of a state that is kept on disk."""
+        assert self.directory is not None  # noqa: S101 - only such a state is asked
+        return self.directory / _FILE
+
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Read and write in a block; at its end all is on disk, or nothing if it raises. An unusable file raises `StateError`."""
@@ -117,20 +135,19 @@ class State:
             if self._amid:  # this thread is in a transaction and would wait for itself
                 raise StateError("a transaction ends before another begins: a signal handler or a finaliser has begun this one")
             self._amid = True
+            fresh: Path | None = None
             try:
-                connection = self._connect()
-                before = connection.total_changes
-                try:
-                    connection.execute("BEGIN IMMEDIATE")
-                    with connection:  # commits or rolls back
+                if self.directory is not None and not self.directory.exists():
+                    fresh = _fresh_folder(self.directory)
+                with self._opened(fresh) as connection:
+                    with _committed(connection, process, fresh=fresh is not None):
+                        before = connection.total_changes
                         yield connection
-                        if os.getpid() != process:  # a signal handler forked during the transaction
-                            raise StateError("a transaction belongs to one process, and this is a forked copy of it")
-                    if connection.total_changes != before and not self._damaged:  # only a write shows that it can write
-                        self.trouble = None
-                finally:
-                    if connection is not self._memory:
-                        connection.close()
+                    wrote = connection.total_changes != before  # only a write shows that it can write
+                if fresh is not None and self.directory is not None:
+                    _enter(fresh, self.directory)
+                if wrote and not self._damaged:
+                    self.trouble = None
             except StateError as error:
                 self.trouble = str(error)
                 raise
@@ -140,64 +157,73 @@ class State:
                 raise StateError(self.trouble) from None
             finally:
                 self._amid = False
+                if fresh is not None and os.getpid() == process:
+                    _remove(fresh)
 
-    def _connect(self) -> Connection:
+    def begin(self, block: Callable[[Connection], T]) -> T:
+        """Do a transaction that may be the first of the device. If another process is first, do it again, in its file."""
+        try:
+            with self.transaction() as db:
+                return block(db)
+        except BegunMeanwhileError:
+            with self.transaction() as db:
+                return block(db)
+
+    @property
+    def _patience(self) -> float:
+        return _PATIENCE
+
+    @contextmanager
+    def _opened(self, fresh: Path | None) -> Iterator[Connection]:
+        connection = self._connect(fresh)
+        try:
+            yield connection
+        finally:
+            self._leave(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        if connection is not self._memory:
+            connection.close()
+
+    def _connect(
+        self,
+        fresh: Path | None,  # the folder in which the file is made, under its unfinished name
+    ) -> Connection:
         import sqlite3  # noqa: PLC0415
 
         if self.directory is None:
             if self._memory is None:
                 self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-                _lay_out(self._memory)
+                self._memory.execute("BEGIN")
+                with self._memory:
+                    _lay_out(self._memory)
             return self._memory
-        file = self.directory / _FILE
-        # In this order, because another process may make both meanwhile.
-        if not self.directory.exists():
-            self._make(self.directory)
-        require_own(self.directory)  # also if it was just made, because somebody may have replaced it
+        if fresh is not None:
+            file = fresh / _FILE
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            connection = sqlite3.connect(file, isolation_level=None)
+            connection.executescript(_SETTINGS_OF_FRESH)
+            return connection
+        require_own(self.directory)
+        file = self.file
         if not file.exists():
             raise StateError(
                 f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
                 f"To start again, which spends anew, remove {self.directory}"
             )
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE)
+        uri = f"{file.absolute().as_uri()}?mode=rw"
+        # Whoever keeps a connection has a lock for its threads.
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self._patience, check_same_thread=False)
         try:
-            connection.executescript(_SETTINGS)
+            connection.executescript(self.settings)
             (format_,) = connection.execute("PRAGMA user_version").fetchone()
         except BaseException:
             connection.close()
             raise
-        if format_ != _FORMAT:
+        if format_ != FORMAT:
             connection.close()
-            raise StateError(f"{file} is no state of this version (format {format_}, not {_FORMAT}); remove {self.directory}")
+            raise StateError(f"{file} is no state of this version (format {format_}, not {FORMAT}); remove {self.directory}")
         return connection
-
-    @staticmethod
-    def _make(directory: Path) -> None:
-        """Make the directory with its file under another name, and rename it when both are on disk."""
-        import sqlite3  # noqa: PLC0415
-
-        _make_folder(directory.parent)
-        require_own(directory)
-        _remove_unfinished(directory)
-        fresh = directory.with_name(f".{directory.name}.{OS.below(1 << 64):016x}")
-        fresh.mkdir(mode=0o700)
-        try:
-            file = fresh / _FILE
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            connection = sqlite3.connect(file, isolation_level=None)
-            try:
-                _lay_out(connection)
-            finally:
-                connection.close()
-            sync(fresh)
-            try:
-                rename(fresh, directory)
-            except OSError:
-                if not (directory / _FILE).exists():  # otherwise another process was first
-                    raise
-            sync(directory.parent)
-        finally:
-            rmtree(fresh, ignore_errors=True)
 
     def reset(self) -> None:
         """Replace the locks in a forked child."""
@@ -218,10 +244,47 @@ class State:
             yield from (state.lock, state._writing)  # noqa: SLF001 - our own
 
 
+@contextmanager
+def _committed(connection: Connection, process: int, *, fresh: bool) -> Iterator[None]:
+    """Do a block in a transaction, which commits or rolls back."""
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        if fresh:
+            _lay_out(connection)
+        yield
+        if os.getpid() != process:  # a signal handler forked during the transaction
+            raise StateError("a transaction belongs to one process, and this is a forked copy of it")
+
+
 def _lay_out(connection: Connection) -> None:
+    """Make the tables, in the transaction that is going on."""
+    for statement in SCHEMA.split(";"):
+        connection.execute(statement)
     secret = OS.below(1 << _SECRET_BITS).to_bytes(_SECRET_BITS // 8, "little")
-    connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
     connection.execute("INSERT INTO facts VALUES ('secret', ?), ('lifetime', 0), ('place', '0/1')", (secret,))
+
+
+def _fresh_folder(directory: Path) -> Path:
+    """Make the folder in which the file is written before it has its name."""
+    _make_folder(directory.parent)
+    require_own(directory)
+    _remove_unfinished(directory)
+    fresh = directory.with_name(f".{directory.name}.{OS.below(1 << 64):016x}")
+    fresh.mkdir(mode=0o700)
+    return fresh
+
+
+def _enter(fresh: Path, directory: Path) -> None:
+    """Give a folder its name, with the file that its first transaction has written to disk."""
+    sync(fresh)
+    try:
+        rename(fresh, directory)
+    except OSError:
+        if not (directory / _FILE).exists():
+            raise
+        raise BegunMeanwhileError(f"another process has made {directory} meanwhile") from None
+    sync(directory.parent)
+    require_own(directory)  # somebody may have replaced it
 
 
 def _make_folder(folder: Path) -> None:
@@ -238,7 +301,14 @@ def _remove_unfinished(directory: Path) -> None:
     with suppress(OSError):  # another process may do the same
         for path in directory.parent.iterdir():
             if name.fullmatch(path.name) and time.time() - path.stat().st_mtime > _UNFINISHED_AGE:
-                rmtree(path, ignore_errors=True)
+                _remove(path)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        from shutil import rmtree  # noqa: PLC0415 - slow to import, and hardly ever needed
+
+        rmtree(folder, ignore_errors=True)
 
 
 over_forks(State.locks, State.reset_all)

@@ -11,13 +11,13 @@ R. Lidl, H. Niederreiter: Finite fields. Cambridge University Press, 2nd ed. 199
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import mul
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
 from deniable.exact.hashing import is_prime
+from deniable.frozen import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,12 +18,12 @@ M. Dietzfelbinger: Universal hashing and k-wise independent random variables via
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from hashlib import sha256
 from struct import unpack
 from typing import Any
 
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass, field
 
 KEY_SPACE = 1 << 64
 """Number of keys that a pool's functions hash."""

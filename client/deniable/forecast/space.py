@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from math import ceil, inf, prod
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass
 from deniable.registry.period import touched
 from deniable.registry.tables import Retention, duration
 

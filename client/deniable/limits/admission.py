@@ -6,20 +6,16 @@ from the registry, the app and the day, and does not depend on any answer.
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import declare
-from deniable.errors import Fault, RegistryError
+from deniable.errors import Fault
+from deniable.frozen import dataclass
 from deniable.limits.advice import Admitted, month_of, room
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
-from deniable.registry import published, read
-from deniable.registry.places import placed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -59,17 +55,6 @@ def admit(
     reasons = sorted([*excesses, *crowded], key=lambda reason: order.index(reason[0]))
     on = {id_: admitted for id_, admitted in metrics.items() if id_ not in off}
     return Admission(budget, on, tuple(Fault(registry.file, id_, rule) for id_, rule in reasons))
-
-
-def load_all(paths: str) -> dict[str, Registry]:
-    """Read registries as `published.load_all` does; a RegistryError also says why a metric would be off in the newest app."""
-    loaded = published.load_all(paths)
-    for path, declared in zip(filter(None, paths.split(os.pathsep)), loaded.values(), strict=True):
-        newest = published.newest(path) if len(published.files(path)) > 1 else declared
-        faults = admit(newest, None, datetime.now(UTC).date()).faults
-        if faults:
-            raise RegistryError(placed(read(newest.file), faults))
-    return loaded
 
 
 class _Demand(NamedTuple):

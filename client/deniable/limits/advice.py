@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import MAX_EPSILON, exact
+from deniable.frozen import dataclass, replace
 from deniable.limits.allowance import MICRO, Allowance, micro
 from deniable.limits.caps import exceeding
 from deniable.limits.exposure import Exposure
@@ -110,8 +110,7 @@ def _kept(metrics: Mapping[str, Admitted], refused: Collection[str], caps: Caps,
             continue
         # Twice the epsilon of a report is what the guide advises.
         own = exact(metric.epsilon)
-        twice = min(2 * own, Fraction(str(caps.permanent)), Fraction(MAX_EPSILON))
-        nats = f"{float(max(own, twice)):.12g}"
+        nats = f"{float(max(own, min(2 * own, Fraction(str(caps.permanent)), Fraction(MAX_EPSILON)))):.12g}"
         try:
             change = _changed(each, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
         except ParameterError:

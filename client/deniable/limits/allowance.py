@@ -5,11 +5,11 @@ Every metric has its own reserved part of the budget. So if one metric stops, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, inf, log, nextafter
 from typing import TYPE_CHECKING
 
+from deniable.frozen import dataclass
 from deniable.registry.period import MOST_IN_MONTH
 
 if TYPE_CHECKING:

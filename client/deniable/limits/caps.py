@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from math import ceil, inf, log, nextafter
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
+from deniable.frozen import dataclass, replace
 from deniable.registry.tables import Budget, Caps
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def exceeding(
     caps: Caps,
     place: str,  # where these caps stand, in words
 ) -> Iterator[tuple[str, str]]:
-    """Find what of each metric exceeds caps, with the line to change. Losses are those of the mechanism's own integers."""
+    """Find what of each metric exceeds caps, with the line to change. Losses are those of the mechanism's integers."""
     # A line to change in the caps is the same for all metrics: when it is written, none exceeds them.
     losses = {each.metric.id: list(_losses(each, caps)) for each in metrics}
     most = {loss.key: 0.0 for each in losses.values() for loss in each}

@@ -5,11 +5,11 @@ Both are not randomised and stay the same. So they are identifiers of a few bits
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isqrt, log2, prod
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
+from deniable.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass
 from deniable.mechanisms.direct import Binary, Grr
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash

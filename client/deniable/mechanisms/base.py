@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 from operator import index
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact, spent
+from deniable.frozen import dataclass, field
 from deniable.mechanisms.sealed import Sealed
 from deniable.source import OS, mark_process, process_mark
 

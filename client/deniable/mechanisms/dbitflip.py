@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
+from deniable.frozen import dataclass
 from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.permanent import Permanent, flips
 from deniable.mechanisms.unary import members

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, inf, isfinite, log1p
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass, field
 from deniable.source import OS
 
 if TYPE_CHECKING:

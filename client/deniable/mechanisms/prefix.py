@@ -12,7 +12,6 @@ Half of the epsilon would cost far more than half of the devices. So the epsilon
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import isqrt
@@ -21,6 +20,7 @@ from typing import Any, ClassVar
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import PoolFamily
+from deniable.frozen import dataclass
 from deniable.mechanisms.sketch import FastLocalHash, best_width
 from deniable.wire.layout import Layout
 

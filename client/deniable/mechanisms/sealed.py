@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 
@@ -10,7 +9,11 @@ class Sealed:
     """Refuses changes of all fields. A frozen dataclass alone does not protect the fields that a subclass adds."""
 
     def __setattr__(self, name: str, value: Any) -> None:
+        from dataclasses import FrozenInstanceError  # noqa: PLC0415 - slow to import, and only a mistake needs it
+
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def __delattr__(self, name: str) -> None:
+        from dataclasses import FrozenInstanceError  # noqa: PLC0415 - as above
+
         raise FrozenInstanceError(f"cannot delete field {name!r}")

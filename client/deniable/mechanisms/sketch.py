@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import LinearFamily, LineFamily, PoolFamily, key
+from deniable.frozen import dataclass
 from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.direct import shifts

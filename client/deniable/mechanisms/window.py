@@ -5,7 +5,6 @@ One report tells of the mean and of the whole distribution. Which one it tells b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
+from deniable.frozen import dataclass
 from deniable.mechanisms.base import Scored
 from deniable.mechanisms.bounds import Bounds
 from deniable.wire.layout import Layout

@@ -1,28 +1,17 @@
 """Log warnings for developers: one line for each subject and reason, and at most a hundred lines.
 
-They go to the logger `deniable`. On people's devices an app that has set up no logging sees none. While the app is developed,
-Python then writes them to stderr, as it does with any library's: see `show`.
+They go to the logger `deniable`, see `deniable.messages.log`.
 """
 
 from __future__ import annotations
 
-import logging
-
-log = logging.getLogger("deniable")
-
-_unheard = logging.NullHandler()  # else our warnings would go to the stderr of an app that set up no logging
-log.addHandler(_unheard)
+from deniable.messages.log import log
 
 _MOST = 100
 _LONGEST = 200  # characters of a subject and of a reason
 _LONGEST_WORDS = 600
 
 _warned: set[tuple[str, str]] = set()
-
-
-def show() -> None:
-    """Let an app that has set up no logging see warnings on its stderr, from now on: it is being developed."""
-    log.removeHandler(_unheard)
 
 
 def warn_once(

@@ -73,6 +73,11 @@ ANSWERS: Mapping[str, Reason] = {
         "the server has refused the report of this period, and the device makes no other one",
         f"mend what it refused, and the next period is reported; {_ONCE_MORE}",
     ),
+    "nobody": Reason(
+        "the person has no identifier",
+        "record for people who are signed in, with an identifier that stays, such as the number of the account",
+        alike=True,
+    ),
     "budget": Reason(
         "its part of the budget is spent, or what an earlier registry of the app has spent leaves no room yet",
         "the next month has room again, and a lifetime does not; to last longer, ask for less in metrics.toml: a smaller "
@@ -108,6 +113,31 @@ ANSWERS: Mapping[str, Reason] = {
     "error": Reason("an unexpected error was swallowed", "strict=True raises it; if it is ours, please report it", alike=True),
 }
 """Reasons why an answer is not reported."""
+
+OF_PEOPLE: Mapping[str, Reason] = {
+    "no_consent": Reason(
+        "a person has not agreed: consent returned something else than True",
+        "that is normal for those who said no; when they say yes, have it return True",
+        alike=True,
+    ),
+    "this_period": Reason(
+        "a person has already made the reports of this period",
+        "that is normal; for more reports raise `per_period` or shorten `period` in metrics.toml; to try once more, take another "
+        "identifier",
+    ),
+    "state": Reason(
+        "what a person has spent cannot be read or written, so nothing may be spent",
+        "mend the store of deniable.people",
+        alike=True,
+    ),
+}
+"""The same where answers are those of the people of a web app, if the words differ."""
+
+ONE_PERSON = Reason(
+    "so many answers were dropped as this_period, since one device = one person",
+    "if this process records for several people, as a web server does for its visitors, use deniable.people",
+)
+"""Another remedy where many answers are dropped as ``this_period``."""
 
 LOSSES: Mapping[str, Reason] = {
     "purged": Reason("consent was withdrawn, so what was not sent yet is deleted", "that is what a withdrawal is for"),

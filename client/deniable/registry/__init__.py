@@ -73,13 +73,13 @@ A published metric is immutable: its reports can only be decoded as it was decla
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.frozen import dataclass, field, fields
 from deniable.registry import hierarchy, text
 from deniable.registry.answers import types
 from deniable.registry.metric import Metric

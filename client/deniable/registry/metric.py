@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+from deniable.frozen import dataclass, field
 from deniable.registry import period, text
 from deniable.registry.answers import types
 from deniable.registry.answers.axis import MOST_STEP_VALUES

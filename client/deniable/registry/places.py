@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from deniable.frozen import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

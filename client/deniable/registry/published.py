@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable import registry
 from deniable.errors import ConfigurationError, DeniableError, Fault, RegistryError
+from deniable.frozen import replace
 from deniable.platform.files import rename_onto
 from deniable.registry.places import placed
 from deniable.registry.tables import covered

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from datetime import date, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
+from deniable.frozen import fields
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD

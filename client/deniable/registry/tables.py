@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import astuple, dataclass, field, fields
 from datetime import timedelta
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass, field, fields
 from deniable.wire.layout import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Analysts:
     per_key: float = 0.5  # nats of these that one key may spend
 
     def __post_init__(self) -> None:
-        for name, nats in zip(("epsilon", "per_key"), astuple(self), strict=True):
+        for name, nats in (("epsilon", self.epsilon), ("per_key", self.per_key)):
             if isinstance(nats, bool) or not isinstance(nats, int | float) or not 0 <= nats <= _MOST_NATS_OF_ANALYSTS:
                 raise ParameterError(f"{name}: write a number of nats from 0 to {_MOST_NATS_OF_ANALYSTS:g}", nats)
 
@@ -173,9 +173,10 @@ class Budget:
             wrong = isinstance(number, bool) or not isinstance(number, int | float)
             if wrong or not isfinite(number) or not 0 < number <= LARGEST:
                 raise ParameterError(f"{name}: write a number of nats above 0 and at most {LARGEST:,.0f}", number)
-        if self.lifetime is ...:
-            months = None if self.per_month is None else min(MONTHS * self.per_month, LARGEST)
-            object.__setattr__(self, "lifetime", months)
+        lifetime: object = self.lifetime
+        if lifetime is ...:
+            lifetime = None if self.per_month is None else min(MONTHS * self.per_month, LARGEST)
+            object.__setattr__(self, "lifetime", lifetime)
         if self.lifetime is not None and (self.per_month is None or self.lifetime < self.per_month):
             least = "per_month too" if self.per_month is None else f"{self.per_month:g} or more, the nats of per_month"
             raise ParameterError(f"lifetime: write {least}", self.lifetime)

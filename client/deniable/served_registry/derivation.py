@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from deniable.errors import Fault, RegistryError, ServedRegistryError
+from deniable.frozen import fields, replace
 from deniable.served_registry.restrictions import Restriction
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ any earlier one had turned off or down.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from deniable.errors import DeniableError, ServedRegistryError
+from deniable.frozen import replace
+from deniable.messages.log import log
 from deniable.messages.notice import warn_once
 from deniable.messages.reasons import FAILURES, SERVED
 from deniable.served_registry.cache import Cache
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
     from deniable.transport.dsn import Dsn
-
-log = logging.getLogger("deniable")
 
 _DAY = 86_400.0
 _HOUR = 3_600.0

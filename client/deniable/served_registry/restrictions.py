@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from deniable.frozen import dataclass, replace
 from deniable.registry.rules import ID_RULE, is_id, is_revision
 from deniable.served_registry.signature import day, refusal
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, Fault, ServedRegistryError
+from deniable.frozen import dataclass
 from deniable.process.imports import undisturbed
 
 if TYPE_CHECKING:

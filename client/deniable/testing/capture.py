@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import deniable
 from deniable.arrival import Arrival
 from deniable.client import Client
-from deniable.client.environment import caller, switched_off
+from deniable.client.environment import caller
 from deniable.client.metrics import no_time
 from deniable.client.undeclared import undeclared
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.handle import MetricHandle
-from deniable.messages import notice
+from deniable.messages.log import log
+from deniable.process.surroundings import switched_off
 from deniable.registry import Registry, load
 from deniable.registry.lookalike import did_you_mean
 from deniable.registry.metric import PER_SECOND
@@ -245,11 +246,12 @@ def _in_unit(client: Client, metric: str, seconds: float) -> object:
 def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
     """Initialise a client that reads its registry, has no DSN and keeps nothing."""
     dsn = os.environ.pop("DENIABLE_DSN", None)
-    show, notice.show = notice.show, lambda: None  # that the client is off is no news here
+    show = log.show
+    log.show = lambda: None  # type: ignore[method-assign] # that the client is off is no news here
     try:
         begin(client, state=None, **options)
     finally:
-        notice.show = show
+        log.show = show  # type: ignore[method-assign]
         if dsn is not None:
             os.environ["DENIABLE_DSN"] = dsn
 

@@ -73,6 +73,8 @@ class Sender:
         exit: Exit = "auto",  # noqa: A002 - the app's word for it. What becomes of the queue when the process ends.
         # Called at the end of the process if batches are left on disk, which only `exit` "helper" asks for.
         helper: Callable[[], object] | None = None,
+        # Called in the thread that makes batches, some time after `look_after`.
+        upkeep: Callable[[], object] = lambda: None,
     ) -> None:
         self._dsn = dsn
         self._settings = settings
@@ -85,6 +87,7 @@ class Sender:
             raise ParameterError(f"exit: write one of {', '.join(get_args(Exit))}", exit)
         self._exit = exit
         self._helper = helper
+        self._upkeep = upkeep
         self._begun = time.monotonic()
         self._orders = Orders(spooled=spool is not None)
         self._courier: Courier | None = None
@@ -226,6 +229,12 @@ class Sender:
             self._backlog.begin(_SOON + jitter(_SOON))
         self._orders.changed.notify_all()
 
+    def look_after(self) -> None:
+        """Have the upkeep done in the sending thread, if there is one."""
+        with self._orders.changed:
+            self._outbox.neglected = True
+            self._orders.changed.notify_all()
+
     @classmethod
     def all(cls) -> list[Sender]:
         """Return the senders of this process."""
@@ -324,7 +333,9 @@ class Sender:
         try:
             courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error, quiet=quiet)
             delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
-            dispatch = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered)
+            dispatch = Dispatch(
+                self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered, self._upkeep
+            )
             thread = Thread(target=self._run, args=(dispatch, courier), name="deniable-sender", daemon=True)
         except RuntimeError:  # an isolated subinterpreter has no daemon threads
             return False

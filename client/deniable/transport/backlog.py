@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from deniable.messages.log import log
 from deniable.source import jitter
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from deniable.transport.spool import Spool
     from deniable.wire.batch import Batch
     from deniable.wire.report import Report
-
-log = logging.getLogger("deniable")
 
 _NEVER = float("inf")
 _FIRST_PAUSE, _LAST_PAUSE = 60.0, 3600.0  # seconds between tries while the server is away

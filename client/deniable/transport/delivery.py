@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from deniable.frozen import dataclass, field
+from deniable.messages.log import log
 from deniable.messages.notice import warn_once
 from deniable.messages.reasons import FAILURES, of_answer, of_code, of_refusal
 from deniable.source import jitter
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from deniable.transport.dsn import Dsn
     from deniable.transport.network import Answer, Courier, Orders
     from deniable.wire.batch import Batch
-
-log = logging.getLogger("deniable")
 
 _GZIP_ABOVE = 1024
 _NO_ANSWER = 0

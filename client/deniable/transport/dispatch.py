@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
+from deniable.messages.log import log
 from deniable.process.imports import undisturbed
 from deniable.source import jitter
 from deniable.transport.failures import tell_losses
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from deniable.transport.outbox import Outbox
     from deniable.transport.settings import SenderSettings
 
-log = logging.getLogger("deniable")
-
 _AFTER_ERROR = 1.0
 
 
@@ -38,6 +36,7 @@ class Dispatch:
         backlog: Backlog,  # keeps batches that were not delivered
         delivery: Delivery,  # delivers batches to the server
         delivered: Callable[[Batch, Verdict], None] | None,  # called with each batch that need not be sent again
+        upkeep: Callable[[], object],  # called after `Sender.look_after`
     ) -> None:
         self._settings = settings
         self._orders = orders
@@ -45,6 +44,7 @@ class Dispatch:
         self._backlog = backlog
         self._delivery = delivery
         self._delivered = delivered
+        self._upkeep = upkeep
 
     def run(self) -> None:
         """Work until closed."""
@@ -75,7 +75,11 @@ class Dispatch:
     def _work(self) -> bool:
         """Do the next thing that is due; return False if this thread must end."""
         if not self._wait():
-            self._drain()
+            if self._outbox.neglected:
+                self._outbox.neglected = False  # first, so that what is asked for meanwhile is not missed
+                self._upkeep()
+            else:
+                self._drain()
             return True
         closed = self._queue_due()
         with self._orders.changed:
@@ -85,11 +89,11 @@ class Dispatch:
         return bool(reports) or not closed
 
     def _wait(self) -> bool:
-        """Wait until a batch is due; return False if the spool must be read first."""
+        """Wait until a batch is due; return False if the spool must be read first, or something be looked after."""
         deadline = time.monotonic() + (0.0 if self._orders.closed else self._interval())
         with self._orders.changed:
             while not self._outbox.due:
-                if self._backlog.due:
+                if self._backlog.due or self._outbox.neglected:
                     return False
                 left = deadline - time.monotonic()
                 if left <= 0:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from deniable.errors import ConfigurationError
+from deniable.frozen import dataclass
 
 _SECRET = {"rk_": "a read key", "ak_": "an admin key"}  # how the keys begin that no app may hold
 _OF_EXAMPLES = ("example.org", "example.com", "example.net")  # hosts that nobody has (RFC 2606)

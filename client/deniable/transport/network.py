@@ -6,19 +6,17 @@ go to the spool, and the app's deadlines hold.
 
 from __future__ import annotations
 
-import logging
 import time
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 
+from deniable.messages.log import log
 from deniable.transport.http import HttpPost, UnreachedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from deniable.transport.http import Post
-
-log = logging.getLogger("deniable")
 
 Answer = tuple[int, "Mapping[str, str]", Any]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass, fields
 
 _LARGEST = 10_000_000
 

@@ -9,7 +9,6 @@ another key. So networks that see different tries see different keys. Once it ma
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import time
@@ -19,14 +18,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ParameterError, PayloadError, StateError
+from deniable.messages.log import log
 from deniable.platform.files import let_go, lock, open_to_read, remove, rename, rename_onto, sync, write_new
 from deniable.platform.folders import make_own, require_own
 from deniable.wire.batch import Batch
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-log = logging.getLogger("deniable")
 
 _NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(\.unseen)?\.json\.gz")
 _UNSEEN, _SUFFIX, _UNFINISHED = ".unseen", ".json.gz", ".tmp"

@@ -6,11 +6,11 @@ import json
 import math
 import time
 from base64 import b64decode
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, ClassVar
 
 from deniable.errors import PayloadError
+from deniable.frozen import dataclass, replace
 from deniable.wire.report import Report, Stratum, encode
 
 _FORMAT = 1  # the format of `Batch.write`, not of the body

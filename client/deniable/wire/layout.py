@@ -12,10 +12,10 @@ numbers are little-endian.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 from deniable.errors import ParameterError, PayloadError
+from deniable.frozen import dataclass, field
 
 Kind = Literal["index", "bits"]
 

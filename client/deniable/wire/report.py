@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ class Stratum(NamedTuple):
     segment: str  # the segment, or empty
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One randomised answer, ready to leave the device."""
 
     stratum: Stratum

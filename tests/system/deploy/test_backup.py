@@ -18,7 +18,7 @@ from service import clean, end, eventually, spawn
 from shipped import DEPLOY, Private, environment
 from test_local import ready
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.store import Store, Upload, connect

@@ -19,7 +19,8 @@ from datetime import timedelta
 import pytest
 import requests
 
-from deniable import cli, registry
+from deniable import registry
+from deniable.commands import entry as cli
 from deniable_server.local import population
 from deniable_server.local.population import Population
 from deniable_server.local.year import Year

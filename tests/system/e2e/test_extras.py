@@ -94,7 +94,8 @@ def foreign(extra):
 
 def without(modules, *command):
     """Run a command where modules are missing."""
-    code = f"{IMPORT.format(foreign=modules, modules=[])}\nfrom deniable.cli import main\nraise SystemExit(main({command!r}))"
+    entry = "from deniable.commands.entry import main"
+    code = f"{IMPORT.format(foreign=modules, modules=[])}\n{entry}\nraise SystemExit(main({command!r}))"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.lint import lint
 from deniable.registry import load
 from deniable_aggregator.process.ports import free_port

@@ -30,7 +30,7 @@ from machines import Machines
 from stores import WHEEL
 
 from deniable import mechanisms
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable.declared import fingerprint
 from deniable.errors import ConfigurationError
 from deniable.registry import load, period

@@ -14,6 +14,7 @@ from shutil import rmtree, which
 from typing import TYPE_CHECKING
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.declared import Declared
 from deniable.device.ledger import Ledger
@@ -62,7 +63,7 @@ from deniable.registry.tables import Budget
 from deniable.device.prepared import Occasion, Prepared
 from deniable.registry import Metric
 from deniable.wire.report import Stratum
-ledger._REPORTS = 3  # so that a lease is renewed all the time
+ledger._REPORTS = 9  # so that a lease is renewed all the time, mostly ahead
 ledger.TROUBLE_PAUSE = permanent_responses.TROUBLE_PAUSE = 0.01
 state._PATIENCE = 0.05
 mine = state.State(Path(sys.argv[1]))
@@ -75,6 +76,7 @@ out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 def plain():
     if spends.spend({PLAIN!r}, Occasion(Stratum("plain", 1, "plain", "for ever", ""), {MONTH!r})) is None:
         os.write(out, b"plain\\n")
+    spends.renew_ahead()  # as the sending thread does
 def kept(value, period):
     made = responses.respond(prepared, Occasion(Stratum("kept", 1, "", period, ""), {MONTH!r}), value)
     if isinstance(made, bytes):
@@ -105,7 +107,7 @@ def once(number, period):
         with suppress(OSError):
             idle()
     kept(5, period)
-    for _ in range(4):
+    for _ in range(9):
         plain()
     kept(6, period + "+")
     spends.return_leases()
@@ -224,6 +226,7 @@ with mine.transaction() as db:
     os.write(1, b"r")
     sys.stdin.read(1)
 """
+    device.check()  # begins
     command = [sys.executable, "-c", script, *device.arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdin is not None
@@ -254,6 +257,29 @@ def _tracing():
         128 + signal.SIGKILL,
     ):
         pytest.skip("this system lets no process trace another")
+
+
+FIRST = """
+import os, sys, deniable
+deniable.init("http://key@127.0.0.1:9/shop", registry=sys.argv[1], consent=True, state=sys.argv[2], strict=True)
+os.write(2, b"begun")
+assert deniable.record("kept", "a")
+os.write(2, b"ended")
+os._exit(0)
+"""
+
+
+@pytest.mark.usefixtures("_tracing")
+def test_a_beginning_waits_for_the_disk_four_times(tmp_path):
+    """The layout and the first spend are one file, synced once, and then its folder and those above it."""
+    registry = tmp_path / "metrics.toml"
+    registry.write_text(registry_toml(metric_toml("kept", values=["a", "b"], epsilon_permanent=2)), "utf-8")
+    (tmp_path / "new").mkdir()
+    program = [sys.executable, "-c", FIRST, registry, tmp_path / "new" / "state"]
+    trace = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,write", *program]
+    done = subprocess.run(trace, capture_output=True, text=True, check=True, timeout=120)
+    first = done.stderr.partition("begun")[2].partition("ended")[0]
+    assert first.count("sync(") == 4, first
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import sys
 import redis
 from redis.connection import AbstractConnection
 
-from deniable.cli import main
+from deniable.commands.entry import main
 from deniable_aggregator.store import Partition
 from deniable_aggregator.store.sums import deltas
 

@@ -20,7 +20,7 @@ from machines import wait
 from redis import AuthenticationError, RedisError
 from tests.server.test_doctor import furnished, wrong
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import connect
 from deniable_aggregator.store.server import embedded

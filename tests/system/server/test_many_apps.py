@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import jsonschema_rs
 
-from deniable import cli
+from deniable.commands import entry as cli
 from deniable_server import create_app
 from deniable_server.api import schemas
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from math import exp, isinf, log
 from typing import Literal
 
 from deniable.errors import ParameterError
+from deniable.frozen import dataclass, field
 from deniable.registry.answers.number import plain
 
 FINEST = 1 << 16

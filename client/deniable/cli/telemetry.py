@@ -1,0 +1,221 @@
+"""The telemetry of one command line tool."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from deniable.cli import decision, usage
+from deniable.cli.decision import Decision
+from deniable.errors import StateError
+from deniable.process.surroundings import in_ci, state_root, switched_off
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    import click
+    import typer
+
+    from deniable.client import Client
+    from deniable.transport import Exit
+
+_YES = ("y", "yes")
+
+
+class Telemetry:
+    """Asks a person once, and records only after a yes. Nothing is imported, written or sent for anybody else.
+
+    No method but `turn_on` and `turn_off` raises. In continuous integration nothing is asked or recorded, unless `ci`.
+
+    Parameters
+    ----------
+    dsn
+        ``https://PUBLIC_KEY@host/app``.
+    registry
+        Path of metrics.toml.
+    version
+        The tool's version, for the metric ``app.version``.
+    command
+        What a person types to run the tool; by default the name of the program.
+    ci
+        Whether to record in continuous integration, too.
+    exit
+        As for `deniable.init`.
+    options
+        Other options of `deniable.init`.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        registry: str | Path,
+        version: str = "",
+        command: str = "",
+        ci: bool = False,
+        exit: Exit = "auto",  # noqa: A002 - as for `init`
+        **options: Any,
+    ) -> None:
+        self.app = dsn.rpartition("/")[2]
+        self.version = version
+        self.command = command or os.path.basename(sys.argv[0])  # noqa: PTH119 - `pathlib` takes long to import
+        self._dsn, self._registry, self._ci = dsn, registry, ci
+        self._options = {"exit": exit, **options}
+        self._client: Client | None = None
+
+    # What a person decides
+
+    @property
+    def decision(self) -> Decision | None:
+        """What the person has decided; None before that."""
+        try:
+            return decision.read(self._path)
+        except StateError:
+            return None
+
+    @property
+    def off(self) -> str | None:
+        """Why nothing is recorded; None if it is."""
+        answer = self.decision
+        if switched_off():
+            return switched_off()
+        if in_ci() and not self._ci:
+            return "this is continuous integration"
+        if answer is None:
+            return "you were not asked yet"
+        return None if answer.agreed else "you said no"
+
+    def ask(self) -> bool:
+        """Ask the person, if they were never asked and can answer; return whether anything is recorded.
+
+        Nobody is asked in continuous integration, without a terminal, if ``DO_NOT_TRACK`` is set, or while they run the command
+        ``telemetry``. Anything but a yes is a no.
+        """
+        if self.decision is None and self._can_answer():
+            try:
+                print(self._question(), end=" ", file=sys.stderr, flush=True)
+                agreed = sys.stdin.readline().strip().lower() in _YES
+                self._decide(agreed)
+                print(f"Thank you. To change it: {self.command} telemetry {'off' if agreed else 'on'}", file=sys.stderr)
+            except Exception:  # noqa: BLE001, S110 - the tool goes on, and asks another time
+                pass
+        return self.off is None
+
+    def turn_on(self) -> None:
+        """Agree; raise `DeniableError` or `OSError` if that cannot be kept."""
+        self._decide(agreed=True)
+
+    def turn_off(self) -> None:
+        """Withdraw consent, and delete what was not sent yet; raise `DeniableError` or `OSError` if that cannot be kept."""
+        import time
+
+        from deniable.client.session import forget
+
+        self._decide(agreed=False)
+        if self._client is not None:
+            self._client.set_consent(False)
+        forget(state_root() / self.app, time.time)
+
+    # What is recorded
+
+    def record(self, metric: str, value: object) -> bool:
+        """Record an answer, if the person has agreed. See `deniable.record`."""
+        return self.off is None and self._begun().record(metric, value)
+
+    def record_usage(self, command: str = "") -> None:
+        """Record the metrics of ``deniable init --cli`` that the registry still declares: call it once in each run."""
+        try:
+            answer = self.decision
+            if self.off is not None or answer is None:
+                return
+            noticed = answer.noticed
+            if noticed != answer:
+                decision.write(self._path, noticed)
+            client = self._begun()
+            for metric, value in usage.answers(noticed, self.version, command).items():
+                if client.explain(metric) is not None:
+                    client.record(metric, value)
+        except Exception:  # noqa: BLE001, S110 - the tool must never notice
+            pass
+
+    # What a person can look at
+
+    def status(self) -> str:
+        """Say whether anything is recorded, and how to change it."""
+        off = self.off
+        state, other = ("on: you agreed", "off") if off is None else (f"off: {off}", "on")
+        return f"Telemetry of {self.app} is {state}. To change it: {self.command} telemetry {other}"
+
+    def show(self) -> str:
+        """Say what is asked, and what has left the device."""
+        from deniable.device.journal import Journal
+        from deniable.device.state import State
+
+        try:
+            entries = Journal(State(state_root() / self.app)).entries()
+        except StateError as error:
+            return f"{self.status()}\n{error}"
+        sent = [f"  {entry}" for entry in entries] or ["  nothing"]
+        return "\n".join([self.status(), "Asked, each answer with noise:", *self._asked(), "Sent, the newest first:", *sent])
+
+    # As a command of the tool
+
+    def add_to(self, subparsers: argparse._SubParsersAction[Any], func: str = "func") -> None:
+        """Add the command ``telemetry`` to an argparse app. `func` names what the app calls with the arguments."""
+        from deniable.cli import command
+
+        command.add_to_argparse(self, subparsers, func)
+
+    def click(self) -> click.Group:
+        """Return the command ``telemetry`` for a click app."""
+        from deniable.cli import command
+
+        return command.of_click(self)
+
+    def typer(self) -> typer.Typer:
+        """Return the command ``telemetry`` for a typer app."""
+        from deniable.cli import command
+
+        return command.of_typer(self)
+
+    @property
+    def _path(self) -> str:
+        return str(state_root() / f"{self.app}.consent")
+
+    def _decide(self, agreed: bool) -> None:  # noqa: FBT001 - the answer
+        decision.write(self._path, Decision.of(agreed, self.decision))
+
+    def _can_answer(self) -> bool:
+        streams = (sys.stdin, sys.stderr)
+        here = all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
+        return here and not in_ci() and switched_off() is None and "telemetry" not in sys.argv[1:]
+
+    def _begun(self) -> Client:
+        if self._client is None:
+            import deniable
+
+            self._client = deniable.init(self._dsn, registry=self._registry, consent=True, **self._options)
+        return self._client
+
+    def _asked(self) -> list[str]:
+        from pathlib import Path
+
+        from deniable.registry import load
+
+        try:
+            return [f"  - {metric.description}" for metric in load(Path(self._registry)).metrics.values()]
+        except Exception:  # noqa: BLE001 - a tool that is not installed well still asks, and records nothing
+            return []
+
+    def _question(self) -> str:
+        return "\n".join(
+            [
+                f"May {self.app} count how it is used? It would ask:",
+                *self._asked(),
+                "Before an answer leaves this device, it is changed at random. So what is sent proves nothing about you:",
+                "for each answer you could as well have given another. You can say no and lose nothing.",
+                f"Look at what is sent: {self.command} telemetry show. Yes or no? [y/N]",
+            ]
+        )

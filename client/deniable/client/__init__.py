@@ -69,7 +69,7 @@ class Client:
         The directory; the state is in its folder named after the app. By default ``DENIABLE_STATE_DIR``, or the system's place
         for such files. None keeps everything in memory, for tests and simulations.
     registry_key
-        Public key (base64, Ed25519) of the publisher of a served registry, which can leave metrics out, sample less and end sooner.
+        Public key (base64, Ed25519) of the publisher of a served registry, which can leave metrics out, or ask less and shorter.
     allow_http
         Whether the DSN may be ``http://`` to another machine. Everybody on the way can then read what is sent.
     strict

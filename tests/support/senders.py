@@ -83,8 +83,9 @@ class Hanging:
 
 
 @pytest.fixture
-def sending(sending_threads):
-    """Make senders, and end their threads after the test."""
+def sending(sending_threads, monkeypatch):
+    """Make senders, and end their threads after the test. None sends what an earlier one left soon, however slow the test is."""
+    monkeypatch.setattr("deniable.transport._SOON", 60.0)
     senders: list[Sender] = []
     releases: list[threading.Event] = []
 

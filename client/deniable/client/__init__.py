@@ -70,16 +70,15 @@ class Client:
         The directory; the state is in its folder named after the app. By default ``DENIABLE_STATE_DIR``, or the system's place
         for such files. None keeps everything in memory, for tests and simulations.
     registry_key
-        Public key (base64, Ed25519) of the publisher of a served registry. A served registry can leave out metrics of the given
-        one, lower their samples and end them earlier. None to use the given one alone.
+        Public key (base64, Ed25519) of the publisher of a served registry, which can leave metrics out, or ask less and shorter.
     allow_http
         Whether the DSN may be ``http://`` to another machine. Everybody on the way can then read what is sent.
     strict
         Raise errors instead of counting them; for development and tests. The same answers are recorded.
     exit
         What happens at the end of the process to reports that were not sent yet. ``"wait"`` sends them, for at most a second.
-        ``"spool"`` keeps them on disk at once: a later run sends them. ``"helper"`` does the same, and at most once a day has a
-        process in the background send them. ``"auto"`` is ``"spool"`` in the client's first ten seconds, and then ``"wait"``.
+        ``"spool"`` keeps them for a later run. ``"helper"`` does the same, and at most once a day has a process in the background
+        send them. ``"auto"`` is ``"spool"`` in the client's first ten seconds, and then ``"wait"``.
     post, clock, source
         Replace HTTP, the seconds since the epoch, and the operating system's generator, in tests and proofs.
 
@@ -148,9 +147,8 @@ class Client:
             if strict:
                 raise
             # The host app starts all the same. An unusable DSN has never worked; another fault may be one of the device.
-            self._turn_off(
-                in_words(error), developed=not self.disabled and (isinstance(error, ConfigurationError) or tried_out())
-            )
+            developed = isinstance(error, ConfigurationError) or tried_out()
+            self._turn_off(in_words(error), developed=developed and not self.disabled)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps with a served registry need it

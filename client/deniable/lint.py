@@ -102,8 +102,7 @@ def lint(path: str | Path) -> Lint:
         except RegistryError as error:
             faults += error.faults
         else:
-            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
-            doubts = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
+            doubts = chain(_doubts(metric), _large(loaded, metric, mechanism), _rare(metric, mechanism))
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
             allowance = Allowance.of(Declared.of(metric), budget)
             facts = _resolved(metric, mechanism, number)
@@ -138,16 +137,13 @@ def _unknown_mechanisms(loaded: Registry) -> Iterator[str]:
     """Find what `[caps]` names that is no mechanism: nobody would notice that it allows none."""
     for name in sorted(loaded.caps.mechanisms or ()) if loaded.caps else ():
         if name not in mechanisms.every():
-            known = mechanisms.every()
-            yield f"caps.mechanisms has {name!r}, which is no mechanism: write {nearest(name, known) or ' or '.join(known)}"
+            mended = nearest(name, mechanisms.every()) or " or ".join(mechanisms.every())
+            yield f"caps.mechanisms has {name!r}, which is no mechanism: write {mended}"
 
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     if loaded.publication.trial:
-        yield (
-            "publication.trial: all is published at once, which reveals who took part; remove it before people answer",
-            True,
-        )
+        yield "publication.trial: all is published at once, which reveals who took part; remove it before people answer", True
     if loaded.analysts.epsilon > STRONG_EPSILON:
         rule = f"analysts.epsilon: above {STRONG_EPSILON:g} the segment of a report is known with odds above 50 to 1; write less"
         yield rule, loaded.analysts.epsilon
@@ -162,10 +158,7 @@ def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
         yield f"budget.per_month: above {default.per_month:g} it promises people little; write less", loaded.budget.per_month
     for name in loaded.experiments:
         if not any(name in metric.segments for metric in loaded.metrics.values()):
-            yield (
-                f"experiments.{name}: no metric has this segment; add it to the segments of a metric",
-                ...,
-            )
+            yield f"experiments.{name}: no metric has this segment; add it to the segments of a metric", ...
     yield from _alike(loaded)
 
 
@@ -186,7 +179,7 @@ def _alike(loaded: Registry) -> Iterator[tuple[str, object]]:
 
 
 def _pair(names: Iterable[str]) -> str:
-    return " and ".join(repr(name) for name in names)
+    return " and ".join(map(repr, names))
 
 
 def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str, str]:
@@ -243,26 +236,19 @@ def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:
 
 def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
-        yield (
-            f"epsilon: above {STRONG_EPSILON:g} it gives the answer away with odds above 50 to 1; write less",
-            float(metric.epsilon),
-        )
+        rule = f"epsilon: above {STRONG_EPSILON:g} it gives the answer away with odds above 50 to 1; write less"
+        yield rule, float(metric.epsilon)
     yield from _number_doubts(metric)
     yield from _moment_doubts(metric)
     if "other" in metric.kind.members and not metric.kind.ordered and metric.other is None:
         many = "options" if metric.kind.options else "answers"
-        yield (
-            f'other is missing: write the {metric.kind.noun} for {many} that are not listed, as in other = "something else"',
-            ...,
-        )
+        rule = f"other is missing: write the {metric.kind.noun} for {many} that are not listed"
+        yield f'{rule}, as in other = "something else"', ...
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} all reports of an answer give it away with odds above 50 to 1; write less"
         yield f"epsilon_permanent: {odds}", float(metric.epsilon_permanent)
     if metric.period == "hour" and not metric.permanent:
-        yield (
-            "period: it spends its epsilon 24 times a day; declare epsilon_permanent, or a longer period",
-            metric.period,
-        )
+        yield "period: it spends its epsilon 24 times a day; declare epsilon_permanent, or a longer period", metric.period
     if metric.expired(datetime.now(UTC).date()):
         yield f"collection ended on {metric.expires}: remove the metric, or write a later expires", ...
     if metric.expires is None:
@@ -307,10 +293,8 @@ def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
 def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if metric.axis is None or metric.estimate != "distribution" or metric.permanent:
         if metric.step is not None:
-            yield (
-                "step: it has no effect here; it is for the distribution of a number without epsilon_permanent, so remove it",
-                metric.step,
-            )
+            rule = "step: remove it; it has an effect on the distribution of a number without epsilon_permanent only"
+            yield rule, metric.step
         return
     low, high = metric.axis.low, metric.axis.high
     if metric.step is not None and not metric.step_values:

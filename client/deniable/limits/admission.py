@@ -6,7 +6,6 @@ from the registry, the app and the day, and does not depend on any answer.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import declare
@@ -18,7 +17,7 @@ from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
     from datetime import date
 
     from deniable.registry import Registry
@@ -86,45 +85,26 @@ def _without_room(
     everything = _Demand.of(registry, metrics.values())
     if everything.fits(caps, budget):
         return
-    changes = cache(lambda: list(room(registry, metrics, refused, caps, budget, in_code)))
+    most, changes = everything.exposure, ""
     taken: list[Admitted] = []
-    mended: list[str] = []  # what is off for another reason than the month; once it is mended, it needs room as well
-    for id_, metric in metrics.items():
+    for id_, metric in sorted(metrics.items(), key=lambda item: item[0] in refused):
         demand = _Demand.of(registry, [*taken, metric])
-        if id_ not in refused and demand.fits(caps, budget):
+        if demand.fits(caps, budget):
             taken.append(metric)
-        elif id_ in refused or demand.month <= month_of(budget):
-            mended.append(id_)
-        else:
-            yield from ((id_, rule) for rule in _too_fine(demand.exposure, everything.exposure, caps, place))
-            yield id_, _too_much(metric, "metrics above", demand.month, budget, changes())
-    month = sum(admitted.allowance.month for admitted in taken)
-    for id_ in mended:
-        metric = metrics[id_]
-        demand = _Demand.of(registry, [*taken, metric])
-        faults = list(_too_fine(demand.exposure, everything.exposure, caps, place))
-        yield from ((id_, rule) for rule in faults)
-        if not faults:
-            taken.append(metric)
-        month += metric.allowance.month
-        if month > month_of(budget):
-            yield id_, _too_much(metric, "other metrics", month, budget, changes())
-            month -= metric.allowance.month
-
-
-def _too_fine(exposure: Exposure, most: Exposure, caps: Caps, place: str) -> Iterator[str]:
-    """Say that rows or segments divide devices too finely; `most` is what all metrics need."""
-    if exposure.rows > caps.rows:
-        groups = f"with it, rows of kept answers divide devices into {exposure.rows} groups, and {caps.rows} are allowed"
-        yield f"{groups}: use fewer cohorts, or write rows = {most.rows} in {place}"
-    if exposure.segments > caps.segments:
-        groups = f"with it, segments have {exposure.segments} combinations, and {caps.segments} are allowed"
-        yield f"{groups}: use fewer values, or write segments = {most.segments} in {place}"
-
-
-def _too_much(metric: Admitted, others: str, month: int, budget: Budget, changes: Sequence[str]) -> str:
-    """Say that the budget has no room for a metric; `month` is what it and the others take."""
-    needs = metric.allowance.month
-    left = (month_of(budget) - month + needs) / MICRO
-    change = f"write {', or '.join(changes)}" if changes else "ask less often, or with a smaller epsilon"
-    return f"it needs {needs / MICRO:.4g} nats a month, and the {others} leave {left:.4g} of {budget.per_month:g}: {change}"
+            continue
+        if demand.exposure.rows > caps.rows:
+            groups = (
+                f"with it, rows of kept answers divide devices into {demand.exposure.rows} groups, and {caps.rows} are allowed"
+            )
+            yield id_, f"{groups}: use fewer cohorts, or write rows = {most.rows} in {place}"
+        if demand.exposure.segments > caps.segments:
+            groups = f"with it, segments have {demand.exposure.segments} combinations, and {caps.segments} are allowed"
+            yield id_, f"{groups}: use fewer values, or write segments = {most.segments} in {place}"
+        if demand.month > month_of(budget):
+            needs = metric.allowance.month
+            others = "other metrics" if id_ in refused else "metrics above"
+            left = (month_of(budget) - demand.month + needs) / MICRO
+            changes = changes or ", or ".join(room(registry, metrics, refused, caps, budget, in_code))
+            change = f"write {changes}" if changes else "ask less often, or with a smaller epsilon"
+            nats = f"it needs {needs / MICRO:.4g} nats a month, and the {others} leave {left:.4g} of {budget.per_month:g}"
+            yield id_, f"{nats}: {change}"

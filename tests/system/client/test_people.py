@@ -22,9 +22,13 @@ REGISTRY = registry_toml(
 WORKER = """
 import sys
 import deniable
-store, registry = sys.argv[1:]
+folder, registry, url, as_text = sys.argv[1:]
+store = folder
+if url:
+    import redis
+    store = redis.Redis.from_url(url, decode_responses=bool(as_text))
 people = deniable.people(
-    "http://key@127.0.0.1:9/shop", registry=registry, key="0" * 32, store=store, consent=lambda _: True,
+    "http://key@127.0.0.1:9/shop", registry=registry, key="0" * 32, store=store, state=folder, consent=lambda _: True,
 )
 print("ready", flush=True)
 sys.stdin.readline()
@@ -34,11 +38,14 @@ people.close(0)
 """
 
 
-def test_processes_share_people(tmp_path):
+@pytest.mark.parametrize(("store", "as_text"), [("file", ""), ("redis", ""), ("redis", "yes")])
+def test_processes_share_people(tmp_path, real_redis, store_url, store, as_text):
     """However many workers record for the same people at once, each person makes exactly the reports that are allowed."""
+    assert real_redis.dbsize() == 0
     registry = tmp_path / "metrics.toml"
     registry.write_text(REGISTRY, "utf-8")
-    command = [sys.executable, "-c", WORKER, str(tmp_path / "store"), str(registry)]
+    url = store_url if store == "redis" else ""
+    command = [sys.executable, "-c", WORKER, str(tmp_path / "store"), str(registry), url, as_text]
     workers = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) for _ in range(4)]
     assert [worker.stdout.readline() for worker in workers] == ["ready\n"] * 4
     for worker in workers:
@@ -49,6 +56,7 @@ def test_processes_share_people(tmp_path):
     if not sum(state):  # a disk that takes longer than a worker waits makes fewer reports, never more
         assert sum(queued) == 10 * (1 + 1 + 5)
     assert sum(queued) <= 10 * (1 + 1 + 5)
+    assert real_redis.dbsize() == (10 if url else 0)  # nobody is kept by another worker
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

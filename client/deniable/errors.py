@@ -73,7 +73,7 @@ class ParameterError(DeniableError, ValueError):
     Parameters
     ----------
     rule
-        What must hold, in words, or what to write: see `sentence`.
+        What to write, such as ``period: write day or week``. The message puts the value into it.
     value
         What was given instead. Without one the rule says all.
     got
@@ -121,7 +121,7 @@ class Fault:
     metric
         The metric concerned, or ``"-"`` for the file as a whole.
     rule
-        What must hold, or what to write: see `sentence`.
+        What to write, such as ``period: write day or week``.
     value
         The value in the file; None if it is missing. Without one the rule says all.
     line

@@ -7,7 +7,7 @@ umask 077
 mkdir -p "$1"
 case $DENIABLE_REDIS_URL in
   redis://*) ;;
-  *) echo "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0; got ${DENIABLE_REDIS_URL%%:*}://" >&2; exit 2 ;;
+  *) echo "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0, not ${DENIABLE_REDIS_URL%%:*}://" >&2; exit 2 ;;
 esac
 address=${DENIABLE_REDIS_URL#redis://}
 login=${address%@*} place=${address##*@}

@@ -88,7 +88,7 @@ def main() -> None:
     try:
         arguments.folder.mkdir(mode=0o711)
     except FileExistsError:
-        parser.error(f"--folder is one that is not there yet, so that no password is lost; got {arguments.folder}")
+        parser.error(f"--folder {arguments.folder} is there already: name a new one, so that no password is lost")
     metrics_key = token_hex(24)
     # The store's own user reads this one; 192 random bits cannot be found from their hash.
     write(arguments.folder / "users.acl", acl, 0o644)

@@ -7,7 +7,7 @@ copy=$1
 [ ! -d "$copy" ] || copy=$(find "$1" -name '*.rdb' | sort | tail -n 1)
 case $(head -c 5 "$copy" 2>/dev/null) in
   REDIS | VALKE) ;;
-  *) echo "restore.sh takes a copy that backup.sh made; got ${copy:-none in $1}" >&2; exit 2 ;;
+  *) echo "restore.sh needs a copy that backup.sh made, not ${copy:-an empty folder, $1}" >&2; exit 2 ;;
 esac
 # `deniable serve` holds the lock of its folder. What another store still writes would be lost at its next start.
 if [ -e "$2/lock" ] && command -v flock >/dev/null && ! flock --nonblock "$2/lock" true; then

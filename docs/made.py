@@ -100,7 +100,7 @@ def _variables() -> str:
 
 
 def _reasons() -> str:
-    more = "[Add the SDK to an app](../how-to/embed.md#8-when-something-is-missing) says where these lines are seen."
+    more = "[When something is missing](../how-to/missing.md) says where these lines are seen."
     about = f"*For app developers.* Whatever drops a report says so once, on the logger `deniable`. {more}"
     lines = ["# Why a report is dropped", "", about, ""]
     for title, column, group in (

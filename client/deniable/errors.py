@@ -8,7 +8,7 @@ DeniableError
 ├── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
 └── StateError            the state of a device is missing, damaged or cannot be written
 
-Messages name the rule, the value that broke it and what to do. If an answer cannot be recorded, the message names its metric.
+Messages say what is wrong, with the value, and what to do. If an answer cannot be recorded, the message names its metric.
 None contains a raw answer, but that of an undeclared one in strict mode, which is for development.
 """
 
@@ -34,6 +34,24 @@ __all__ = [
 ]
 
 
+_IN_SUBJECT = " _.@()-"  # beside letters and digits
+
+
+def sentence(rule: str, value: object) -> str:
+    """Say first what is wrong, and then what must hold or what to write.
+
+    A rule that names what it is about, such as ``period: write day or week``, becomes ``period = 'year': write day or week``,
+    or ``period is missing: write day or week`` for None. Any other rule follows the value. Without a value it says all.
+    """
+    if value is ...:
+        return rule
+    subject, colon, mended = rule.partition(": ")
+    written = str(value).lower() if isinstance(value, bool) else repr(value)  # as TOML has it
+    if colon and all(char.isalnum() or char in _IN_SUBJECT for char in subject):
+        return f"{f'{subject} is missing' if value is None else f'{subject} = {written}'}: {mended}"
+    return f"{written}: {rule}"
+
+
 class DeniableError(Exception):
     """Base of all errors raised by deniable. They can be pickled, so that other processes can hand them on."""
 
@@ -55,7 +73,7 @@ class ParameterError(DeniableError, ValueError):
     Parameters
     ----------
     rule
-        What must hold, in words.
+        What must hold, in words, or what to write: see `sentence`.
     value
         What was given instead. Without one the rule says all.
     got
@@ -63,8 +81,7 @@ class ParameterError(DeniableError, ValueError):
     """
 
     def __init__(self, rule: str, value: object = ..., got: str = "") -> None:
-        got = got or ("" if value is ... else repr(value))
-        super().__init__(f"{rule}; got {got}" if got else rule)
+        super().__init__(f"{rule}; this is {got}" if got else sentence(rule, value))
         self.rule = rule
         self.value = value
 
@@ -104,7 +121,7 @@ class Fault:
     metric
         The metric concerned, or ``"-"`` for the file as a whole.
     rule
-        What must hold.
+        What must hold, or what to write: see `sentence`.
     value
         The value in the file; None if it is missing. Without one the rule says all.
     line
@@ -123,11 +140,8 @@ class Fault:
 
     @property
     def words(self) -> str:
-        """The rule and what broke it, without the place."""
-        if self.value is ...:
-            return self.rule
-        written = str(self.value).lower() if isinstance(self.value, bool) else repr(self.value)  # as TOML has it
-        return f"{self.rule}; got {'nothing' if self.value is None else written}"
+        """What is wrong and what to do, without the place."""
+        return sentence(self.rule, self.value)
 
 
 class RegistryError(DeniableError, ValueError):

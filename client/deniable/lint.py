@@ -19,13 +19,13 @@ from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.caps import budget_of
 from deniable.limits.exposure import Exposure
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
-from deniable.registry.lookalike import alike, spelt
+from deniable.registry.lookalike import alike, nearest, spelt
 from deniable.registry.places import placed
 from deniable.registry.published import MEANING
 from deniable.registry.tables import Budget, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from deniable.mechanisms import Mechanism
@@ -61,7 +61,7 @@ _MANY_PARTS = 20
 LARGE_BYTES = 1 << 28
 """Bytes in the store above which lint reports a metric, with the reasons: 256 MiB."""
 
-ALIKE = "values that look alike are counted apart: keep one, or make them different"
+ALIKE = "look alike, and are counted apart: keep one, or make them different"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ def lint(path: str | Path) -> Lint:
         loaded = registry.load(path)
     except RegistryError as error:
         return Lint(error.faults, (), ())
-    faults, notes = [], []
+    faults = [Fault(str(path), "-", rule) for rule in _unknown_mechanisms(loaded)]
+    notes = []
     warnings = [Fault(str(path), "-", rule, value) for rule, value in _file_doubts(loaded)]
     budget = budget_of(loaded)
     for metric in loaded.metrics.values():
@@ -101,8 +102,7 @@ def lint(path: str | Path) -> Lint:
         except RegistryError as error:
             faults += error.faults
         else:
-            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
-            doubts = chain(_large(loaded, metric, mechanism), _rare(metric, mechanism))
+            doubts = chain(_doubts(metric), _large(loaded, metric, mechanism), _rare(metric, mechanism))
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
             allowance = Allowance.of(Declared.of(metric), budget)
             facts = _resolved(metric, mechanism, number)
@@ -133,41 +133,53 @@ def _placed(path: str | Path, faults: Sequence[Fault]) -> tuple[Fault, ...]:
     return tuple(next(ours) if fault.file == str(path) else fault for fault in faults)
 
 
+def _unknown_mechanisms(loaded: Registry) -> Iterator[str]:
+    """Find what `[caps]` names that is no mechanism: nobody would notice that it allows none."""
+    for name in sorted(loaded.caps.mechanisms or ()) if loaded.caps else ():
+        if name not in mechanisms.every():
+            mended = nearest(name, mechanisms.every()) or " or ".join(mechanisms.every())
+            yield f"caps.mechanisms has {name!r}, which is no mechanism: write {mended}"
+
+
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     if loaded.publication.trial:
-        yield "publication.trial publishes everything at once, and so reveals who took part", True
+        yield "publication.trial: all is published at once, which reveals who took part; remove it before people answer", True
     if loaded.analysts.epsilon > STRONG_EPSILON:
-        rule = f"analysts who may spend more than {STRONG_EPSILON:g} learn which segment a report is in with odds above 50 to 1"
+        rule = f"analysts.epsilon: above {STRONG_EPSILON:g} the segment of a report is known with odds above 50 to 1; write less"
         yield rule, loaded.analysts.epsilon
     if loaded.retention.tallies > LONG_DAYS:
-        rule = f"exact sums that are kept for more than {LONG_DAYS} days are of little use, and somebody may demand them"
+        rule = f"retention.tallies: after {LONG_DAYS} days exact sums are of little use, and somebody may demand them; write less"
         yield rule, loaded.retention.tallies
     default = Budget()
     if loaded.budget is None:
         words = f"{default.per_month:g} nats a month and {default.lifetime:g} ever"
-        yield f"declare a [budget], which says what a person gives away: without it that is {words}", None
+        yield f"there is no [budget], so a person gives away up to {words}: declare one", ...
     elif (loaded.budget.per_month or inf) > (default.per_month or inf):
-        yield f"a budget above {default.per_month:g} nats a month promises people little", loaded.budget.per_month
+        yield f"budget.per_month: above {default.per_month:g} it promises people little; write less", loaded.budget.per_month
     for name in loaded.experiments:
         if not any(name in metric.segments for metric in loaded.metrics.values()):
-            yield f"no metric has the segment {name}, so nothing is known of its arms: add it to the segments of a metric", name
+            yield f"experiments.{name}: no metric has this segment; add it to the segments of a metric", ...
     yield from _alike(loaded)
 
 
 def _alike(loaded: Registry) -> Iterator[tuple[str, object]]:
     for name, values in loaded.segments.items():
         for pair in alike(values):
-            yield f"segments.{name}: {ALIKE}", pair
+            yield f"segments.{name}: {_pair(pair)} {ALIKE}", ...
     for pair in alike(loaded.metrics):
-        yield "metrics whose ids look alike are mistaken for each other: rename one", pair
+        yield f"metrics {_pair(pair)} look alike, and are mistaken for each other: rename one", ...
     same: dict[frozenset[object], list[str]] = {}
     for metric in loaded.metrics.values():
         if len(metric.values) >= MANY_VALUES:
             same.setdefault(frozenset(metric.values), []).append(metric.id)
     for ids in same.values():
         if len(ids) > 1:
-            rule = "metrics with the same values may ask one question twice, and their losses add up"
-            yield f"{rule}: keep one, unless the questions differ", tuple(ids)
+            rule = f"{', '.join(ids)} have the same values: they may ask one question twice, and their losses add up"
+            yield f"{rule}; keep one, unless the questions differ", ...
+
+
+def _pair(names: Iterable[str]) -> str:
+    return " and ".join(map(repr, names))
 
 
 def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str, str]:
@@ -218,50 +230,49 @@ def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:
         ("segments", exposure.segments, "use fewer and coarser values"),
     ):
         if groups > MANY_GROUPS:
-            rule = f"{what} put devices into at most {MANY_GROUPS} groups: each report shows the device's own, and few share one"
-            yield f"{rule}; {mend}", groups
+            rule = f"{what} put devices into {groups:,} groups, and each report shows the device's own, which few share"
+            yield f"{rule}: {mend}", ...
 
 
 def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
-        yield f"an epsilon above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1", metric.epsilon
+        rule = f"epsilon: above {STRONG_EPSILON:g} it gives the answer away with odds above 50 to 1; write less"
+        yield rule, float(metric.epsilon)
     yield from _number_doubts(metric)
     yield from _moment_doubts(metric)
     if "other" in metric.kind.members and not metric.kind.ordered and metric.other is None:
-        what = f"{metric.kind.noun} is reported for {'options' if metric.kind.options else 'answers'}"
-        yield f'declare which {what} that are not listed, as in other = "something else"', None
+        many = "options" if metric.kind.options else "answers"
+        rule = f"other is missing: write the {metric.kind.noun} for {many} that are not listed"
+        yield f'{rule}, as in other = "something else"', ...
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
-        odds = f"above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1, over all reports of it"
-        yield f"an epsilon_permanent {odds}", metric.epsilon_permanent
+        odds = f"above {STRONG_EPSILON:g} all reports of an answer give it away with odds above 50 to 1; write less"
+        yield f"epsilon_permanent: {odds}", float(metric.epsilon_permanent)
     if metric.period == "hour" and not metric.permanent:
-        yield (
-            "a metric with an hourly period spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period",
-            metric.epsilon,
-        )
+        yield "period: it spends its epsilon 24 times a day; declare epsilon_permanent, or a longer period", metric.period
     if metric.expired(datetime.now(UTC).date()):
-        yield "collection has ended: remove the metric or move its expiry", str(metric.expires)
+        yield f"collection ended on {metric.expires}: remove the metric, or write a later expires", ...
     if metric.expires is None:
-        yield "a metric should say when it expires", None
+        yield "expires is missing: write the last day of collection, such as expires = 2030-12-31", ...
     if metric.min_reports < FEW_REPORTS:
-        yield f"min_reports below {FEW_REPORTS} publishes results of small groups", metric.min_reports
+        yield f"min_reports: below {FEW_REPORTS} it publishes results of small groups; write more", metric.min_reports
     plain = tuple(value for value in metric.values if isinstance(value, str))
     for values in (plain, *(listed for _, listed in metric.factors)):
         for pair in alike(values):
-            yield ALIKE, tuple(map(spelt, pair))
+            yield f"values {_pair(map(spelt, pair))} {ALIKE}", ...
 
 
 def _number_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if not metric.axis:
         return
     if metric.scale == "log" and metric.estimate == "mean":
-        yield "on a logarithmic scale the geometric mean is estimated, which is less than the mean", metric.scale
+        yield "scale: the geometric mean is estimated, which is less than the mean; write 'linear' for the mean", metric.scale
     low, high = metric.range
     if metric.unit in _USUAL and metric.axis.high < _USUAL[metric.unit]:
-        rule = f"numbers above {high} are reported as {high}, and {metric.unit} often exceed it: a wide range costs little"
-        yield f"{rule}{'' if metric.scale == 'log' else ' on a logarithmic scale'}", f"{low} to {high}"
+        rule = f"range ends at {high}, and {metric.unit} are often more: write a wider range, which costs little"
+        yield f"{rule}{'' if metric.scale == 'log' else ' on a logarithmic scale'}", ...
     yield from _step_doubts(metric)
     if metric.none is not None and not metric.axis.covers(read_number(metric.none)):
-        yield "none is beyond the range, so it is reported as the nearer end", metric.none
+        yield f"none: it is beyond the range, and is reported as the nearer end; write a number from {low} to {high}", metric.none
 
 
 def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
@@ -272,24 +283,25 @@ def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     end = f"{metric.range[1]} {metric.unit}"
     travels = timedelta(seconds=min(longest, _LONG) + metric.delay_seconds)
     if travels + timedelta(hours=1) > duration("grace", metric.grace):
-        rule = f"a time by `timed` travels {end} after its block begins, when the grace is over"
-        yield f"{rule}: choose a shorter range if you use `timed`", metric.grace
+        rule = f"a time by `timed` travels {end} after its block begins, which is after the grace"
+        yield f"{rule} of {metric.grace}: write a shorter range if you use `timed`", ...
     elif longest > LONG_SECONDS:
         rule = f"a time by `timed` travels {end} after its block begins, so that the moment does not tell the time"
-        yield f"{rule}; it waits in memory, and is lost if the process is killed: choose a shorter range if you use `timed`", end
+        yield f"{rule}; it waits in memory, and is lost if the process is killed: write a shorter range if you use `timed`", ...
 
 
 def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if metric.axis is None or metric.estimate != "distribution" or metric.permanent:
         if metric.step is not None:
-            yield "step has no effect here: it is for the distribution of a number without epsilon_permanent", metric.step
+            rule = "step: remove it; it has an effect on the distribution of a number without epsilon_permanent only"
+            yield rule, metric.step
         return
     low, high = metric.axis.low, metric.axis.high
     if metric.step is not None and not metric.step_values:
-        yield f"step has no effect: it makes more than {MOST_STEP_VALUES} values", metric.step
+        yield f"step: it has no effect, since it makes more than {MOST_STEP_VALUES} values; remove it", metric.step
     integers = low.denominator == high.denominator == 1
     if metric.step is None and integers and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
-        yield "if answers are whole numbers, write whole = true: quantiles then are exact values", f"{low} to {high}"
+        yield "if answers are whole numbers, write whole = true: quantiles then are exact values", ...
 
 
 def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
@@ -298,7 +310,7 @@ def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[t
     size = space.total([it])
     if size > LARGE_BYTES:
         mend = "use a mechanism with fewer cells, a longer period, fewer segments, or a shorter [retention]"
-        yield f"up to {space.written(size)} in the store: {it.made_of()}; {mend}", size
+        yield f"up to {space.written(size)} in the store: {it.made_of()}; {mend}", ...
 
 
 def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
@@ -306,7 +318,7 @@ def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
     needed = mechanism.needed(metric.min_reports)
     if needed > max(MANY_REPORTS, _MANY_PARTS * metric.min_reports):
         rule = f"a release waits until {metric.min_reports:,} reports are about each {mechanism.part}: some {needed:,} in all"
-        yield f"{rule}, and in each segment: list less, choose a longer period, or lower min_reports", needed
+        yield f"{rule}, and in each segment; list less, write a longer period, or lower min_reports", ...
 
 
 @dataclass(frozen=True, slots=True)

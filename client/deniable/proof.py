@@ -64,7 +64,7 @@ class Tape(Source):
     def bernoulli(self, num: int, den: int) -> bool:
         """Take both outcomes in turn, or the only possible one."""
         if not 0 <= num <= den or den < 1:
-            raise ParameterError("a probability lies in [0, 1]", f"{num}/{den}")
+            raise ParameterError("a probability: write a number in [0, 1]", f"{num}/{den}")
         if num in (0, den):
             return num == den
         happened = self._take(2) == 0
@@ -75,7 +75,7 @@ class Tape(Source):
     def below(self, n: int) -> int:
         """Take each of n outcomes in turn."""
         if n < 1:
-            raise ParameterError("a uniform draw has at least one outcome", n)
+            raise ParameterError("the outcomes of a uniform draw: write 1 or more", n)
         if n == 1:
             return 0
         numerator, denominator = self.chance
@@ -116,7 +116,7 @@ def distribution(randomize: Callable[[Source], bytes]) -> dict[bytes, Fraction]:
         walk = tape.next()
         walks += 1
         if walks > MAX_WALKS:
-            raise ParameterError(f"a proof by exhaustion takes at most {MAX_WALKS} walks: use a smaller domain", walks)
+            raise ParameterError(f"a proof would take {walks} walks: use a smaller domain, with {MAX_WALKS} walks at most", ...)
     return {
         output: sum((Fraction(numerator, denominator) for denominator, numerator in mass.items()), Fraction(0))
         for output, mass in masses.items()

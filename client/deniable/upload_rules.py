@@ -104,7 +104,7 @@ def _declared(registry: Registry, versions: Sequence[Declared], group: Stratum) 
         if not versions:
             raise Refused(400, "unknown_metric", f"no registry of {registry.app} declares such a metric")
         numbers = ", ".join(str(version.metric.version) for version in versions)
-        raise Refused(400, "unknown_version", f"versions of {group.metric} here are {numbers}; got {group.version}")
+        raise Refused(400, "unknown_version", f"{group.metric} has no version {group.version} here: its versions are {numbers}")
     if group.fingerprint != declared.fingerprint:
         raise Refused(
             400,

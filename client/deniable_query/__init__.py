@@ -319,7 +319,7 @@ class Query:
     def _unanswered(self, error: requests.RequestException) -> str:
         """Say why there is no answer."""
         if isinstance(error, ValueError):  # of the address
-            return f"the address of a server begins with https:// or http://; got {self.url!r}"
+            return f"the address {self.url!r} is no server's: begin it with https:// or http://"
         if isinstance(error, requests.exceptions.SSLError):
             return f"{self.url} answers without https, or with a certificate that is not trusted"
         if isinstance(error, requests.Timeout):

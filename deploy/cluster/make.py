@@ -123,7 +123,7 @@ def main() -> None:
         Node(place, environment.username, environment.password) for place in environment.netloc.rpartition("@")[2].split(",")
     ]
     if len(nodes) < 3 * GROUP or len(nodes) % GROUP:
-        sys.exit(f"a cluster has three primaries at least, each with two replicas; got {len(nodes)} nodes")
+        sys.exit(f"{len(nodes)} nodes are too few: a cluster needs three primaries, and two replicas for each")
     for node in nodes:
         until(lambda node=node: node.own, f"{node.place} answers")
         until(lambda node=node: nodes[0].meet(node) or True, f"{node.place} has an address")

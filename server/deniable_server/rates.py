@@ -51,7 +51,7 @@ def _read(variable: str, text: str, pattern: re.Pattern[str], form: str) -> tupl
         return None
     match = pattern.fullmatch(text)
     if not match:
-        raise ConfigurationError(f"{variable} is written {form}, or off; got {text!r}")
+        raise ConfigurationError(f"{variable} = {text!r}: write {form}, or off")
     return int(match[1]), _UNITS[match[2]]
 
 

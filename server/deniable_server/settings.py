@@ -49,7 +49,7 @@ class Keys:
             app, colon, key = pair.partition(":")
             if not colon or not app or len(key) < _SHORTEST_KEY:
                 got = f"{app!r}:..." if colon else "one without a colon"  # this may be a key
-                raise ConfigurationError(f"a key is written app:key, with at least {_SHORTEST_KEY} characters of key; got {got}")
+                raise ConfigurationError(f"{got} is no key: write app:key, with at least {_SHORTEST_KEY} characters of key")
             self._apps.append((sha256(key.encode()).digest(), app))
 
     def app(self, key: str) -> str | None:
@@ -130,10 +130,12 @@ class Settings:
         for name, kind in get_type_hints(type(self)).items():
             words = get_args(kind)
             if words and getattr(self, name) not in words:
-                rule = f"DENIABLE_{name.upper()} is {', '.join(words[:-1])} or {words[-1]}"
-                raise ConfigurationError(f"{rule}; got {getattr(self, name)!r}")
+                rule = f"write {', '.join(words[:-1])} or {words[-1]}"
+                raise ConfigurationError(f"DENIABLE_{name.upper()} = {getattr(self, name)!r}: {rule}")
         if 0 < len(self.metrics_key) < _SHORTEST_KEY:
-            raise ConfigurationError(f"DENIABLE_METRICS_KEY has at least {_SHORTEST_KEY} characters; got {len(self.metrics_key)}")
+            raise ConfigurationError(
+                f"DENIABLE_METRICS_KEY has {len(self.metrics_key)} characters: write at least {_SHORTEST_KEY}"
+            )
         self._check_names()
         for limit in ("rate_limit_key", "rate_limit_source", "rate_limit_login"):
             rates.parse(f"DENIABLE_{limit.upper()}", getattr(self, limit))
@@ -147,11 +149,13 @@ class Settings:
     def _check_names(self) -> None:
         for origin in self.origins:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
-                raise ConfigurationError(f"DENIABLE_CORS_ORIGINS is *, or origins such as https://shop.example; got {origin!r}")
+                raise ConfigurationError(
+                    f"DENIABLE_CORS_ORIGINS has {origin!r}: write *, or origins such as https://shop.example"
+                )
         for name in self._hosts:
             if not re.fullmatch(_NAME, name):
                 raise ConfigurationError(
-                    f"DENIABLE_HOSTS has names or addresses without a port, e.g. telemetry.lan; got {name!r}"
+                    f"DENIABLE_HOSTS has {name!r}: write names or addresses without a port, such as telemetry.lan"
                 )
 
     @property
@@ -193,7 +197,7 @@ class Settings:
             if isinstance(setting.default, int):
                 least = setting.metadata.get("least", 1)
                 if not text.isdecimal() or int(text) < least:
-                    raise ConfigurationError(f"{variable} is a whole number of at least {least}; got {text!r}")
+                    raise ConfigurationError(f"{variable} = {text!r}: write a whole number of at least {least}")
                 values[setting.name] = int(text)
             else:
                 values[setting.name] = text

@@ -138,9 +138,9 @@ def test_a_registry(run, small):
     assert "365 days, each metric reported as often as it may be" in out
     lines = [line.split() for line in out.splitlines()]
     assert ["theme", "l_grr", "365", "2", "kept", "responses", "at", "2", "4", "4", "4"] in lines
-    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "0.5", "5"] in lines
+    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "0.5", "30"] in lines
     assert "Budget: 32 in a calendar month, and 4.5 are reserved for these metrics." in out
-    assert "Budget: 1,920 ever, and 9 are reserved for these metrics." in out
+    assert "Budget: 1,920 ever, and 34 are reserved for these metrics." in out
     assert "It takes nothing back" in out
     assert "among" in out
     assert "Next: declare epsilon_permanent for metrics that are asked often and change rarely (cart)" in out
@@ -175,10 +175,10 @@ def test_a_budget_that_does_not_allow_it(run, tmp_path):
 def test_no_more_is_quoted_than_what_is_reserved(run, tmp_path):
     """A question that is asked for longer than its part of the budget lasts spends no more than that."""
     path = tmp_path / "metrics.toml"
-    path.write_text(SMALL, "utf-8")
+    path.write_text(SMALL, "utf-8")  # 4 for both kept answers, and 60 months of 0.5
     _, out, _ = run("--registry", path, "--days", 3650)
     assert row(out, "plain sum") == ["64.5"]
-    assert "Quote: epsilon 9, which needs no delta (the budget stops there)." in out
+    assert "Quote: epsilon 34, which needs no delta (the budget stops there)." in out
 
 
 def test_the_example_fits_its_own_budget(run):
@@ -206,9 +206,9 @@ def test_json(run, small):
     assert {metric["metric"]: metric["spends"] for metric in written["metrics"]} == {"theme": 2, "cart": 1}
     assert written["fits"] is True
     assert written["budget"]["allowed_in_all"] == written["budget"]["reserved_in_month"] == 4.5
-    assert written["budget"]["reserved_ever"] == 9
+    assert written["budget"]["reserved_ever"] == 34
     reserved = {each["metric"]: (each["reserved_in_month"], each["reserved_ever"]) for each in written["metrics"]}
-    assert reserved == {"theme": (4, 4), "cart": (0.5, 5)}
+    assert reserved == {"theme": (4, 4), "cart": (0.5, 30)}
     assert written["group"]["devices"] == 3
     assert written["group"]["totals"][0]["basic"] == 13.5
     assert written["group"]["of_the_pair_alone"][0]["epsilon"] == pytest.approx(3 * min(first["exact"], first["basic"]), abs=1e-4)
@@ -238,28 +238,28 @@ def test_a_second_opinion(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--epsilon", "17"), "epsilon is a number of nats above 0 and at most 16"),
-        (("--epsilon", "x"), "epsilon is a number of nats"),
-        (("--epsilon", "1", "--delta", "0"), "delta is a probability"),
-        (("--epsilon", "1", "--reports", "-1"), "--reports is a whole number of at least 1"),
-        (("--epsilon", "1", "--reports", "1", "2"), "--reports has one number, or one for each of the 1 epsilons; got 2"),
+        (("--epsilon", "17"), "deniable account: epsilon = '17': write a number of nats above 0 and at most 16"),
+        (("--epsilon", "x"), "deniable account: epsilon = 'x': write a number of nats above 0 and at most 16"),
+        (("--epsilon", "1", "--delta", "0"), "deniable account: delta = 0.0: write a probability from 1e-15 to below 1"),
+        (("--epsilon", "1", "--reports", "-1"), "deniable account: --reports = -1: write a whole number of at least 1"),
+        (("--epsilon", "1", "--reports", "1", "2"), "--reports has 2 numbers: write one, or one for each of the 1 epsilons"),
         (("--epsilon", "1", "--reports", "1", "--days", "2"), "either --days, with a report on each, or --reports"),
         (("--epsilon", "1", "--registry", "x.toml"), "either --registry and --metric or --epsilon"),
         (("--epsilon", "1", "--answers", "2"), "--answers goes with --epsilon-permanent"),
         (
             ("--epsilon", "1", "--days", "9", "--epsilon-permanent", "2", "--answers", "0"),
-            "--answers is a whole number of at least 1",
+            "deniable account: --answers = 0: write a whole number of at least 1",
         ),
-        (("--epsilon", "1", "--sample", "2"), "--sample is a share above 0 and at most 1"),
-        (("--epsilon", "1", "--sample", "x"), "--sample is a share above 0 and at most 1"),
-        (("--epsilon", "1", "--group", "0"), "devices is a whole number of at least 1"),
-        (("--epsilon", "1", "--shuffled", "0"), "crowd is a whole number of at least 1"),
-        (("--epsilon", "1", "--mechanism", "none"), "a mechanism is one of"),
+        (("--epsilon", "1", "--sample", "2"), "write a share above 0 and at most 1"),
+        (("--epsilon", "1", "--sample", "x"), "write a share above 0 and at most 1"),
+        (("--epsilon", "1", "--group", "0"), "deniable account: devices = 0: write a whole number of at least 1"),
+        (("--epsilon", "1", "--shuffled", "0"), "deniable account: crowd = 0: write a whole number of at least 1"),
+        (("--epsilon", "1", "--mechanism", "none"), "mechanism = 'none': write one of"),
         (("--registry", EXAMPLE, "--sample", "1"), "--sample goes with --epsilon; a registry states its own"),
         (("--registry", EXAMPLE, "--epsilon-permanent", "1"), "--epsilon-permanent goes with --epsilon"),
         (("--registry", EXAMPLE, "--reports", "1", "2"), "one --reports is for all metrics of a registry"),
-        (("--registry", EXAMPLE, "--reports", "1", "--days", "2"), "either days or reports"),
-        (("--registry", EXAMPLE, "--metric", "x"), "a metric of"),
+        (("--registry", EXAMPLE, "--reports", "1", "--days", "2"), "days and reports are both given: leave one of them out"),
+        (("--registry", EXAMPLE, "--metric", "x"), "metric = 'x': write one of those in "),
         (("--registry", "missing.toml"), "the registry is missing"),
     ],
 )

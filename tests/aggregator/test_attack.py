@@ -325,15 +325,27 @@ def test_a_curve():
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: Observer(mechanisms.make("oue", domain_size=257, epsilon=1)), "at most 256 values"),
-        (lambda: Observer(make("l_grr", 3), (1, 2)), "a whole number above 0 for each of 3 values"),
-        (lambda: Observer(make("l_grr", 2), (1, 0)), "a whole number above 0"),
-        (lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(), "a permanent mechanism; got 'grr'"),
-        (lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0), "a permanent mechanism; got 'grr'"),
-        (lambda: averaging(Observer(make("l_grr")), devices=0, reports=5), "at least 1 device"),
-        (lambda: averaging(Observer(make("l_grr")), devices=1, reports=0), "at least 1 report"),
-        (lambda: losing(0), "at least 1 report before it loses its state"),
-        (lambda: Observer(make("loloha", 4)).permanent(b"\x00\x08", [2]), "reports in one row; got '2 rows'"),
+        (
+            lambda: Observer(mechanisms.make("oue", domain_size=257, epsilon=1)),
+            "domain_size = 257: an observer guesses among 256 values at most; use fewer",
+        ),
+        (lambda: Observer(make("l_grr", 3), (1, 2)), r"prior = \(1, 2\): write a whole number above 0 for each of the 3 values"),
+        (lambda: Observer(make("l_grr", 2), (1, 0)), r"prior = \(1, 0\): write a whole number above 0"),
+        (
+            lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(),
+            "mechanism = 'grr': choose a permanent one, whose response is kept",
+        ),
+        (
+            lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0),
+            "mechanism = 'grr': choose a permanent one, whose response a device keeps",
+        ),
+        (lambda: averaging(Observer(make("l_grr")), devices=0, reports=5), "devices = 0: write 1 or more"),
+        (lambda: averaging(Observer(make("l_grr")), devices=1, reports=0), "reports = 0: write 1 or more"),
+        (lambda: losing(0), "every = 0: write the reports before a device loses its state, 1 or more"),
+        (
+            lambda: Observer(make("loloha", 4)).permanent(b"\x00\x08", [2]),
+            "the payloads are in 2 rows, .*: give payloads of one device",
+        ),
     ],
 )
 def test_what_makes_no_sense(wrong, words):
@@ -495,12 +507,12 @@ def test_a_plot_without_matplotlib(run, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--mechanism", "nosuch"), "a mechanism is one of"),
+        (("--mechanism", "nosuch"), "mechanism = 'nosuch': write one of auto, coin, "),
         (("--epsilon-permanent", "0.5"), "permanent"),
         (("--epsilon-permanent", "much"), "much"),
-        (("--domain-size", "300"), "at most 256 values"),
-        (("--devices", "0"), "at least 1 device"),
-        (("--mechanism", "google_rappor", "--preset", "nosuch"), "a preset is one of"),
+        (("--domain-size", "300"), "domain_size = 300: an observer guesses among 256 values at most; use fewer"),
+        (("--devices", "0"), "devices = 0: write 1 or more"),
+        (("--mechanism", "google_rappor", "--preset", "nosuch"), "preset = 'nosuch': write one of UMA_RAPPOR_TYPE, "),
         (
             ("--mechanism", "grr", "--devices", "1", "--reports", "1", "--plot", "/nosuch/folder/a.svg"),
             "--plot cannot be written",

@@ -44,7 +44,7 @@ def test_from_the_registry():
 
 def test_only_segments_generalise():
     """What generalises is a segment of the metric."""
-    with pytest.raises(ParameterError, match="one of the segments a; got 'b'"):
+    with pytest.raises(ParameterError, match="a generalised segment = 'b': write one of "):
         Breakdown({"a": ("x",)}, {"b": {}})
 
 
@@ -65,13 +65,13 @@ def test_cells_are_written_in_one_way(cell, canonical):
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ("arch=arm", "segments of this metric are platform, version; got 'arch'"),
-        ("platform=beos", "segment platform is one of linux, macos; got 'beos'"),
-        ("version=2.5", "segment version is one of 2.4, 2.4.0, 2.4.1, 3.0, 2, 3; got '2.5'"),
-        ("platform=linux,platform=macos", "each segment is named once; got 'platform'"),
-        ("platform", "a segment is written name=value, several joined by commas; got 'platform'"),
-        ("platform=linux,", "a segment is written name=value, several joined by commas; got ''"),
-        ("platform= linux", "segment platform is one of linux, macos; got ' linux'"),
+        ("arch=arm", "the metric has no segment 'arch': write one of platform, version"),
+        ("platform=beos", "segment platform = 'beos': write one of linux, macos"),
+        ("version=2.5", "segment version = '2.5': write one of 2.4, 2.4.0, 2.4.1, 3.0, 2, 3"),
+        ("platform=linux,platform=macos", "the segment platform is named twice: write it once"),
+        ("platform", "'platform' is no segment: write name=value, several joined by commas"),
+        ("platform=linux,", "'' is no segment: write name=value, several joined by commas"),
+        ("platform= linux", "segment platform = ' linux': write one of linux, macos"),
     ],
 )
 def test_what_is_no_cell(cell, words):
@@ -130,9 +130,11 @@ def test_leaves():
     assert len(CUBE.leaves) == 5
     assert (CUBE.reports > 0).all()
     for segment in ("platform=linux", "platform=linux,version=2", ""):
-        with pytest.raises(ParameterError, match=r"a report's .* is one of its declared values"):
+        with pytest.raises(
+            ParameterError, match=r"the (platform|version) of a report (= .*|is missing): write one of its declared values"
+        ):
             Cube.of(BREAKDOWN, {segment: 3})
-    with pytest.raises(ParameterError, match="each leaf of a cube is given once"):
+    with pytest.raises(ParameterError, match="two strata are the same leaf of the cube: give each once"):
         Cube.of(BREAKDOWN, {"platform=linux,version=3.0": 1, "version=3.0,platform=linux": 2})
 
 
@@ -141,7 +143,7 @@ def test_a_metric_without_segments():
     cube = Cube.of(Breakdown({}), {"": 7})
     assert {words: members.tolist() for words, members in cube.cells().items()} == {(): [0]}
     assert cube.total("") == 7
-    with pytest.raises(ParameterError, match="this metric has no segments; got 'platform'"):
+    with pytest.raises(ParameterError, match="the metric has no segment 'platform': this metric has none, so write none"):
         cube.total("platform=linux")
 
 

@@ -72,7 +72,7 @@ def test_simultaneous_intervals_share_the_error():
 def test_level_is_a_confidence(level):
     """A level outside (0, 1) is refused."""
     estimate = Supported(mechanisms.make("grr", domain_size=2, epsilon=1), 10, np.array([5, 5]))
-    with pytest.raises(ParameterError, match="confidence level"):
+    with pytest.raises(ParameterError, match=r"level = .*: write a confidence between 0 and 1"):
         estimate.interval(level)
 
 

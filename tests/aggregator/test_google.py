@@ -142,12 +142,12 @@ def test_basic_and_boolean_are_debiased(bits, tmp_path, capsys):
     [
         ([], "decode needs the candidates: --map, --candidates, --basic or --boolean"),
         (["--boolean"], "--boolean is for parameters of one bit; these have k = 32"),
-        (["--basic", "candidates.txt"], "basic RAPPOR has a candidate for each of its k = 32 bits; got 34"),
-        (["--candidates", "none.txt"], "a file of candidates is readable UTF-8"),
-        (["--candidates", "twice.txt"], "twice.txt, line 3: a candidate is listed once; this one is on line 1; got 'a'"),
-        (["--candidates", "blank.txt"], "blank.txt, line 2: a candidate is a text"),
+        (["--basic", "candidates.txt"], "the file has 34 candidates: basic RAPPOR needs one for each of its k = 32 bits"),
+        (["--candidates", "none.txt"], "none.txt: No such file or directory; write one candidate to a line, in UTF-8"),
+        (["--candidates", "twice.txt"], "twice.txt, line 3: 'a' is on line 1 already; list each candidate once"),
+        (["--candidates", "blank.txt"], "blank.txt, line 2: the line is empty; write a candidate, or remove it"),
         (["--map", "counts.csv"], "counts.csv"),
-        (["--candidates", "candidates.txt", "--alpha", "2"], "a probability of error lies between 0 and 1; got 2.0"),
+        (["--candidates", "candidates.txt", "--alpha", "2"], "alpha = 2.0: write a probability of error between 0 and 1"),
     ],
 )
 def test_bad_input_is_explained(collected, capsys, monkeypatch, arguments, message):
@@ -165,7 +165,7 @@ def test_counts_or_reports_are_needed(collected, capsys):
     """Without a collection there is nothing to decode."""
     status, _, err = run(capsys, "decode", "--params", collected / "params.csv", "--candidates", collected / "candidates.txt")
     assert status == 2
-    assert "a collection is read from its counts or its reports" in err
+    assert "neither counts nor reports are given: give one of them" in err
 
 
 STRING = Params(bits=16, hashes=2, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0.2")
@@ -222,7 +222,7 @@ def test_variables_that_go_together(pairs, capsys):
     ("change", "message"),
     [
         (lambda v: (v[:4], None), "between two variables or more"),
-        (lambda v: ([*v[:3], "-", *v[4:]], None), "a variable of one bit has no candidates"),
+        (lambda v: ([*v[:3], "-", *v[4:]], None), "bits = 16: write 1 for a variable without candidates"),
         (lambda v: (["--variable", "bird", *v[2:]], None), "bird"),
         (lambda v: (v, "cohort,animal,night\n9,0101010101010101,1\n"), "line 2"),
         (lambda v: (v, "cohort,animal,night\n1,01,1\n"), "line 2"),
@@ -262,5 +262,5 @@ def test_a_missing_file_is_named(collected, capsys, monkeypatch, arguments):
     status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("deniable rappor: gone.csv")
-    assert err.endswith("got 'No such file or directory'\n") or "candidates" in err
+    assert "No such file or directory" in err
     assert err.count("\n") == 1

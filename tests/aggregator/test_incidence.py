@@ -93,10 +93,10 @@ def test_sums_of_reports(domain_size, epsilon):
 @pytest.mark.parametrize(
     ("counts", "domain_size", "rule"),
     [
-        (12, 12, "a count for each of its 13 points; got 12"),
-        (14, 12, "a count for each of its 13 points; got 14"),
-        (13, 14, "of 13 points has 1 to so many values; got 14"),
-        (13, 0, "of 13 points has 1 to so many values; got 0"),
+        (12, 12, "there are 12 counts: give one for each of the 13 points"),
+        (14, 12, "there are 14 counts: give one for each of the 13 points"),
+        (13, 14, "domain_size = 14: write 1 to 13, the points of the geometry"),
+        (13, 0, "domain_size = 0: write 1 to 13, the points of the geometry"),
     ],
 )
 def test_refusals(counts, domain_size, rule):

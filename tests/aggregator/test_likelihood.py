@@ -80,7 +80,7 @@ def test_a_report_that_no_device_could_send_is_refused():
     mechanism = mechanisms.make("grr", domain_size=3, epsilon=1)
     with pytest.raises(PayloadError):
         likelihood(mechanism, b"\x00\x03")
-    with pytest.raises(ParameterError, match="value of the domain"):
+    with pytest.raises(ParameterError, match="a candidate is outside the domain, or there is none: give numbers from 0 to 2"):
         likelihood(mechanism, b"\x00", [3])
     with pytest.raises(ParameterError, match="at most 65536 values"):
         likelihood(mechanisms.make("grr", domain_size=70_000, epsilon=1), b"\x00\x00\x00")
@@ -89,10 +89,10 @@ def test_a_report_that_no_device_could_send_is_refused():
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"cohorts": np.array([0, 2])}, r"whole number in \[0, 2\)"),
-        ({"cohorts": np.array([0])}, "reports are"),
-        ({"p": 0.5}, "p is below q"),
-        ({"other": np.full((2, 9), 0.5)}, "others' rates"),
+        ({"cohorts": np.array([0, 2])}, r"cohort = 2: write a whole number from 0 to 1"),
+        ({"cohorts": np.array([0])}, r"reports have the shapes \(1,\) and \(2, 1\), filters \(2, 3, 1\): give "),
+        ({"p": 0.5}, r"p and q = \(0\.5, 0\.5\): write probabilities with p below q"),
+        ({"other": np.full((2, 9), 0.5)}, r"rates of the others have the shape \(2, 9\): give \(2, width\)"),
     ],
 )
 def test_bit_likelihood_checks_what_it_is_given(change, rule):
@@ -134,17 +134,20 @@ def test_no_reports_are_read_as_none():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([], r"line 1: there is one heading 'bits1'"),
-        (["cohort1,bits1,bits1,export"], r"line 1: there is one heading 'bits1'"),
-        ([HEAD, "a,4,0x0,1"], r"line 2: cohort1 is a whole number in \[0, 4\); got '4'"),
-        ([HEAD, "a,-1,0x0,1"], "line 2: cohort1 is a whole number"),
-        ([HEAD, "a,0,0x0,1", "a,0,0x0"], "line 3: a line has 4 fields; got 3"),
-        ([HEAD, "a,0,10101,1"], "line 2: bits1 is 12 digits 0 or 1, highest bit first, or 0x"),
-        ([HEAD, "a,0,0x1000,1"], r"hexadecimal number below 2\^12; got '0x1000'"),
+        ([], "line 1: the headings are '': write 'bits1' once among them"),
+        (["cohort1,bits1,bits1,export"], "line 1: the headings are 'cohort1,bits1,bits1,export': write 'bits1' once among them"),
+        ([HEAD, "a,4,0x0,1"], r"line 2: cohort1 = '4': write a whole number from 0 to 3"),
+        ([HEAD, "a,-1,0x0,1"], "line 2: cohort1 = '-1': write a whole number"),
+        ([HEAD, "a,0,0x0,1", "a,0,0x0"], "line 3: the line has 3 fields: write 4, as many as headings"),
+        ([HEAD, "a,0,10101,1"], "line 2: bits1 = '10101': write 12 digits 0 or 1, highest bit first, or 0x"),
+        (
+            [HEAD, "a,0,0x1000,1"],
+            r"'0x1000': write 12 digits 0 or 1, highest bit first, or 0x and a hexadecimal number below 2\^12",
+        ),
         ([HEAD, "a,0,0x-1,1"], "line 2: bits1"),
         ([HEAD, "a,0,0x1_0,1"], "line 2: bits1"),
-        ([HEAD, "a,0,0x0,yes"], "line 2: export is 1 digits 0 or 1"),
-        ([HEAD, 'a,0,"0x0"1,1'], "line 2: fields are comma-separated values"),
+        ([HEAD, "a,0,0x0,yes"], "line 2: export = 'yes': write 1 digits 0 or 1"),
+        ([HEAD, 'a,0,"0x0"1,1'], "line 2: .*: write comma-separated values"),
     ],
 )
 def test_a_malformed_line_is_named(lines, message):

@@ -109,7 +109,7 @@ def test_records_carry_what_is_known_of_the_request():
 )
 def test_a_bad_value_names_its_variable(name, value):
     """The message has the variable, what it may be, and the value."""
-    with pytest.raises(ConfigurationError, match=rf"DENIABLE_LOG_{name} is \w+.* or \w+; got '{value}'"):
+    with pytest.raises(ConfigurationError, match=rf"DENIABLE_LOG_{name} = '{value}': write \w+.* or \w+"):
         LogSettings.from_environment({f"DENIABLE_LOG_{name}": value})
 
 

@@ -171,7 +171,7 @@ def test_no_reports_give_no_numbers():
 def test_no_table_of_a_product():
     """How the values of a product go together is not estimated from such reports, and that is said."""
     mechanism = make(12, 2, 1)
-    with pytest.raises(ValueError, match="from reports of a pure mechanism; got 'dbitflip'"):
+    with pytest.raises(ValueError, match="mechanism = 'dbitflip': choose a pure one, whose reports show a table"):
         joint.from_product(mechanism, tally.empty(mechanism.layout), (3, 4))
 
 

@@ -211,13 +211,13 @@ def test_people_of_a_file_answer_what_it_says(tmp_path):
     [
         ("", "line 1: at least one column is a metric"),
         ("listed\n", "has no line below its header"),
-        ("listed,colour\nx,red\n", "line 1: a column is a metric or a segment of"),
+        ("listed,colour\nx,red\n", "line 1: column 'colour' is no metric and no segment of"),
         ("listed,listed\nx,x\n", "line 1: each column is one metric or one segment; 'listed' is not"),
         ("platform\nlinux\n", "line 1: at least one column is a metric"),
-        ("listed,platform\nx,linux\nx\n", "line 3: a line has a cell for each of the 2 columns; got 1"),
-        ("mean\n1\nmuch\n", "line 3: column mean: an answer to mean is a number, such as 10; got 'much'"),
-        ("listed,platform\nx,beos\n", "line 2: column platform: segment platform is one of linux, macos, windows; got 'beos'"),
-        ("some\nq\n", "line 2: column some: "),
+        ("listed,platform\nx,linux\nx\n", "line 3: the line has 1 cell: write one for each of the 2 columns"),
+        ("mean\n1\nmuch\n", "line 3: column mean has 'much': an answer to mean must be a number, such as 10"),
+        ("listed,platform\nx,beos\n", "line 2: column platform has 'beos': write one of linux, macos, windows"),
+        ("some\nq\n", "line 2: column some has 'q': an option of some must be one of the 3 declared: u, v, w"),
         ('listed\n"x\n', "cannot be read as CSV"),
     ],
 )
@@ -243,7 +243,7 @@ def test_everybody_answers_once_in_each_period_that_the_days_touch():
     assert [each.time for each in planned if each.metric == "mean"] == [0, 1]
     assert planned == sorted(planned)
     for wrong in (0, known.retention.releases + 1):
-        with pytest.raises(ConfigurationError, match="--days is from 1 to 1095"):
+        with pytest.raises(ConfigurationError, match=r"--days .*: write 1 to 1095, for which"):
             sending.Days.until(datetime(2026, 11, 25, tzinfo=UTC), wrong, known)
 
 
@@ -325,7 +325,7 @@ def test_nothing_is_sent_where_it_could_do_harm(served, tmp_path, capsys):
     for options, message in (
         (["--users", "5"], "--users goes without --send"),
         (["--csv", "a.csv", "--shares", "b.csv"], "--csv and --shares both say what people answer"),
-        (["--devices", "0"], "--devices is at least 1; got 0"),
+        (["--devices", "0"], "--devices 0: write 1 or more"),
         (["--csv", str(tmp_path / "none.csv")], "none.csv cannot be read"),
     ):
         assert main([*send, *options]) == 2

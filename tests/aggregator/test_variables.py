@@ -88,7 +88,7 @@ def test_a_bad_number_names_where_it_was_told(number, text):
         (number.variable, lambda: number.choose(None, {number.variable: text})),
         (number.flag, lambda: number.choose(text, {})),
     ):
-        with pytest.raises(ConfigurationError, match=rf"^{by} is .*above 0, at most \d+; got '{text}'"):
+        with pytest.raises(ConfigurationError, match=rf"^{by} = '{text}': write a .*above 0, at most \d+"):
             choose()
 
 

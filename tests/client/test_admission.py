@@ -119,8 +119,10 @@ def test_a_longer_period_is_told_where_it_is_enough():
     daily = parse(written({}, {"epsilon": 3}, {}))
     both = 'epsilon_permanent = 2 in [metrics."m0"], [metrics."m2"]'
     assert [words.partition("write ")[2] for _, words in reasons(daily)] == [
-        'period = "week" in [metrics."m1"], [metrics."m0"], [metrics."m2"], '
-        f'or epsilon_permanent = 4 in [metrics."m1"] and {both} {seldom}, or per_month = 155.0 in [budget]'
+        (
+            'period = "week" in [metrics."m1"], [metrics."m0"], [metrics."m2"], '
+            f'or epsilon_permanent = 4 in [metrics."m1"] and {both} {seldom}, or per_month = 155.0 in [budget]'
+        )
     ] * 2
 
 

@@ -68,18 +68,18 @@ def test_what_is_reserved_of_a_month(changes, month):
 
 def test_what_is_reserved_of_a_lifetime():
     """As many times more as the lifetime has budgets of a month; of a metric with few answers, no more than all of them."""
-    assert allowance().lifetime == 310 * MICRO
+    assert allowance().lifetime == 60 * 31 * MICRO
     assert allowance(Budget(per_month=None, lifetime=None)).lifetime is None
     assert allowance(Budget(per_month=100, lifetime=None)).lifetime is None
-    permanent = allowance(epsilon_permanent="2", values=tuple("abcdefghijklmnopqrstuvwxyz"), mechanism="l_osue")
-    assert (permanent.answers, permanent.answers_ever) == (2, 20)
+    permanent = allowance(epsilon_permanent="2", values=tuple(map(str, range(200))), mechanism="l_osue")
+    assert (permanent.answers, permanent.answers_ever) == (2, 120)
     few = allowance(epsilon_permanent="2")
     assert (few.answers, few.answers_ever, few.lifetime) == (2, 3, few.cost * 3)
     assert (few.due, allowance(Budget(per_month=None, lifetime=None), epsilon_permanent="2").due) == (few.lifetime, few.month)
     once = allowance(Budget(per_month=32, lifetime=32), epsilon_permanent="2")
     assert (once.answers, once.answers_ever) == (2, 2)
     text = Metric("t", "string", (), "1", candidates="c.txt", epsilon_permanent="2")
-    assert Allowance.of(Declared.of(text), Budget()).answers_ever == 20
+    assert Allowance.of(Declared.of(text), Budget()).answers_ever == 120
     assert Allowance.of(Declared.of(text), Budget(per_month=None, lifetime=None)).answers_ever == inf
 
 

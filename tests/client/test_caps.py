@@ -94,7 +94,7 @@ def test_a_kept_answer_has_a_cap_of_its_own():
     f_zero = (("bits", 16), ("cohorts", 2), ("hashes", 1), ("prob_f", 0), ("prob_p", 0.25), ("prob_q", 0.75))
     google = Metric("m", "string", (), "8", mechanism="google_rappor", candidates="c.txt", parameters=f_zero)
     check(Caps(), google)  # reports that are independent have a bound
-    with pytest.raises(ParameterError, match="a kept answer may give away any number of nats, and .*: choose another mechanism"):
+    with pytest.raises(ParameterError, match=r"a kept answer may give away any number of nats, and .*: choose another mechanism"):
         check(Caps(permanent=1e6), Declared(replace(google, epsilon_permanent="8"), mechanisms.of(google), ""))
 
 

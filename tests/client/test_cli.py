@@ -76,7 +76,7 @@ def test_lint_of_faults(run, file):
     bad = file(SOUND.replace("epsilon = 1", "epsilon = 99"), "bad.toml")
     status, out, _ = run("registry", "lint", bad, file())
     assert status == 1
-    assert f"error: {bad}:9: a: epsilon is a number of nats above 0 and at most 16; got 99\n" in out
+    assert f"error: {bad}:9: a: epsilon = 99: write a number of nats above 0 and at most 16\n" in out
     assert f"{bad}: 1 error, 0 warnings" in out
     assert "metrics.toml: 0 errors" in out
 
@@ -138,7 +138,7 @@ def test_diff_of_a_faulty_file(run, file):
     status, out, err = run("registry", "diff", file(), file("format = 1", "new.toml"))
     assert (status, out) == (2, "")
     assert err.startswith("deniable registry: ")
-    assert "app is a lower-case name" in err
+    assert "app is missing: write a lower-case name in quotes, such as 'shop'" in err
 
 
 def test_explain(run, file):
@@ -151,7 +151,7 @@ def test_explain(run, file):
     assert "look like this" not in run("explain", "a", "--registry", path)[1]
     status, out, err = run("explain", "a", "canary2", "--registry", path)
     assert (status, out) == (2, "")
-    assert "an answer to a is one of the 2 declared values" in err
+    assert "deniable explain: an answer to a must be one of the 2 declared values: z, canary" in err
     assert "canary2" not in err
     assert run("explain", "nosuch", "--registry", path)[0] == 2
 
@@ -209,7 +209,7 @@ def test_prove_with_options(run):
     assert status == 0, out
     status, out, _ = run("prove", "grr", "--option", "rows=4", "--domain-size", "3")
     assert status == 1
-    assert "options of grr are none; got 'rows'" in out
+    assert "grr d=3 epsilon=0.5: grr has no option rows: its options are none" in out
 
 
 def test_prove_json(run):

@@ -116,9 +116,9 @@ def test_stats(client_of, registry_text):
     client = client_of(registry=parse(registry_text.replace("per_period = 100_000", MONTHLY)), caps=Caps())
     nothing = {"month": 0.0, "month_left": 32.0, "lifetime": 0.0, "lifetime_left": 1920.0}
     reserved = {
-        "ui.theme": {"month": 4.0, "lifetime": 40.0},
-        "ui.dark": {"month": pytest.approx(4 * LN3, abs=1e-4), "lifetime": pytest.approx(40 * LN3, abs=1e-3)},
-        "old": {"month": 31.0, "lifetime": 310.0},
+        "ui.theme": {"month": 4.0, "lifetime": 240.0},
+        "ui.dark": {"month": pytest.approx(4 * LN3, abs=1e-4), "lifetime": pytest.approx(240 * LN3, abs=1e-3)},
+        "old": {"month": 31.0, "lifetime": 1860.0},
     }
     assert client.stats() == {
         "recorded": 0,
@@ -263,8 +263,8 @@ def test_an_undeclared_answer_is_told_while_developing(client_of, registry_text,
     listed = "one of the 3 declared values: light, dark, else"
     rule, where = f"'{CANARY}' is not declared: an answer to", "strict=True shows where, and stats() counts such answers"
     assert [record.message for record in caplog.records] == [
-        f"deniable: ui.theme: undeclared: {rule} ui.theme is {listed}. Its other was reported instead; {where}",
-        f"deniable: ui.dark: undeclared: {rule} ui.dark is True or False. A random one was reported instead; {where}",
+        f"deniable: ui.theme: undeclared: {rule} ui.theme must be {listed}. Its other was reported instead; {where}",
+        f"deniable: ui.dark: undeclared: {rule} ui.dark must be True or False. A random one was reported instead; {where}",
     ]
     assert client.stats()["undeclared"] == 6
 
@@ -275,7 +275,7 @@ def test_what_stands_in_for_no_number_is_told(client_of, registry_text, caplog):
     text = f'{registry_text}\n{number}description = "How long"\nowner = "core@shop.example"\n'
     client = client_of(dsn="http://canary-key@localhost:8080/shop", registry=parse(text))
     assert client.record("wait", CANARY)
-    assert "an answer to wait is a number. What stands for none was reported instead" in caplog.records[0].message
+    assert "an answer to wait must be a number. What stands for none was reported instead" in caplog.records[0].message
 
 
 def test_an_undeclared_answer_is_not_told_elsewhere(client_of, caplog):
@@ -566,7 +566,7 @@ def test_a_mechanism_that_does_not_exist_is_off(client_of, registry_text, tmp_pa
     """So does a registry whose mechanism does not exist."""
     path = tmp_path / "metrics.toml"
     path.write_text(registry_text.replace('"coin"', '"nosuch"\nepsilon = 1'), "utf-8")
-    assert "a mechanism is one of" in client_of(registry=path).stats()["disabled"]
+    assert "ui.dark: mechanism = 'nosuch': write one of" in client_of(registry=path).stats()["disabled"]
     path.write_text(registry_text, "utf-8")
     assert client_of(registry=path).stats()["disabled"] is None
     assert client_of(registry=str(path)).record("ui.dark", value=True)

@@ -21,28 +21,30 @@ def test_the_tree(kind):
 
 
 def test_a_parameter_error_has_rule_and_value():
-    """The message is the rule and the value that broke it."""
-    error = ParameterError("a thing is small", 7)
-    assert (error.rule, error.value, str(error)) == ("a thing is small", 7, "a thing is small; got 7")
+    """The message says the value, and the rule that it breaks."""
+    error = ParameterError("write less than 5", 7)
+    assert (error.rule, error.value, str(error)) == ("write less than 5", 7, "7: write less than 5")
+    assert str(ParameterError("the number of inputs: write 2 or more", 1)) == "the number of inputs = 1: write 2 or more"
+    assert str(ParameterError("an answer must be a text", "int", "an int")) == "an answer must be a text; this is an int"
 
 
 def test_a_payload_error_has_a_code():
     """The code is for programs and the message for people."""
-    error = PayloadError("row_range", "a row is below 3; got 4")
-    assert (error.code, str(error)) == ("row_range", "a row is below 3; got 4")
+    error = PayloadError("row_range", "a row must be below 3; this is 4")
+    assert (error.code, str(error)) == ("row_range", "a row must be below 3; this is 4")
 
 
 def test_a_registry_error_carries_all_faults():
-    """Each fault is one line: file, metric if it is of one, rule, value."""
-    faults = [Fault("m.toml", "a", "x is y", 1), Fault("m.toml", "-", "z", "w")]
+    """Each fault is one line: file, metric if it is of one, what is wrong, what to write."""
+    faults = [Fault("m.toml", "a", "x: write 2", 1), Fault("m.toml", "-", "write z", "w")]
     error = RegistryError(faults)
     assert error.faults == tuple(faults)
-    assert str(error) == "m.toml: a: x is y; got 1\nm.toml: z; got 'w'"
+    assert str(error) == "m.toml: a: x = 1: write 2\nm.toml: 'w': write z"
 
 
 def test_a_fault_of_what_is_missing():
     """What is missing has no value to show."""
-    assert str(Fault("m.toml", "a", "x is y", None, 3)) == "m.toml:3: a: x is y; got nothing"
+    assert str(Fault("m.toml", "a", "x.y: write a text", None, 3)) == "m.toml:3: a: x.y is missing: write a text"
 
 
 def test_faults_are_values():

@@ -62,7 +62,7 @@ def test_words(registry):
     assert "At most 4 reports a month. Each is randomised anew, so their epsilons add up." in without
     assert (
         "In a calendar month there are at most 4 reports, with at most epsilon 4.394 together, "
-        "and all reports ever at most epsilon 43.94. Beyond that nothing is reported."
+        "and all reports ever at most epsilon 263.7. Beyond that nothing is reported."
     ) in without
     assert "Every report has 1 byte, whatever the answer." in without
     assert "look like this" not in without
@@ -120,7 +120,7 @@ def test_a_number_in_words():
         "counts as one of 16 equal parts of its range. A report points to"
         in explained(f'{permanent}estimate = "distribution"').says
     )
-    with pytest.raises(ParameterError, match="an answer to m is a number"):
+    with pytest.raises(ParameterError, match="an answer to m must be a number; this is an undeclared str"):
         explained(f'{number}estimate = "mean"', "412")
 
 

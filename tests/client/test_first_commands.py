@@ -60,7 +60,7 @@ def test_init_of_what_is_no_name(tmp_path, monkeypatch, name, instead):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError) as caught:
         run(init, "--app", name)
-    assert str(caught.value) == f"--app is a lower-case name; got {name!r}; one that fits: --app {instead}"
+    assert str(caught.value) == f"--app {name!r} is no lower-case name; write --app {instead}"
     assert not list(tmp_path.iterdir())
 
 
@@ -136,7 +136,7 @@ def test_init_overwrites_nothing(tmp_path, monkeypatch):
     ("metric", "answer", "values"),
     [
         ("ui.theme", "purple", "one of the 4 declared values: light, dark, system, something else"),
-        ("export.used", "perhaps", "an answer to export.used is yes or no"),
+        ("export.used", "perhaps", "an answer to export.used must be yes or no"),
     ],
 )
 def test_explain_lists_the_values(tmp_path, monkeypatch, metric, answer, values):

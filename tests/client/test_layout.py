@@ -84,12 +84,12 @@ def test_refusals(layout, payload, code):
 @pytest.mark.parametrize(
     ("rows", "width", "kind", "rule", "value"),
     [
-        (0, 2, "index", "at least 1 row", 0),
-        (-1, 2, "bits", "at least 1 row", -1),
-        (1, 1, "index", "at least 2 indices or 1 bit", 1),
-        (1, 0, "bits", "at least 2 indices or 1 bit", 0),
-        (1, 2, "sketch", "'index' or 'bits'", "sketch"),
-        (2, MAX_CELLS // 2 + 1, "bits", "at most 4194304 cells", f"2 x {MAX_CELLS // 2 + 1}"),
+        (0, 2, "index", "rows = 0: write 1 or more", 0),
+        (-1, 2, "bits", "rows = -1: write 1 or more", -1),
+        (1, 1, "index", "width = 1: write 2 or more for indices, 1 or more for bits", 1),
+        (1, 0, "bits", "width = 0: write 2 or more for indices, 1 or more for bits", 0),
+        (1, 2, "sketch", "kind = 'sketch': write 'index' or 'bits'", "sketch"),
+        (2, MAX_CELLS // 2 + 1, "bits", f"2 rows of {MAX_CELLS // 2 + 1} are too many: use 4194304 cells at most", ...),
     ],
 )
 def test_dimensions_out_of_range(rows, width, kind, rule, value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import date
 
@@ -16,7 +17,7 @@ SEGMENTS = {"platform": ("linux", "macos")}
 PUBLISHED = Registry("shop", {"m": METRIC}, SEGMENTS)
 
 HEAD = 'format = 1\napp = "shop"\nbudget = { lifetime = 320 }\n'
-TRIAL = "publication.trial publishes everything at once, and so reveals who took part"
+TRIAL = "publication.trial: all is published at once, which reveals who took part; remove it before people answer"
 BODY = 'description = "d"\nowner = "o"\n'
 
 
@@ -71,7 +72,7 @@ def test_faults_of_form_end_the_check(linted):
 @pytest.mark.parametrize(
     ("keys", "rule", "value"),
     [
-        ('mechanism = "nosuch"\nepsilon = 1', "a mechanism is one of auto, coin", "nosuch"),
+        ('mechanism = "nosuch"\nepsilon = 1', "mechanism: write one of auto, coin", "nosuch"),
         ('mechanism = "coin"\nepsilon = 1', "the coin mechanism spends ln 3", "1"),
         ('mechanism = "auto"\nepsilon = 1\nmax_report_bytes = 1', None, None),
     ],
@@ -89,19 +90,23 @@ def test_a_limit_that_nothing_fits(linted):
     findings = linted(
         f'[metrics.a]\ntype = "categorical"\nvalues = {values}\nepsilon = 1\nmax_report_bytes = 1\n{BODY}'.replace("'", '"')
     )
-    assert [fault.rule for fault in findings.faults] == ["a mechanism's payload fits in max_report_bytes"]
+    assert [fault.rule for fault in findings.faults] == ["max_report_bytes: write more; no mechanism has so short a report"]
+
+
+STRONG = "epsilon: above 4 it gives the answer away with odds above 50 to 1; write less"
+UNENDING = "expires is missing: write the last day of collection, such as expires = 2030-12-31"
 
 
 @pytest.mark.parametrize(
     ("keys", "rules"),
     [
         ("epsilon = 4\nexpires = 2999-01-01", []),
-        ("epsilon = 4.1\nexpires = 2999-01-01", ["an epsilon above 4 gives the answer away with odds above 50 to 1"]),
-        ("epsilon = 1\nexpires = 2001-01-01", ["collection has ended: remove the metric or move its expiry"]),
-        ("epsilon = 1", ["a metric should say when it expires"]),
+        ("epsilon = 4.1\nexpires = 2999-01-01", [STRONG]),
+        ("epsilon = 1\nexpires = 2001-01-01", ["collection ended on 2001-01-01: remove the metric, or write a later expires"]),
+        ("epsilon = 1", [UNENDING]),
         (
             "epsilon = 9",
-            ["an epsilon above 4 gives the answer away with odds above 50 to 1", "a metric should say when it expires"],
+            [STRONG, UNENDING],
         ),
     ],
 )
@@ -135,22 +140,40 @@ def test_an_epsilon_above_the_cap_is_a_fault(linted):
     assert not linted(f"[caps]\nepsilon = 5\n{metric}").faults
 
 
+@pytest.mark.parametrize(
+    ("caps", "words"),
+    [
+        ('mechanisms = ["grr", "ouw"]', "caps.mechanisms has 'ouw', which is no mechanism: write oue"),
+        ("epsilom = 4", "caps.epsilom is no key of [caps]: write epsilon"),
+        ("domain = 4", "caps.domain is no key of [caps]: write domain_size"),
+    ],
+)
+def test_a_mistyped_cap_is_a_fault(linted, caps, words):
+    """A name that is none would allow nothing, and nobody would notice."""
+    metric = f'[metrics.a]\ntype = "ordinal"\nvalues = ["x", "y"]\nmechanism = "grr"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
+    findings = linted(f"[caps]\n{caps}\n{metric}")
+    assert [(fault.words, fault.line) for fault in findings.faults] == [(words, 5)]
+
+
 def test_what_a_registry_may_do_better(linted, tmp_path):
     """No bound for a life, no answer for all others, and devices that are told apart, are warned of."""
     tail = f"period = 'month'\nexpires = 2999-01-01\n{BODY}"
     question = f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y"]\nepsilon = 1\n{tail}'
     (warning,) = linted(question).warnings
-    assert warning.rule.startswith("declare which value is reported for answers that are not listed")
+    assert warning.rule.startswith("other is missing: write the value for answers that are not listed")
     assert not linted(question + 'other = "y"\n').warnings
     path = tmp_path / "unbounded.toml"
     path.write_text(HEAD.replace("budget = { lifetime = 320 }\n", "") + question + 'other = "y"\n', "utf-8")
     (warning,) = lint(path).warnings
-    assert warning.rule.startswith("declare a [budget]")
+    assert warning.rule.startswith(
+        "there is no [budget], so a person gives away up to 32 nats a month and 1920 ever: declare one"
+    )
     many = f"segments = {{ version = {[f'v{i}' for i in range(257)]} }}\n".replace("'", '"')
     rows = 'mechanism = "rappor"\nparameters = { cohorts = 512, bits = 16, hashes = 1 }\nepsilon_permanent = 2\n'
     rows += 'segments = ["version"]\n'
     findings = linted(many + question + rows + 'other = "y"\n')
-    assert [warning.value for warning in findings.warnings if not warning.rule.startswith("up to ")] == [512, 257]
+    fine = [re.search(r"put devices into (\d+) groups", warning.rule) for warning in findings.warnings]
+    assert [match[1] for match in fine if match] == ["512", "257"]
     assert findings.exposed == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
 
 
@@ -181,7 +204,7 @@ def test_sums_that_are_kept_for_long_are_a_warning(linted, days, warned):
     assert [(warning.metric, warning.value) for warning in findings.warnings] == ([("-", days)] if warned else [])
 
 
-HOURLY = "a metric with an hourly period spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period"
+HOURLY = "period: it spends its epsilon 24 times a day; declare epsilon_permanent, or a longer period"
 
 
 @pytest.mark.parametrize(
@@ -190,9 +213,9 @@ HOURLY = "a metric with an hourly period spends its epsilon 24 times a day: decl
         ("epsilon_permanent = 4", None),
         (
             "epsilon_permanent = 4.5",
-            ("an epsilon_permanent above 4 gives the answer away with odds above 50 to 1, over all reports of it", "4.5"),
+            ("epsilon_permanent: above 4 all reports of an answer give it away with odds above 50 to 1; write less", 4.5),
         ),
-        ('period = "hour"', (HOURLY, "1")),
+        ('period = "hour"', (HOURLY, "hour")),
         ('period = "hour"\nepsilon_permanent = 2', None),
         ('period = "day"', None),
     ],
@@ -223,15 +246,12 @@ def test_the_same_values_twice(linted, first, second, warned):
         + "".join(f'[metrics.{id_}]\ntype = "boolean"\n{tail}' for id_ in "cd")
         + "".join(f'[metrics.{id_}]\ntype = "key"\ndiscover = true\n{tail}' for id_ in "ef")
     )
-    rule = (
-        "metrics with the same values may ask one question twice, and their losses add up: keep one, unless the questions differ"
-    )
-    assert [(warning.metric, warning.rule, warning.value) for warning in findings.warnings] == (
-        [("-", rule, ("a", "b"))] if warned else []
-    )
+    rule = "a, b have the same values: they may ask one question twice, and their losses add up; "
+    rule += "keep one, unless the questions differ"
+    assert [(warning.metric, warning.rule) for warning in findings.warnings] == ([("-", rule)] if warned else [])
 
 
-ALIKE = "values that look alike are counted apart: keep one, or make them different"
+ALIKE = "look alike, and are counted apart: keep one, or make them different"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +265,8 @@ ALIKE = "values that look alike are counted apart: keep one, or make them differ
 def test_values_that_look_alike(linted, domain, pair):
     """Two values of one question that people take for the same are a warning, which shows the difference."""
     findings = linted(f"[metrics.a]\n{domain}\nepsilon = 1\nexpires = 2999-01-01\n{BODY}")
-    assert [(warning.metric, warning.rule, warning.value) for warning in findings.warnings] == [("a", ALIKE, pair)]
+    words = f"values {pair[0]!r} and {pair[1]!r} {ALIKE}"
+    assert [(warning.metric, warning.words) for warning in findings.warnings] == [("a", words)]
     assert not findings.faults
 
 
@@ -265,8 +286,8 @@ def test_names_that_look_alike(linted):
         f'[metrics."ui.l"]\n{tail}[metrics."ui.1"]\n{tail}[metrics."ui.i"]\n{tail}'
     )
     assert [str(warning).partition(": ")[2] for warning in findings.warnings] == [
-        f"segments.platform: {ALIKE}; got ('linux', 'Linux')",
-        "metrics whose ids look alike are mistaken for each other: rename one; got ('ui.l', 'ui.1')",
+        f"segments.platform: 'linux' and 'Linux' {ALIKE}",
+        "metrics 'ui.l' and 'ui.1' look alike, and are mistaken for each other: rename one",
     ]
 
 
@@ -341,9 +362,12 @@ def test_a_delay_is_named(linted):
         ),
         ('range = [0, 61000]\nunit = "ms"', "a time by `timed` travels 61000 ms after its block begins, so that"),
         ('range = [0, 47]\nunit = "h"', "a time by `timed` travels 47 h after its block begins, so that"),
-        ('range = [0, 48]\nunit = "h"', "a time by `timed` travels 48 h after its block begins, when the grace is over"),
-        ('range = [0, 30]\nunit = "h"\ndelay = "20h"', "a time by `timed` travels 30 h after its block begins, when the grace"),
-        ('range = [0, 1e300]\nunit = "h"', "when the grace is over"),
+        ('range = [0, 48]\nunit = "h"', "a time by `timed` travels 48 h after its block begins, which is after the grace"),
+        (
+            'range = [0, 30]\nunit = "h"\ndelay = "20h"',
+            "a time by `timed` travels 30 h after its block begins, which is after the grace",
+        ),
+        ('range = [0, 1e300]\nunit = "h"', "which is after the grace of 48h"),
     ],
     ids=range(8),
 )
@@ -440,7 +464,9 @@ def test_what_an_experiment_needs_is_told(linted):
     assert note.facts["experiment"].endswith("more periods of the same people hardly help, since each keeps its noise")
     findings = linted(head + sound)
     assert "experiment" not in findings.notes[0].facts
-    assert [fault.value for fault in findings.warnings] == ["arm"]
+    assert [fault.words for fault in findings.warnings] == [
+        "experiments.arm: no metric has this segment; add it to the segments of a metric"
+    ]
 
 
 def test_versions_do_not_go_back():
@@ -469,7 +495,9 @@ def test_what_a_lifetime_may_cost(tmp_path, linted):
         )
         + f'[metrics.c]\ntype = "string"\ncandidates = "words.txt"\nanswers_per_month = 3\n{permanent}'
     )
-    assert [fault.rule for fault in findings.faults] == ["candidates is a readable UTF-8 file of answers, one to a line"]
+    assert [fault.rule for fault in findings.faults] == [
+        "candidates: No such file or directory; the file must have one answer to a line, in UTF-8"
+    ]
     (tmp_path / "words.txt").write_text("one\n", "utf-8")
     findings = lint(tmp_path / "metrics.toml")
     chosen, hashed, text = (note.facts for note in findings.notes)
@@ -488,7 +516,7 @@ def test_what_a_lifetime_may_cost(tmp_path, linted):
 def test_a_metric_without_a_chain(linted):
     """A mechanism without permanent responses for a metric that has them is a fault, with those that do."""
     (fault,) = linted(f'[metrics.a]\ntype = "boolean"\nmechanism = "coin"\nepsilon_permanent = 2\n{BODY}').faults
-    assert fault.rule.startswith("a mechanism with permanent responses is auto or one of l_grr, l_osue, ")
+    assert fault.rule.startswith("mechanism: write auto, or one of l_grr, l_osue, ")
 
 
 def test_candidates_are_read(tmp_path):
@@ -500,9 +528,7 @@ def test_candidates_are_read(tmp_path):
     assert not findings.faults
     assert findings.notes[0].facts["answers"] == "2 candidates"
     words.write_text("one\ntwo\none\n", "utf-8")
-    assert [str(fault) for fault in lint(registry).faults] == [
-        f"{words}: a: a candidate is listed once; this one is on line 1; got \"line 3: 'one'\""
-    ]
+    assert [str(fault) for fault in lint(registry).faults] == [f"{words}: a: line 3: 'one': remove it; it is on line 1 already"]
 
 
 LARGE = 'type = "string"\ncandidates = "words.txt"\nmechanism = "rappor"\nepsilon = 0.01\nexpires = 2999-01-01\n'
@@ -599,7 +625,7 @@ def test_the_error_of_a_set(linted, joint, error):
     text = f'type = "set"\nvalues = ["a", "b", "c", "d"]\njoint = {joint}\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n'
     facts, doubts = note_of(linted, text + BODY)
     assert (facts["answers"], facts["error"]) == ("any of 4 options", error)
-    assert doubts == ['declare which option is reported for options that are not listed, as in other = "something else"']
+    assert doubts == ['other is missing: write the option for options that are not listed, as in other = "something else"']
 
 
 def test_the_error_of_a_mean_position(linted):
@@ -615,9 +641,9 @@ def test_doubtful_numbers(linted):
     """A range that many numbers exceed, the mean of logarithms, and a `none` beyond the range."""
     _, doubts = note_of(linted, f'{NUMBER}range = [1, 600]\nscale = "log"\nestimate = "mean"\nnone = 5000\nepsilon = 1\n')
     assert doubts == [
-        "on a logarithmic scale the geometric mean is estimated, which is less than the mean",
-        "numbers above 600 are reported as 600, and ms often exceed it: a wide range costs little",
-        "none is beyond the range, so it is reported as the nearer end",
+        "scale: the geometric mean is estimated, which is less than the mean; write 'linear' for the mean",
+        "range ends at 600, and ms are often more: write a wider range, which costs little",
+        "none: it is beyond the range, and is reported as the nearer end; write a number from 1 to 600",
     ]
     _, doubts = note_of(linted, f'{NUMBER}range = [0, 600]\nestimate = "mean"\nnone = 0\nepsilon = 1\n')
-    assert [each[-40:] for each in doubts] == ["range costs little on a logarithmic scale"[-40:]]
+    assert doubts == ["range ends at 600, and ms are often more: write a wider range, which costs little on a logarithmic scale"]

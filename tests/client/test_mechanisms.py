@@ -128,18 +128,18 @@ def test_the_permanent_response_is_private(hashes, permanent):
 @pytest.mark.parametrize(
     ("name", "options", "rule"),
     [
-        ("rappor", {"permanent": 0.5}, "permanent is not below epsilon"),
-        ("rappor", {"bits": -1}, "bits is a whole number above 0"),
-        ("rappor", {"hashes": 2.0}, "hashes is a whole number above 0"),
-        ("rappor", {"bits": 2, "hashes": 3}, "at least as many bits as hashes; got '3 of 2'"),
-        ("rappor", {"rows": 2}, "options of rappor are bits, hashes, cohorts, permanent; got 'rows'"),
-        ("cms", {"rows": True}, "rows is a whole number of at least 1"),
-        ("cms", {"width": 1}, "width is a whole number of at least 2"),
-        ("cms", {"rows": 1 << 20, "width": 1 << 10}, "a tally has at most 4194304 cells"),
-        ("hcms", {"rows": 5, "width": 3}, "a Hadamard transform has a power of two for its width; got 3"),
-        ("general_hadamard", {"blocks": 3}, "blocks is a power of two; got 3"),
-        ("grr", {"rows": 3}, "options of grr are none; got 'rows'"),
-        ("auto", {"rows": 3}, "auto has none; got 'rows'"),
+        ("rappor", {"permanent": 0.5}, r"permanent = 0\.5: write epsilon or more; a report is a noisy copy of it"),
+        ("rappor", {"bits": -1}, "bits = -1: write a whole number above 0"),
+        ("rappor", {"hashes": 2.0}, r"hashes = 2\.0: write a whole number above 0"),
+        ("rappor", {"bits": 2, "hashes": 3}, "a Bloom filter of 2 bits cannot have 3 hashes: use fewer hashes, or more bits"),
+        ("rappor", {"rows": 2}, "rappor has no option rows: its options are bits, hashes, cohorts, permanent"),
+        ("cms", {"rows": True}, "rows = true: write a whole number of at least 1"),
+        ("cms", {"width": 1}, "width = 1: write a whole number of at least 2"),
+        ("cms", {"rows": 1 << 20, "width": 1 << 10}, "are too many: use 4194304 cells at most"),
+        ("hcms", {"rows": 5, "width": 3}, "width = 3: write a power of two for a Hadamard transform"),
+        ("general_hadamard", {"blocks": 3}, "blocks = 3: write a power of two"),
+        ("grr", {"rows": 3}, "grr has no option rows: its options are none"),
+        ("auto", {"rows": 3}, "auto has no options: name a mechanism, or remove rows"),
     ],
 )
 def test_bad_options(name, options, rule):
@@ -409,7 +409,7 @@ def test_equality():
 @pytest.mark.parametrize("d", [-1, 0, 1, True, 2.0, "3", None])
 def test_bad_domain_sizes(name, d):
     """A domain that is not a whole number of at least 2 is refused with the rule and the value."""
-    with pytest.raises(ParameterError, match="domain_size is a whole number of at least 2") as caught:
+    with pytest.raises(ParameterError, match=": write a whole number of at least 2") as caught:
         mechanisms.make(name, domain_size=d, epsilon=1)
     assert isinstance(caught.value, ValueError)
     assert caught.value.value is d
@@ -419,7 +419,7 @@ def test_bad_domain_sizes(name, d):
 @pytest.mark.parametrize("epsilon", [0, -1, 17, True, "many", float("nan"), float("inf")])
 def test_bad_epsilons(name, epsilon):
     """An epsilon out of range is refused with the rule and the value, also by auto."""
-    with pytest.raises(ParameterError, match="epsilon is a number of nats") as caught:
+    with pytest.raises(ParameterError, match=": write a number of nats above 0 and at most 16") as caught:
         mechanisms.make(name, domain_size=2, epsilon=epsilon)
     assert caught.value.value is epsilon
 
@@ -430,7 +430,9 @@ def test_extreme_epsilons(name, epsilon):
     """At both ends of the range there is a mechanism, soon, or a refusal with a rule; p stays above q."""
     began = process_time()
     if epsilon == "1e-12":
-        with pytest.raises(ParameterError, match="epsilon is at least 2"):
+        with pytest.raises(
+            ParameterError, match=r"epsilon = '1e-12': write at least 2\^-31 nats; integer weights cannot carry less"
+        ):
             mechanisms.make(name, domain_size=2, epsilon=epsilon)
         return
     mechanism = mechanisms.make(name, domain_size=2, epsilon=epsilon)
@@ -442,13 +444,18 @@ def test_extreme_epsilons(name, epsilon):
 @pytest.mark.parametrize(
     ("name", "d", "epsilon", "rule"),
     [
-        ("coin", 3, 2, "the coin mechanism answers yes or no: domain_size is 2; got 3"),
-        ("coin", 2, 1, "the coin mechanism spends ln 3: epsilon is at least 1.0986122886681098; got 1"),
-        ("binary", 3, 1, "binary randomized response answers yes or no: domain_size is 2; got 3"),
-        ("nosuch", 3, 1, "a mechanism is one of auto, coin, binary, grr, .*; got 'nosuch'"),
-        ("grr", 3, None, "only the coin mechanism does without; got None"),
-        ("auto", 3, None, "only the coin mechanism does without; got None"),
-        ("oue", 2**22 + 1, 1, "a tally has at most 4194304 cells"),
+        ("coin", 3, 2, "domain_size = 3: write 2; the coin mechanism answers yes or no"),
+        ("coin", 2, 1, r"epsilon = 1: write 1\.0986122886681098, or remove it; the coin mechanism spends ln 3"),
+        ("binary", 3, 1, "domain_size = 3: write 2; binary randomized response answers yes or no"),
+        (
+            "nosuch",
+            3,
+            1,
+            "mechanism = 'nosuch': write one of auto, coin, binary, grr, sue, oue, ",
+        ),
+        ("grr", 3, None, "epsilon is missing: write a number of nats; only the coin mechanism does without"),
+        ("auto", 3, None, "epsilon is missing: write a number of nats; only the coin mechanism does without"),
+        ("oue", 2**22 + 1, 1, "are too many: use 4194304 cells at most"),
     ],
 )
 def test_refusals(name, d, epsilon, rule):
@@ -481,7 +488,7 @@ def refused(mechanism, value):
         error: BaseException | None = caught
     else:
         return False
-    ruled = "a value is a whole number in [0, 2)" in str(error)
+    ruled = f"a value must be a whole number in [0, 2); this is of type {type(value).__name__}" in str(error)
     while error is not None:
         ruled = ruled and str(CANARY) not in f"{error} {error.args} {vars(error)}"
         error = error.__cause__ or error.__context__
@@ -556,7 +563,7 @@ def test_auto_is_the_smallest_of_nearly_the_least_variance(d, epsilon, limit):
     candidates = [c(domain_size=d, epsilon=epsilon) for c in auto.CANDIDATES if c.name != "binary" or d == 2]
     fitting = [m for m in candidates if m.layout.payload_size <= limit]
     if not fitting:
-        with pytest.raises(ParameterError, match="a mechanism's payload fits in max_report_bytes"):
+        with pytest.raises(ParameterError, match="max_report_bytes = 1: write more; no mechanism has so short a report"):
             mechanisms.choose(domain_size=d, epsilon=epsilon, max_bytes=limit)
         return
     choice = mechanisms.choose(domain_size=d, epsilon=epsilon, max_bytes=limit)
@@ -688,12 +695,24 @@ def test_presets():
 @pytest.mark.parametrize(
     ("epsilon", "options", "rule"),
     [
-        (4, {}, "google_rappor has a preset or all of bits, hashes, cohorts, prob_p, prob_q, prob_f; got 'no bits, hashes"),
-        (4, {"preset": "UMA"}, "a preset is one of UMA_RAPPOR_TYPE"),
-        (2, {"preset": "UMA_RAPPOR_TYPE"}, "these parameters spend 2.0433 nats a report: epsilon is at least that; got 2.0"),
-        (4, PARAMETERS | {"prob_q": 0.25}, "prob_q is above prob_p"),
-        (4, PARAMETERS | {"bits": 257}, r"bits \(k\) is a whole number from 1 to 256; got 257"),
-        (4, PARAMETERS | {"prob_p": 0, "prob_f": 0}, r"no bit is certain: p\* is above 0"),
+        (
+            4,
+            {},
+            "google_rappor lacks bits, hashes, cohorts, prob_p, prob_q, prob_f: write a preset, or all of ",
+        ),
+        (
+            4,
+            {"preset": "UMA"},
+            "preset = 'UMA': write one of UMA_RAPPOR_TYPE, ",
+        ),
+        (2, {"preset": "UMA_RAPPOR_TYPE"}, r"epsilon = 2\.0: write 2\.0433 or more, which these parameters spend in a report"),
+        (
+            4,
+            PARAMETERS | {"prob_q": 0.25},
+            r"prob_q = 0\.25: write more than prob_p = 0\.25, or a report says nothing about a bit",
+        ),
+        (4, PARAMETERS | {"bits": 257}, r"bits \(k\) = 257: write a whole number from 1 to 256"),
+        (4, PARAMETERS | {"prob_p": 0, "prob_f": 0}, r"p\* = 0\.0, q\* = 0\.\d+: write probabilities that leave no bit certain"),
     ],
 )
 def test_bad_google_parameters(epsilon, options, rule):

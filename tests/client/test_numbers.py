@@ -52,7 +52,7 @@ def test_numbers_of_numpy_have_places():
     metric = number()
     for answer, share in ((np.int64(50), 2), (np.float32(25), 4), (np.float64(100), 1)):
         assert metric.position(answer) * share == metric.axis.steps
-    with pytest.raises(ParameterError, match="an answer to n is a number"):
+    with pytest.raises(ParameterError, match="an answer to n must be a number; this is an undeclared"):
         metric.position(np.float32("nan"))
 
 
@@ -60,7 +60,7 @@ def test_numbers_of_numpy_have_places():
 def test_what_is_no_number_is_undeclared(answer):
     """It is told to a strict app, without the answer, and reported as `none`."""
     metric = number(none="50")
-    with pytest.raises(ParameterError, match="an answer to n is a number") as raised:
+    with pytest.raises(ParameterError, match="an answer to n must be a number; this is an undeclared") as raised:
         metric.position(answer)
     assert "50" not in str(raised.value)
     assert metric.stand_in(OS) == metric.position(50)
@@ -88,7 +88,7 @@ def test_mechanisms():
     }
     own = mechanisms.of(number(mechanism="window", parameters=(("blocks", 3), ("length", 5))))
     assert (own.blocks, own.length) == (3, 5)
-    with pytest.raises(ParameterError, match="the mechanism of this metric is auto or window; got 'grr'"):
+    with pytest.raises(ParameterError, match="mechanism = 'grr': write auto or window for this metric"):
         mechanisms.of(number(mechanism="grr"))
 
 

@@ -104,7 +104,7 @@ def test_bounds(name, length, start, end):
 )
 def test_one_spelling_only(name, length):
     """A spelling that `of` would not write is refused, else one tally had two names."""
-    with pytest.raises(ParameterError, match=f"a period of length {length} is written like") as caught:
+    with pytest.raises(ParameterError, match=f"period = {name!r}: write it like .*, of length {length}") as caught:
         period.bounds(name, length)
     assert caught.value.value == name
 
@@ -134,5 +134,5 @@ def test_the_end_is_told_by_the_name_alone(moment, length):
 def test_unknown_lengths():
     """Another length is refused by both functions."""
     for call in (lambda: period.of(datetime.now(UTC), "year"), lambda: period.bounds("2026", "year")):
-        with pytest.raises(ParameterError, match="a period is one of hour, day, week, month; got 'year'"):
+        with pytest.raises(ParameterError, match="period = 'year': write one of hour, day, week, month"):
             call()

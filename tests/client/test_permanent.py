@@ -76,7 +76,7 @@ def test_what_is_kept_is_reported_where_both_are_equal(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_permanent_epsilon_below_epsilon(name):
     """A report is a copy of the permanent response, and cannot tell more."""
-    with pytest.raises(ParameterError, match=r"permanent is not below epsilon: a report is a noisy copy of it; got 0\.5"):
+    with pytest.raises(ParameterError, match=r"permanent = 0\.5: write epsilon or more; a report is a noisy copy of it"):
         make(name, permanent=0.5)
 
 
@@ -220,10 +220,13 @@ def least_power(g: int, d: int) -> int:
 def test_too_many_functions_tell_devices_apart():
     """LOLOHA has at most 4,096 functions, and dBitFlip as many sets: beyond, the row would name the device."""
     assert make("loloha", MAX_ROWS).layout.rows == MAX_ROWS
-    with pytest.raises(ParameterError, match=r"at most 4096 hash functions.* got 4097"):
+    with pytest.raises(ParameterError, match="domain_size = 4097: write 4096 or less; loloha has so many hash functions at most"):
         make("loloha", MAX_ROWS + 1)
     assert make("dbitflip", 8 * MAX_ROWS).layout.rows == MAX_ROWS
-    with pytest.raises(ParameterError, match=r"at most 4096 sets of buckets.* got 4099"):
+    with pytest.raises(
+        ParameterError,
+        match=r"dbitflip would have 4099 sets of buckets: use fewer values or buckets, so that there are 4096 at most",
+    ):
         make("dbitflip", 4099)
 
 
@@ -270,10 +273,10 @@ def test_eight_buckets_unless_said_otherwise(k):
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({"buckets": 5}, "buckets is a whole number from 1 to the 4 values; got 5"),
-        ({"buckets": -1}, "buckets is a whole number from 1 to the 4 values; got -1"),
-        ({"buckets": True}, "buckets is a whole number from 1 to the 4 values; got True"),
-        ({"permanent": 2}, "dbitflip reports what it keeps: its permanent epsilon is epsilon; got 2.0"),
+        ({"buckets": 5}, "buckets = 5: write a whole number from 1 to the 4 values"),
+        ({"buckets": -1}, "buckets = -1: write a whole number from 1 to the 4 values"),
+        ({"buckets": True}, "buckets = true: write a whole number from 1 to the 4 values"),
+        ({"permanent": 2}, r"permanent = 2\.0: write epsilon; dbitflip reports what it keeps"),
     ],
 )
 def test_bad_options_of_dbitflip(options, rule):
@@ -308,26 +311,44 @@ def test_a_metric_of_google_rappor():
     mechanism = mechanisms.of(metric)
     assert mechanism == mechanisms.make("google_rappor", domain_size=metric.domain_size, epsilon="2.1", preset="UMA_RAPPOR_TYPE")
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism
-    with pytest.raises(ParameterError, match=r"this prob_f spends 4.39445 nats for all reports of an answer.* got '4.3'"):
+    with pytest.raises(ParameterError, match=r"permanent = '4\.3': write 4\.39445 or more, which this prob_f spends"):
         mechanisms.of(replace(metric, epsilon_permanent="4.3"))
-    with pytest.raises(ParameterError, match="spends inf nats"):
+    with pytest.raises(ParameterError, match="permanent = '16': write inf or more, which this prob_f spends"):
         mechanisms.of(replace(metric, epsilon="8", epsilon_permanent="16", parameters=(*parameters, ("prob_f", 0))))
 
 
 @pytest.mark.parametrize(
     ("metric", "rule"),
     [
-        (replace(METRIC, mechanism="grr"), "is auto or one of l_grr, l_osue, loloha, dbitflip, rappor, google_rappor; got 'grr'"),
-        (replace(STRING, mechanism="cms"), "is auto or one of rappor, google_rappor; got 'cms'"),
-        (replace(STRING, candidates=None, discover=True), "answers to be discovered have no permanent responses"),
-        (replace(STRING, mechanism="loloha"), "a mechanism for answers that are not listed is one of rappor"),
-        (replace(METRIC, mechanism="rappor", parameters=(("permanent", 3),)), "is declared as epsilon_permanent.* got 3"),
+        (
+            replace(METRIC, mechanism="grr"),
+            "mechanism = 'grr': write auto, or one of l_grr, l_osue, loloha, dbitflip, ",
+        ),
+        (
+            replace(STRING, mechanism="cms"),
+            "mechanism = 'cms': write auto, or one of rappor, google_rappor, with epsilon_permanent",
+        ),
+        (
+            replace(STRING, candidates=None, discover=True),
+            "epsilon_permanent = '2': remove it; answers to be discovered are not kept",
+        ),
+        (
+            replace(STRING, mechanism="loloha"),
+            "mechanism = 'loloha': write one of rappor, ",
+        ),
+        (
+            replace(METRIC, mechanism="rappor", parameters=(("permanent", 3),)),
+            "permanent = 3: write it as epsilon_permanent, beside epsilon",
+        ),
         (
             replace(METRIC, mechanism="rappor", parameters=(("permanent", 3),), epsilon_permanent=None),
-            "is declared as epsilon_permanent",
+            "permanent = 3: write it as epsilon_permanent, beside epsilon",
         ),
-        (replace(METRIC, mechanism="l_grr", epsilon_permanent="0.5"), "permanent is not below epsilon"),
-        (replace(METRIC, mechanism="nosuch"), "a mechanism is one of auto, coin"),
+        (replace(METRIC, mechanism="l_grr", epsilon_permanent="0.5"), ": write epsilon or more; a report is a noisy copy of it"),
+        (
+            replace(METRIC, mechanism="nosuch"),
+            "mechanism = 'nosuch': write one of auto, coin, ",
+        ),
     ],
 )
 def test_metrics_without_a_chain(metric, rule):
@@ -357,7 +378,7 @@ def test_auto_is_the_chain_of_least_variance(d, epsilon, limit):
         METRIC, values=tuple(map(str, range(d))), epsilon=epsilon, epsilon_permanent="4", mechanism="auto", max_report_bytes=limit
     )
     if not fitting or min(m.mean_variance for m in fitting) > 4 * best:
-        words = "times the error: raise max_report_bytes to" if fitting else "a mechanism's payload fits in max_report_bytes"
+        words = "times the error" if fitting else "max_report_bytes = 1: write more; no mechanism has so short a report"
         with pytest.raises(ParameterError, match=words):
             mechanisms.of(metric)
         return
@@ -374,5 +395,5 @@ def test_permanent_candidates_of_auto_are_frozen():
 
 def test_no_chain_with_less_than_epsilon():
     """A fault of the domain or of an epsilon is told as such, not as a payload that does not fit."""
-    with pytest.raises(ParameterError, match="permanent is not below epsilon"):
+    with pytest.raises(ParameterError, match=": write epsilon or more; a report is a noisy copy of it"):
         mechanisms.choose(domain_size=3, epsilon=2, permanent=1)

@@ -138,17 +138,17 @@ def test_so_many_devices_confirm(cls, share, confirm):
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({"step": 21}, "step is a whole number of bits from 1 to 20; got 21"),
-        ({"step": -1}, "step is a whole number of bits"),
-        ({"start": 2.0}, "start is a whole number of bits"),
-        ({"start": True}, "start is a whole number of bits"),
-        ({"rows": -4}, "rows is a whole number of at least 2; got -4"),
-        ({"rows": 7}, "each of 7 levels, and the confirmation, has a row at least; got 7"),
-        ({"rows": 1 << 20}, "the tally of a search has at most 1048576 cells"),
-        ({"confirm": 1}, "confirm is a share of the devices, between 0 and 1; got 1"),
-        ({"confirm": -0.5}, "confirm is a share of the devices"),
-        ({"confirm": "half"}, "confirm is a share of the devices"),
-        ({"confirm": True}, "confirm is a share of the devices"),
+        ({"step": 21}, "step = 21: write a whole number of bits from 1 to 20"),
+        ({"step": -1}, "step = -1: write a whole number of bits from 1 to 20"),
+        ({"start": 2.0}, ": write a whole number of bits from 1 to 20"),
+        ({"start": True}, ": write a whole number of bits from 1 to 20"),
+        ({"rows": -4}, "rows = -4: write a whole number of at least 2"),
+        ({"rows": 7}, "rows = 7: write 8 or more, one for each of 7 levels and for the confirmation"),
+        ({"rows": 1 << 20}, "the tally of this search would have 1048576 x 4 cells: 1048576 are possible at most"),
+        ({"confirm": 1}, "confirm = 1: write a share of the devices, between 0 and 1"),
+        ({"confirm": -0.5}, ": write a share of the devices, between 0 and 1"),
+        ({"confirm": "half"}, ": write a share of the devices, between 0 and 1"),
+        ({"confirm": True}, ": write a share of the devices, between 0 and 1"),
     ],
 )
 def test_bad_options(options, rule):

@@ -180,21 +180,21 @@ def bad(name, sealed):
 
 
 BAD = {
-    "another key": "the signature is of this text, by the key that the app pins",
-    "another text": "the signature is of this text",
-    "no signature": "an envelope has format, restriction, signature",
-    "an empty signature": "a signature is the base64 of 64 bytes",
-    "zeros": "the signature is of this text",
-    "more members": "nothing else; got 'format, restriction, seed, signature'",
-    "too large": "an envelope has at most",
-    "another app": "app is as in the app: shop; got 'blog'",
-    "no revision": "the revision is a whole number above 0 and below 2^53; got 0",
-    "an older revision": "the revision is at least 3, which was served before; got 2",
-    "the same revision": "a revision is published once; got 'another text of revision 3'",
-    "a whole registry": "its text is canonical JSON: names in order and each once, no spaces, no escapes; got 'another text'",
-    "another form": "its text is canonical JSON: names in order and each once, no spaces, no escapes; got 'another form'",
-    "more about a metric": "theme: a metric has sample, until, and nothing else; got 'epsilon, sample, until'",
-    "a sample of more than all": "theme: sample is 1, or a decimal below it of at most 30 places",
+    "another key": "the signature is of another text, or by another key than the app pins",
+    "another text": "the signature is of another text, or by another key than the app pins",
+    "no signature": "the members of an envelope = 'format, restriction': write format, restriction, ",
+    "an empty signature": "a signature is no base64 of 64 bytes: copy all of it",
+    "zeros": "the signature is of another text, or by another key than the app pins",
+    "more members": "the members of an envelope = 'format, restriction, seed, signature': write format, restriction, ",
+    "too large": "the envelope has 1,048,577 bytes, and 1,048,576 are allowed: list fewer metrics",
+    "another app": "app = 'blog': write 'shop', as in the app",
+    "no revision": "revision = 0: write a whole number above 0 and below 2^53",
+    "an older revision": "revision = 2: write 3 or more, which was served before",
+    "the same revision": "revision 3 was published before with another text: raise the revision",
+    "a whole registry": "its text is no canonical JSON: write names in order and each once",
+    "another form": "its text is no canonical JSON: write names in order and each once",
+    "more about a metric": "theme: the members of a metric = 'epsilon, sample, until': write sample, until, and nothing else",
+    "a sample of more than all": "theme: sample = '1.5': write 1, or a decimal",
 }
 
 
@@ -248,7 +248,10 @@ def test_few_earlier_registries_are_kept(sealed, tmp_path):
 def test_a_restart_does_not_forget_the_revision(sealed, tmp_path):
     """What was served before an app's restart cannot be rolled back after it."""
     Device(sealed, tmp_path).gets(sealed(text(5)))
-    for revision, sample, words in ((4, "0.5", "at least 5"), (5, "0.4", "published once")):
+    for revision, sample, words in (
+        (4, "0.5", "write 5 or more"),
+        (5, "0.4", "revision 5 was published before with another text: raise the revision"),
+    ):
         device = Device(sealed, tmp_path)
         device.gets(sealed(text(revision, sample)))
         assert words in device.refused[0]
@@ -282,7 +285,7 @@ def test_a_damaged_file_is_ignored_but_its_revision_is_not(sealed, tmp_path, dam
     assert device.fetcher.counts["cache_ignored"] == 1
     rolled_back = Device(sealed, tmp_path)
     rolled_back.gets(sealed(text(4)))
-    assert "at least 5" in rolled_back.refused[0]
+    assert "write 5 or more" in rolled_back.refused[0]
     if damage != "renamed":
         device.gets(sealed(text(5)))  # the same again
         assert device.revisions == [5]
@@ -297,7 +300,7 @@ def test_processes_share_what_was_kept(sealed, tmp_path):
     one.fetcher()
     assert one.revisions == [2, 3]
     one.gets(sealed(text(2)))
-    assert "at least 3" in one.refused[0]
+    assert "write 3 or more" in one.refused[0]
 
 
 def test_a_release_of_the_app_is_restricted_by_what_was_kept(sealed, tmp_path):
@@ -325,7 +328,7 @@ def test_without_a_place_nothing_is_kept_or_made(sealed, tmp_path, place):
     assert list(tmp_path.iterdir()) == before
     assert device.fetcher.counts["cache_unwritable"] == 2
     device.gets(sealed(text(2)))
-    assert "at least 3" in device.refused[0]
+    assert "write 3 or more" in device.refused[0]
 
 
 def test_a_disk_that_fills_up_leaves_no_scraps(sealed, tmp_path, monkeypatch):
@@ -346,7 +349,7 @@ def test_a_disk_that_fills_up_leaves_no_scraps(sealed, tmp_path, monkeypatch):
 def test_a_wrong_key_or_a_missing_package_is_told_at_once(sealed, monkeypatch):
     """An app that pins a mistyped key, or lacks the extra, learns it when it starts, not when its registry is first changed."""
     make = {"use": print, "refuse": print}
-    with pytest.raises(ConfigurationError, match="a public key is the base64 of 32 bytes"):
+    with pytest.raises(ConfigurationError, match="a public key is no base64 of 32 bytes: copy all of it"):
         Fetcher(DSN, sealed.public[:-2], BUNDLED, None, **make)
     find = importlib.util.find_spec
     monkeypatch.setattr(
@@ -509,7 +512,7 @@ def test_nobody_lengthens_a_registry_s_days(sealed):
         device = Device(sealed)
         device.gets(json.dumps(changed).encode())
         assert device.used == []
-        assert "another signature" in device.refused[0]
+        assert "the signature is of another text, or by another key than the app pins" in device.refused[0]
     plain = json.loads(sealed(f" until {days(9)}\n" + text(2)))
     device = Device(sealed)
     device.gets(json.dumps({**plain, "restriction": text(2), "valid_until": days(9).isoformat()}).encode())
@@ -520,7 +523,7 @@ def test_nobody_lengthens_a_registry_s_days(sealed):
 def test_a_day_is_a_day(device, sealed, wrong):
     """Anything else is no envelope, and ends sending."""
     device.gets(json.dumps({**json.loads(sealed(text(2), valid_until=days(9))), "valid_until": wrong}).encode())
-    assert "valid_until is a day such as 2026-12-31" in device.refused[0]
+    assert "valid_until" in device.refused[0]
 
 
 def test_what_was_ever_turned_off_is_paused_when_no_registry_is_fresh(sealed, tmp_path):

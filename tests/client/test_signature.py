@@ -43,7 +43,7 @@ def test_a_signature_holds_for_its_text_alone(sealed):
         changed(body, signature=b64encode(bytes(64)).decode()),
         sealed(TEXT, "theirs"),
     ):
-        with pytest.raises(ServedRegistryError, match="the signature is of this text, by the key that the app pins"):
+        with pytest.raises(ServedRegistryError, match="the signature is of another text, or by another key than the app pins"):
             Envelope.read(forged).verify(sealed.public)
 
 
@@ -53,11 +53,11 @@ def test_what_is_signed_begins_with_a_header(sealed):
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     key = load_pem_private_key(sealed.private, password=None)
-    with pytest.raises(ServedRegistryError, match="another signature"):
+    with pytest.raises(ServedRegistryError, match="the signature is of another text, or by another key than the app pins"):
         Envelope(TEXT, key.sign(TEXT.encode())).verify(sealed.public)
     Envelope(TEXT, key.sign(b"deniable restriction 1\n" + TEXT.encode())).verify(sealed.public)
     Ed25519PublicKey.from_public_bytes(b64decode(PUBLIC)).verify(SIGNATURE, b"")
-    with pytest.raises(ServedRegistryError, match="another signature"):
+    with pytest.raises(ServedRegistryError, match="the signature is of another text, or by another key than the app pins"):
         Envelope("", SIGNATURE).verify(PUBLIC)
 
 
@@ -89,20 +89,32 @@ GOOD = {"format": 1, "restriction": "x", "signature": b64encode(bytes(64)).decod
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"signature": None}, "an envelope has format, restriction, signature, and nothing else"),
-        ({"restriction": None}, "an envelope has"),
-        ({"registry": "x"}, "an envelope has"),
-        ({"seed": 7}, "nothing else; got 'format, restriction, seed, signature'"),
-        ({"format": 2}, "the format of an envelope is 1; got 2"),
-        ({"format": True}, "the format of an envelope is 1; got true"),
-        ({"restriction": {"app": "shop"}}, "restriction and signature are texts"),
-        ({"signature": 5}, "restriction and signature are texts"),
-        ({"signature": ""}, "a signature is the base64 of 64 bytes"),
-        ({"signature": b64encode(bytes(63)).decode()}, "a signature is the base64 of 64 bytes"),
-        ({"signature": b64encode(bytes(64)).decode()[:-2] + "B="}, "a signature is"),
-        ({"signature": GOOD["signature"] + "\n"}, "a signature is"),
-        ({"signature": "\u00e9" * 88}, "a signature is"),
-        (b" " * (MAX_BYTES + 1), f"an envelope has at most {MAX_BYTES} bytes"),
+        (
+            {"signature": None},
+            "the members of an envelope = 'format, restriction': write format, restriction, ",
+        ),
+        ({"restriction": None}, "the members of an envelope = 'format, signature': write format, restriction, "),
+        (
+            {"registry": "x"},
+            "the members of an envelope = 'format, registry, restriction, signature': write format, restriction, ",
+        ),
+        (
+            {"seed": 7},
+            "the members of an envelope = 'format, restriction, seed, signature': write format, restriction, ",
+        ),
+        ({"format": 2}, "format = 2: write 1"),
+        ({"format": True}, "format = true: write 1"),
+        ({"restriction": {"app": "shop"}}, "restriction and signature are dict and str: write texts"),
+        ({"signature": 5}, "restriction and signature are str and int: write texts"),
+        ({"signature": ""}, "a signature is no base64 of 64 bytes: copy all of it"),
+        ({"signature": b64encode(bytes(63)).decode()}, "a signature is no base64 of 64 bytes: copy all of it"),
+        (
+            {"signature": b64encode(bytes(64)).decode()[:-2] + "B="},
+            "a signature is no base64 of 64 bytes: copy all of it",
+        ),
+        ({"signature": GOOD["signature"] + "\n"}, "a signature is no base64 of 64 bytes: copy all of it"),
+        ({"signature": "\u00e9" * 88}, "a signature is no base64 of 64 bytes: copy all of it"),
+        (b" " * (MAX_BYTES + 1), f"the envelope has {MAX_BYTES + 1:,} bytes, and {MAX_BYTES:,} are allowed: list fewer metrics"),
     ],
 )
 def test_a_faulty_envelope_is_refused(body, words):
@@ -123,7 +135,7 @@ def test_a_largest_envelope_is_read():
 @pytest.mark.parametrize("key", ["", "short", PUBLIC[:-1], PUBLIC + "=", PUBLIC + "\n", "-----BEGIN PRIVATE KEY-----"])
 def test_a_public_key_is_32_bytes(key):
     """A mistyped key is noticed before anything is served."""
-    with pytest.raises(ConfigurationError, match="a public key is the base64 of 32 bytes"):
+    with pytest.raises(ConfigurationError, match="a public key is no base64 of 32 bytes: copy all of it"):
         check_public_key(key)
 
 

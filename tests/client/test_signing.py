@@ -61,7 +61,7 @@ def test_a_private_key_is_its_owners_alone(run, key):
         assert stat.S_IMODE(Path("key.pem").stat().st_mode) == 0o600
     status, out, err = run("keygen", "--out", "key.pem")
     assert (status, out) == (2, "")
-    assert "cannot be written to a new file" in err
+    assert "key.pem is there already, and is left alone; name a new file" in err
 
 
 TEXT = '{"app":"shop","metrics":{"a":{"sample":"1","until":"2999-01-01"}},"revision":3}'
@@ -134,25 +134,31 @@ def test_an_envelope_whose_days_are_over_is_told(run, key):
 def test_a_number_of_days(run, key, wrong):  # noqa: ARG001 - it makes the key
     """Anything else is refused, before anything is written."""
     status, _, err = run(*SIGN, f"--valid-for={wrong}")
-    assert (status, "a number of days from 1d to 999d" in err) == (2, True)
+    assert (status, "is no number of days: write 1d to 999d" in err) == (2, True)
     assert not Path("metrics.signed.json").exists()
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (SOUND.replace("epsilon = 1", "epsilon = 99"), "error: metrics.toml:8: a: epsilon is a number of nats"),
+        (SOUND.replace("epsilon = 1", "epsilon = 99"), "a: epsilon = 99: write a number of nats above 0 and at most 16"),
         (
             SOUND.replace("revision = 3\n", ""),
-            "error: metrics.toml:1: the revision is a whole number above 0",
+            "error: metrics.toml:1: revision = 0: write a whole number above 0",
         ),
         (
             SOUND.replace("revision = 3", "revision = 2"),
-            "error: metrics.toml:3: the revision is at least 3, that of the registry in the app",
+            "error: metrics.toml:3: revision = 2: write 3 or more; the registry in the app has that",
         ),
-        (SOUND.replace("epsilon = 1", "epsilon = 0.5"), "error: metrics.toml:8: a: epsilon is as devices keep it: 1; got '0.5'"),
-        (SOUND.replace("2999-01-01", "2999-01-02"), "error: metrics.toml:9: a: expires is as devices keep it: 2999-01-01"),
-        (SOUND.replace("metrics.a", "metrics.b"), "error: metrics.toml:5: b: a metric is one of those in the app"),
+        (
+            SOUND.replace("epsilon = 1", "epsilon = 0.5"),
+            "error: metrics.toml:8: a: epsilon = '0.5': write 1; devices keep what the app has",
+        ),
+        (
+            SOUND.replace("2999-01-01", "2999-01-02"),
+            "error: metrics.toml:9: a: expires = '2999-01-02': write 2999-01-01; devices keep what the app has",
+        ),
+        (SOUND.replace("metrics.a", "metrics.b"), "error: metrics.toml:5: b: the app has no such metric: remove it here"),
     ],
 )
 def test_what_a_restriction_cannot_say_is_not_signed(run, key, text, words):
@@ -173,7 +179,7 @@ def test_an_envelope_that_devices_would_not_read_is_not_written(run, key, monkey
     write(SOUND, "app.toml")
     monkeypatch.setattr("deniable.commands.registry.MAX_BYTES", 100)
     status, out, _ = run(*SIGN)
-    assert (status, "an envelope has at most 100 bytes; got 2" in out) == (1, True)
+    assert (status, "bytes, and 100 are allowed: turn down fewer metrics" in out) == (1, True)
     assert not Path("metrics.signed.json").exists()
 
 
@@ -202,12 +208,18 @@ def test_what_devices_would_refuse_is_not_verified(run, key):
     write(SOUND.replace("revision = 3", "revision = 4"), "later.toml")
     Path("odd.json").write_bytes(seal(SOUND, Path("key.pem").read_bytes())[0].write())
     for arguments, words in (
-        (("metrics.signed.json", "--public-key", other), "the signature is of this text, by the key that the app pins"),
-        (("metrics.toml", "--public-key", key), "this is no envelope"),
-        (("key.pem", "--public-key", key), "this is no envelope"),
-        (("odd.json", "--public-key", key), "its text is canonical JSON"),
-        (("metrics.signed.json", "--public-key", key, "--against", "blog.toml"), "app is as in the app: blog; got 'shop'"),
-        (("metrics.signed.json", "--public-key", key, "--against", "later.toml"), "the revision is at least 4"),
+        (("metrics.signed.json", "--public-key", other), "the signature is of another text, or by another key than the app pins"),
+        (("metrics.toml", "--public-key", key), "this is no signed registry: write one with `deniable registry sign`"),
+        (("key.pem", "--public-key", key), "this is no signed registry: write one with `deniable registry sign`"),
+        (
+            ("odd.json", "--public-key", key),
+            "its text is no canonical JSON: write names in order and each once, no spaces and no escapes",
+        ),
+        (
+            ("metrics.signed.json", "--public-key", key, "--against", "blog.toml"),
+            "app = 'shop': write 'blog', as in the app",
+        ),
+        (("metrics.signed.json", "--public-key", key, "--against", "later.toml"), "revision = 3: write 4 or more"),
     ):
         status, out, _ = run("verify", *arguments)
         assert status == 1
@@ -215,4 +227,4 @@ def test_what_devices_would_refuse_is_not_verified(run, key):
         assert words in out
     status, _, err = run("verify", "metrics.signed.json", "--public-key", "nonsense")
     assert status == 2
-    assert "a public key is the base64 of 32 bytes" in err
+    assert "a public key is no base64 of 32 bytes: copy all of it" in err

@@ -187,14 +187,14 @@ EXTRA = '[metrics.more]\ntype = "boolean"\ndescription = "d"\nowner = "o"\n'
 BOTH_WAYS = {
     # More privacy loss than the app allows
     "epsilon 50": (
-        "theme: epsilon is a number of nats above 0 and at most 16; got 50",
+        "theme: epsilon = 50: write a number of nats above 0 and at most 16",
         changed((THEME, "epsilon = 50\nexpires")),
     ),
-    "epsilon infinite": ("at most 16; got inf", changed((THEME, "epsilon = inf\nexpires"))),
-    "epsilon not a number": ("at most 16; got nan", changed((THEME, "epsilon = nan\nexpires"))),
-    "epsilon negative": ("at most 16; got -1", changed((THEME, "epsilon = -1\nexpires"))),
+    "epsilon infinite": ("epsilon = inf: write ", changed((THEME, "epsilon = inf\nexpires"))),
+    "epsilon not a number": ("epsilon = nan: write ", changed((THEME, "epsilon = nan\nexpires"))),
+    "epsilon negative": ("epsilon = -1: write ", changed((THEME, "epsilon = -1\nexpires"))),
     "permanent epsilon below that of a report": (
-        "epsilon_permanent is not below epsilon",
+        "epsilon_permanent: write 1.0 or more, the epsilon of one report, since all reports of an answer say no less than one",
         changed(("epsilon_permanent = 2", "epsilon_permanent = 0.5")),
     ),
     # No noise
@@ -205,18 +205,27 @@ BOTH_WAYS = {
     "p = 1": ("no bit is certain", google(p=0, q=1, f=0)),
     "q = 1": ("no bit is certain", google(p=0.5, q=1, f=0)),
     "p = 0": ("no bit is certain", google(p=0, q=0.5, f=0)),
-    "p and q swapped": ("prob_q is above prob_p", google(p=0.75, q=0.25)),
-    "p and q equal": ("prob_q is above prob_p", google(p=0.5, q=0.5)),
+    "p and q swapped": (
+        r"prob_q = 0\.25: write more than prob_p = 0\.25, or a report says nothing about a bit",
+        google(p=0.75, q=0.25),
+    ),
+    "p and q equal": (
+        r"prob_q = 0\.25: write more than prob_p = 0\.25, or a report says nothing about a bit",
+        google(p=0.5, q=0.5),
+    ),
     "f = 0 of a kept response": ("spends inf nats for all reports of an answer", google(f=0, more="epsilon_permanent = 5")),
     "f = 1": ("prob_f is at most 127/128", google(f=1)),
     "declares less than it spends": (
-        "these parameters spend 1.02165 nats a report: epsilon is at least that; got 0.1",
+        "epsilon = 0.1: write 1.02165 or more",
         google(epsilon=0.1),
     ),
     # The domain
-    "one value": ("values lists 2 to 65536 answers; got 1", changed(('["light", "dark", "system"]', '["dark"]'))),
-    "no values": ("answers; got 0", changed(('["light", "dark", "system"]', "[]"))),
-    "a value twice": ("values lists each answer once", changed(('["light", "dark", "system"]', '["dark", "dark"]'))),
+    "one value": ("values has 1 answer: list 2 to 65,536", changed(('["light", "dark", "system"]', '["dark"]'))),
+    "no values": ("values has 0 answers: list 2", changed(('["light", "dark", "system"]', "[]"))),
+    "a value twice": (
+        "values has 'a', 'b' more than once: list each answer once",
+        changed(('["light", "dark", "system"]', '["dark", "dark"]')),
+    ),
     # A seed or cohort of one person's own
     "a seed": ("theme: a key is one of type, ", changed((THEME, 'seed = 7\nepsilon = 1\nperiod = "month"\nexpires'))),
     "a cohort": ("kept: a key is one of type, ", changed(("epsilon_permanent = 2", "epsilon_permanent = 2\ncohort = 3"))),
@@ -227,14 +236,14 @@ BOTH_WAYS = {
     ),
     # Time
     "no period": (
-        "period is one of hour, day, week, month; got 'second'",
+        "period = 'second': write hour, day, week or month",
         changed((THEME, 'period = "second"\nepsilon = 1\nexpires')),
     ),
     "a budget of nothing": ("per_month is a number of nats above 0", changed(("per_month = 16", "per_month = 0"))),
     # Its form
-    "no TOML": ("the registry is valid TOML", "<html>"),
-    "another format": ("format is 1", changed(("format = 1", "format = 2"))),
-    "another app": ("app is shop; got 'blog'", changed(('"shop"', '"blog"'))),
+    "no TOML": ("this is no valid TOML: Invalid value (at end of document); texts need quotes", "<html>"),
+    "another format": ("format: write 1, which this version reads", changed(("format = 1", "format = 2"))),
+    "another app": ("app = 'blog'", changed(('"shop"', '"blog"'))),
     "an unknown key": ("theme: a key is one of type, ", changed((THEME, 'raw = true\nepsilon = 1\nperiod = "month"\nexpires'))),
 }
 
@@ -295,23 +304,50 @@ def about(metric, **members):
 SERVED = {
     "a whole registry": ("canonical JSON", changed()),
     "a whole registry of another epsilon": ("canonical JSON", changed((THEME, 'epsilon = 2\nperiod = "month"\nexpires'))),
-    "epsilon beside it": ("theme: a metric has sample, until, and nothing else", about("theme", epsilon=0.5)),
-    "permanent epsilon lowered by little": ("kept: a metric has sample, until", about("kept", epsilon_permanent=1.9999)),
-    "fewer answers": ("theme: a metric has sample, until", about("theme", values=["dark", "system"])),
-    "a version for one device": ("theme: a metric has sample, until", about("theme", version=123456789)),
-    "a seed": ("theme: a metric has sample, until", about("theme", seed=7)),
-    "a cohort": ("kept: a metric has sample, until", about("kept", cohort=3)),
-    "another period": ("theme: a metric has sample, until", about("theme", period="hour")),
-    "a budget": ("a restriction has app, metrics, revision, and nothing else", restriction(budget={"window": 1})),
-    "a seed for all": ("a restriction has app, metrics, revision, and nothing else", restriction(seed=7)),
+    "epsilon beside it": (
+        "theme: the members of a metric = 'epsilon, sample, until': write sample, until, and nothing else",
+        about("theme", epsilon=0.5),
+    ),
+    "permanent epsilon lowered by little": (
+        "kept: the members of a metric = 'epsilon_permanent, sample, until': write sample, until, and nothing else",
+        about("kept", epsilon_permanent=1.9999),
+    ),
+    "fewer answers": (
+        "theme: the members of a metric = 'sample, until, values': write sample, until, and nothing else",
+        about("theme", values=["dark", "system"]),
+    ),
+    "a version for one device": (
+        "theme: the members of a metric = 'sample, until, version': write sample, until, and nothing else",
+        about("theme", version=123456789),
+    ),
+    "a seed": (
+        "theme: the members of a metric = 'sample, seed, until': write sample, until, and nothing else",
+        about("theme", seed=7),
+    ),
+    "a cohort": (
+        "kept: the members of a metric = 'cohort, sample, until': write sample, until, and nothing else",
+        about("kept", cohort=3),
+    ),
+    "another period": (
+        "theme: the members of a metric = 'period, sample, until': write sample, until, and nothing else",
+        about("theme", period="hour"),
+    ),
+    "a budget": (
+        "the members of a restriction = 'app, budget, metrics, revision': write app, metrics, revision, and nothing else",
+        restriction(budget={"window": 1}),
+    ),
+    "a seed for all": (
+        "the members of a restriction = 'app, metrics, revision, seed': write app, metrics, revision, and nothing else",
+        restriction(seed=7),
+    ),
     "a mark in its form": ("canonical JSON", restriction() + " "),
-    "no sample": ("theme: sample is 1, or a decimal below it", about("theme", sample=None)),
-    "sample above all": ("theme: sample is 1, or a decimal below it", about("theme", sample="2")),
-    "sample 0": ("theme: sample is 1, or a decimal below it", about("theme", sample="0")),
-    "no day": ("theme: until is a day", about("theme", until="soon")),
-    "another app": ("app is as in the app: shop; got 'blog'", restriction(app="blog")),
-    "older than the one in the app": ("the revision is at least 3, that of the registry in the app; got 2", restriction(2)),
-    "without revision": ("the revision is a whole number above 0", restriction(0)),
+    "no sample": ("theme: sample is missing: write 1, or a decimal below it", about("theme", sample=None)),
+    "sample above all": ("theme: sample = '2': write 1, or a decimal below it", about("theme", sample="2")),
+    "sample 0": ("theme: sample = '0': write 1, or a decimal below it", about("theme", sample="0")),
+    "no day": ("theme: until = 'soon': write a day such as 2026-12-31", about("theme", until="soon")),
+    "another app": ("app = 'blog': write 'shop', as in the app", restriction(app="blog")),
+    "older than the one in the app": ("revision = 2: write 3 or more; the registry in the app has that", restriction(2)),
+    "without revision": ("revision = 0: write a whole number above 0 and below 2^53", restriction(0)),
 }
 
 

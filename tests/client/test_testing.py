@@ -136,7 +136,7 @@ def test_the_process_client_that_was_there_before(registry):
         (
             "ui.theme",
             "dork-4711",
-            "'dork-4711' is not declared: an answer to ui.theme is one of the 3 declared values: light, dark, system",
+            "'dork-4711' is not declared: an answer to ui.theme must be one of the 3 declared values: light, dark, system",
         ),
     ],
 )
@@ -264,7 +264,7 @@ def test_numbers_and_sets_are_captured():
             ("tools", "pen"),
             ("mood", 1),
         ):
-            with pytest.raises(ParameterError, match=f"{metric} is "):
+            with pytest.raises(ParameterError, match=f"{metric} must be "):
                 deniable.record(metric, value)
         with (
             pytest.raises(

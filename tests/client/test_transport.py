@@ -1043,7 +1043,7 @@ def test_the_end_of_a_process(sending, spool, exit_, age, sent):
 
 
 def test_an_unknown_end_is_refused(sending):
-    with pytest.raises(ParameterError, match="exit is one of auto, wait, spool, helper; got 'soon'"):
+    with pytest.raises(ParameterError, match="exit = 'soon': write one of auto, wait, spool, helper"):
         sending(Fake(), exit="soon")
 
 

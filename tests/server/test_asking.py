@@ -194,10 +194,10 @@ def test_what_is_no_server_of_ours_is_told():
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("telemetry.example.org", "the address of a server begins with https:// or http://; got 'telemetry.example.org'"),
+        ("telemetry.example.org", "the address 'telemetry.example.org' is no server's: begin it with https:// or http://"),
         (
             "ftp://telemetry.example.org",
-            "the address of a server begins with https:// or http://; got 'ftp://telemetry.example.org'",
+            "the address 'ftp://telemetry.example.org' is no server's: begin it with https:// or http://",
         ),
         ("http://127.0.0.1:9", "http://127.0.0.1:9 cannot be reached: is a server running there?"),
     ],

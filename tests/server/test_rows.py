@@ -308,16 +308,16 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"level": 95}, "level is a confidence between 0.5 and 0.999999; got 95"),
-        ({"level": "high"}, "level is a confidence between 0.5 and 0.999999; got high"),
-        ({"metrics": None}, "metrics names 1 to 10 metrics; got nothing"),
-        ({"metrics": []}, "metrics names 1 to 10 metrics; got []"),
-        ({"date_range": "90000d"}, 'or at most 36,500 last days, such as "30d"; seven weeks are "49d"; got 90000d'),
-        ({"date_range": "90dd"}, 'or at most 36,500 last days, such as "30d"; seven weeks are "49d"; got 90dd'),
-        ({"filters": [["is", "value", ["Dark"]]]}, "values of theme are light, dark, =cmd(); got Dark"),
-        ({"filters": [["is_not", "value", ["nvim"]]]}, "values of theme are light, dark, =cmd(); got nvim"),
-        ({"metrics": ["update"], "filters": [["is", "value", ["True"]]]}, "values of update are no, yes; got True"),
-        ({"metrics": ["wait"], "filters": [["is", "value", ["p51"]]]}, "p99; got p51"),
+        ({"level": 95}, "level is a confidence between 0.5 and 0.999999; this is 95"),
+        ({"level": "high"}, "level is a confidence between 0.5 and 0.999999; this is high"),
+        ({"metrics": None}, "metrics names 1 to 10 metrics; this is nothing"),
+        ({"metrics": []}, "metrics names 1 to 10 metrics; this is []"),
+        ({"date_range": "90000d"}, 'or at most 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90000d'),
+        ({"date_range": "90dd"}, 'or at most 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90dd'),
+        ({"filters": [["is", "value", ["Dark"]]]}, "theme has no value Dark: its values are light, dark, =cmd()"),
+        ({"filters": [["is_not", "value", ["nvim"]]]}, "theme has no value nvim: its values are light, dark, =cmd()"),
+        ({"metrics": ["update"], "filters": [["is", "value", ["True"]]]}, "update has no value True: its values are no, yes"),
+        ({"metrics": ["wait"], "filters": [["is", "value", ["p51"]]]}, "wait has no value p51: its values are "),
         ({"metrics": ["theme", "update"], "filters": [["is", "value", ["drak"]]]}, "values of theme, update are light, dark"),
         (
             {"dimensions": ["value", "platform"], "filters": [[op, "platform", ["linux"]] for op in ("is", "is_not")]},
@@ -349,12 +349,12 @@ def test_a_value_of_any_metric_asked_for_is_known(filled):
 def test_of_many_values_the_nearest_is_told(serve):
     shop = serve(REGISTRY.replace('["light", "dark", "=cmd()"]', json.dumps([f"theme{each:03}" for each in range(100)])))
     refused = ask(shop, 400, metrics=["theme"], filters=[["is", "value", ["tehme042"]]])
-    assert refused["detail"] == "theme has no such value; got tehme042; did you mean theme042?"
+    assert refused["detail"] == "theme has no such value; this is tehme042; did you mean theme042?"
 
 
 def test_the_level_of_the_address_is_told_alike(shop):
     body = shop.get("/api/v1/metrics/theme?level=95").get_json()["detail"]
-    assert body == "level is a confidence between 0.5 and 0.999999; got 95"
+    assert body == "level is a confidence between 0.5 and 0.999999; this is 95"
 
 
 def test_a_segment_without_a_value_is_told_how_to_write_it(shop):

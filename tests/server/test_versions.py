@@ -162,7 +162,7 @@ def test_versions_that_do_not_exist_are_said_so(shop):
             assert (answer.status_code, answer.get_json()["code"]) == (404, code)
         assert shop.get(f"/api/v1/{path}/theme@3", key).get_json()["detail"] == "versions of this metric are 2, 1"
     wrong = shop.post({"format": 1, "groups": [group(shop, "theme@1", [0], version=3)]}).get_json()
-    assert wrong["errors"][0]["detail"] == "versions of theme here are 2, 1; got 3"
+    assert wrong["errors"][0]["detail"] == "theme has no version 3 here: its versions are 2, 1"
 
 
 def test_a_metric_that_is_asked_no_more_keeps_its_reports(shop):

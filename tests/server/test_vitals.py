@@ -89,7 +89,7 @@ def test_who_tries_keys_is_stopped(watch):
 
 def test_a_key_is_long_and_not_shown():
     """A short key stops the start, and is not repeated; no key is in the settings' text."""
-    with pytest.raises(ConfigurationError, match="DENIABLE_METRICS_KEY has at least 8 characters; got 6"):
+    with pytest.raises(ConfigurationError, match="DENIABLE_METRICS_KEY has 6 characters: write at least 8"):
         Settings.from_environment({"DENIABLE_METRICS_KEY": "mk_xyz"})
     assert KEY not in repr(Settings(metrics_key=KEY))
 

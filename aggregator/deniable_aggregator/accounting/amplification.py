@@ -33,7 +33,7 @@ def sampled(
     # B. Balle and others: Privacy amplification by subsampling. NeurIPS 2018, theorem 8.
     checks.positive("epsilon", epsilon)
     if not 0 < share <= 1:
-        raise ParameterError("share is a probability above 0", share)
+        raise ParameterError("share: write a probability above 0", share)
     return log1p(share * expm1(epsilon)) if presence_hidden else epsilon
 
 

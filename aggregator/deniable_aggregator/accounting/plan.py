@@ -133,7 +133,7 @@ def periods(
     if length == "week":
         return (days + 12) // 7  # when the first day is a Sunday
     if length != "month":
-        raise ParameterError(f"a period is one of {', '.join(period.LENGTHS)}", length)
+        raise ParameterError(f"period: write one of {', '.join(period.LENGTHS)}", length)
     # The most are touched when the first day is the last of its month.
     eves = (date(_BEGIN.year + n // 12, n % 12 + 1, 1) - timedelta(1) for n in range(12 * _YEARS))
     ends = ((eve, eve + timedelta(days - 1)) for eve in eves)
@@ -152,9 +152,9 @@ def plan(
     """Plan what a device spends on the metrics of a registry."""
     unknown = [id_ for id_ in metrics if id_ not in registry.metrics]
     if unknown:
-        raise ParameterError(f"a metric of {registry.file} is one of {', '.join(registry.metrics)}", unknown[0])
+        raise ParameterError(f"metric: write one of those in {registry.file}, {', '.join(registry.metrics)}", unknown[0])
     if days is not None and reports is not None:
-        raise ParameterError("either days or reports is given", "both")
+        raise ParameterError("days and reports are both given: leave one of them out")
     budget = budget_of(registry, caps)
     if days is not None:
         checks.count("days", days)

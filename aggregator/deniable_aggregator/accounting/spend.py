@@ -34,7 +34,7 @@ class Spend:
         checks.count("cost", self.cost)
         checks.count("count", self.count, 0)
         if not 0 < self.share <= 1:
-            raise ParameterError("share is a probability above 0", self.share)
+            raise ParameterError("share: write a probability above 0", self.share)
 
     @classmethod
     def of_epsilon(cls, epsilon: float | str | Fraction, count: int = 1) -> Self:

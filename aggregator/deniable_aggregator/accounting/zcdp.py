@@ -78,7 +78,7 @@ def within(
     checks.positive("epsilon", epsilon)
     low, high = 0.0, epsilon
     if _sharp(high, delta) <= epsilon:  # the divergence at order 1 alone reaches epsilon there
-        raise ParameterError("delta is too large for a bound by rho", delta)
+        raise ParameterError("delta: write less; a bound by rho exists below 1", delta)
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:

@@ -26,7 +26,7 @@ def start(name: str = PROCESS) -> Iterator[Executor]:
             yield processes
         return
     if not name.startswith(_DASK):
-        raise ConfigurationError(f"--executor is {PROCESS} or {_DASK}HOST:PORT; got {name!r}")
+        raise ConfigurationError(f"--executor {name!r}: write {PROCESS} or {_DASK}HOST:PORT")
     try:
         from distributed import Client  # noqa: PLC0415 - of no extra of ours
     except ModuleNotFoundError:

@@ -49,7 +49,7 @@ KEPT = Way("kept", Remembering, Observer.permanent)
 def losing(every: int) -> Way:
     """Return the way of devices that lose their state after every `every` reports, at least 1."""
     if every < 1:
-        raise ParameterError("a device sends at least 1 report before it loses its state", every)
+        raise ParameterError("every: write the reports before a device loses its state, 1 or more", every)
 
     def logs(observer: Observer, payloads: bytes, after: Sequence[int]) -> NDArray[np.float64]:
         total = np.zeros((len(after), observer.mechanism.domain_size))
@@ -122,7 +122,7 @@ class Result:
 def checkpoints(reports: int) -> tuple[int, ...]:
     """Choose after how many reports the observer guesses: 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, ... and all."""
     if reports < 1:
-        raise ParameterError("a device sends at least 1 report", reports)
+        raise ParameterError("reports: write 1 or more", reports)
     tens = [step * 10**power for power in range(len(str(reports))) for step in (10, 15, 20, 30, 50, 70)]
     return *(k for k in (1, 2, 3, 5, 7, *tens) if k < reports), reports
 
@@ -137,7 +137,7 @@ def simulate(
 ) -> Curve:
     """Run devices, and let the observer guess their answers."""
     if devices < 1:
-        raise ParameterError("there is at least 1 device", devices)
+        raise ParameterError("devices: write 1 or more", devices)
     ends = list(accumulate(observer.prior))
     successes = np.zeros(len(after), np.int64)
     for _ in range(devices):

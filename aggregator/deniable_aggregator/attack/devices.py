@@ -44,7 +44,7 @@ class Remembering:
     ) -> None:
         permanent = mechanism.in_two_steps
         if permanent is None:
-            raise ParameterError("a device keeps the response of a permanent mechanism", mechanism.name)
+            raise ParameterError("mechanism: choose a permanent one, whose response a device keeps", mechanism.name)
         self._mechanism, self._row = permanent, OS.below(permanent.layout.rows)
         self._response = permanent.respond_permanently(self._row, value, OS)
 

@@ -97,7 +97,7 @@ def distinguish(
     checks.count("calls", calls, LEAST_CALLS)
     checks.count("the number of inputs", len(inputs), 2)
     if not 0 < level < 1:
-        raise ParameterError("a confidence is in (0, 1)", level)
+        raise ParameterError("level: write a confidence between 0 and 1", level)
     seen, numbers = _Calls(), np.empty((len(inputs), calls), np.int64)
     done = 0
     for call in range(calls):  # the inputs take turns, so that what changes in time changes for all of them
@@ -107,7 +107,8 @@ def distinguish(
             if advance and done % CALLS_AT_ONCE == 0:
                 advance()
     if len(seen.outputs) == 1 and isinstance(seen.outputs[0], Exception):
-        raise ParameterError("a randomizer takes the inputs and returns something", seen.outputs[0])
+        wrong = f"the randomizer raised {seen.outputs[0]!r} for every input"
+        raise ParameterError(f"{wrong}: write one that takes the inputs and returns something")
     tail = (1 - level) / (_SAME_PAIR * comb(len(inputs), 2))
     evidence = [_bounded(seen, numbers, *pair, tail) for pair in permutations(range(len(inputs)), 2)]
     return max(evidence, key=lambda candidate: candidate.epsilon)

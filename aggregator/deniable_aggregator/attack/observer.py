@@ -86,9 +86,9 @@ class Observer:
     def __post_init__(self) -> None:
         size = self.mechanism.domain_size
         if size > LARGEST_DOMAIN:
-            raise ParameterError(f"an observer guesses among at most {LARGEST_DOMAIN} values", size)
+            raise ParameterError(f"domain_size: an observer guesses among {LARGEST_DOMAIN} values at most; use fewer", size)
         if self.prior and (len(self.prior) != size or min(self.prior) < 1):
-            raise ParameterError(f"a prior has a whole number above 0 for each of {size} values", tuple(self.prior))
+            raise ParameterError(f"prior: write a whole number above 0 for each of the {size} values", tuple(self.prior))
         object.__setattr__(self, "prior", tuple(self.prior) or (1,) * size)
 
     @property
@@ -125,7 +125,8 @@ class Observer:
             if end:
                 rows = np.flatnonzero(counted.reports)
                 if len(rows) > 1:
-                    raise ParameterError("a device that keeps its response reports in one row", f"{len(rows)} rows")
+                    wrong = f"the payloads are in {len(rows)} rows, and a device that keeps its response reports in one"
+                    raise ParameterError(f"{wrong}: give payloads of one device")
                 logs[place] = self._logs(self._steps(int(rows[0])), counted.counts[rows[0]], int(counted.reports[rows[0]]))
         return logs
 
@@ -168,7 +169,7 @@ class Observer:
     def _permanent(self) -> Permanent:
         permanent = self.mechanism.in_two_steps
         if permanent is None:
-            raise ParameterError("a kept response is that of a permanent mechanism", self.mechanism.name)
+            raise ParameterError("mechanism: choose a permanent one, whose response is kept", self.mechanism.name)
         return permanent
 
     def _steps(self, row: int) -> _Steps:

@@ -98,24 +98,26 @@ class LogEntry:
     def __post_init__(self) -> None:
         for name, value, most in (("number", self.number, _MOST), ("time", self.time, _LAST_SECOND)):
             if type(value) is not int or not 0 <= value <= most or (name == "number" and not value):
-                raise ParameterError(f"the {name} of an entry is a whole number from {int(name == 'number')} to {most}", value)
+                raise ParameterError(
+                    f"the {name} of an entry: write a whole number from {int(name == 'number')} to {most}", value
+                )
         for name, text, form in (
             ("actor", self.actor, _ACTOR),
             ("nonce", self.nonce, _NONCE),
             ("previous hash", self.previous, _HASH),
         ):
             if not isinstance(text, str) or not form.fullmatch(text):
-                raise ParameterError(f"the {name} of an entry is of the form {form.pattern}", text)
+                raise ParameterError(f"the {name} of an entry: write the form {form.pattern}", text)
         if not isinstance(self.event, str) or self.event not in EVENTS:
-            raise ParameterError(f"an event is one of {', '.join(EVENTS)}", self.event)
+            raise ParameterError(f"event: write one of {', '.join(EVENTS)}", self.event)
         if not isinstance(self.details, dict) or not self.details.keys() <= EVENTS[self.event]:
-            raise ParameterError(f"the details of {self.event} are {', '.join(sorted(EVENTS[self.event]))}", self.details)
+            raise ParameterError(f"details: write {', '.join(sorted(EVENTS[self.event]))} for {self.event}", self.details)
         for name, detail in self.details.items():
             # A bool is refused, although it is an int: it is written differently.
             is_number = type(detail) is int and abs(detail) <= _MOST
             if not is_number and not (type(detail) is str and detail.isprintable() and len(detail) <= LONGEST):
-                rule = f"{name} of {self.event} is a whole number, or printable and at most {LONGEST} characters"
-                raise ParameterError(rule, type(detail).__name__)
+                rule = f"{name} of {self.event}: write a whole number, or at most {LONGEST} printable characters"
+                raise ParameterError(rule, got=f"of type {type(detail).__name__}")
         body = self._written()
         object.__setattr__(self, "hash", sha256(_CONTEXT + body).hexdigest())
         object.__setattr__(self, "line", body[:-1] + b',"hash":"' + self.hash.encode() + b'"}')

@@ -125,7 +125,7 @@ def _stated(arguments: Namespace) -> list[Spend]:
     if len(counts) == 1:
         counts = counts * len(arguments.epsilon)
     if len(counts) != len(arguments.epsilon):
-        rule = f"--reports has one number, or one for each of the {len(arguments.epsilon)} epsilons; got {len(counts)}"
+        rule = f"--reports has {len(counts)} numbers: write one, or one for each of the {len(arguments.epsilon)} epsilons"
         raise ConfigurationError(rule)
     return [_spend(arguments, epsilon, count) for epsilon, count in zip(arguments.epsilon, counts, strict=True)]
 
@@ -152,7 +152,7 @@ def _sample(arguments: Namespace) -> Fraction:
     except (ValueError, ZeroDivisionError):
         share = Fraction(0)
     if not 0 < share <= 1:
-        raise ParameterError("--sample is a share above 0 and at most 1", arguments.sample)
+        raise ParameterError("--sample: write a share above 0 and at most 1", arguments.sample)
     return share
 
 

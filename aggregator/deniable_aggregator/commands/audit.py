@@ -64,7 +64,7 @@ def _inputs(written: str) -> Sequence[Any]:
 def _loaded(written: str) -> Callable[[Any], object]:
     module, _, name = written.partition(":")
     if not module or not name:
-        raise ConfigurationError(f"a function is named MODULE:FUNCTION, such as app:randomize; got {written!r}")
+        raise ConfigurationError(f"{written!r} names no function: write MODULE:FUNCTION, such as app:randomize")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

@@ -77,7 +77,7 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
 def _anchor(text: str) -> tuple[int, str]:
     match = _ANCHOR.fullmatch(text)
     if not match:
-        raise argparse.ArgumentTypeError(f"an anchor is N:HASH, as `deniable audit-log head` prints it; got {text!r}")
+        raise argparse.ArgumentTypeError(f"{text!r} is no anchor: write N:HASH, as `deniable audit-log head` prints it")
     return int(match[1]), match[2]
 
 
@@ -87,7 +87,7 @@ def _days(text: str) -> float:
     except ValueError:
         days = -1.0
     if not 0 <= days <= _MOST_DAYS:
-        raise argparse.ArgumentTypeError(f"a number of days is from 0 to {_MOST_DAYS}; got {text!r}")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days: write 0 to {_MOST_DAYS}")
     return days
 
 
@@ -153,7 +153,7 @@ def _rotate(log: AuditLog, folder: Path, older_than: float, retain: float | None
     from deniable_aggregator.audit import files
 
     if retain is not None and retain < older_than:
-        raise ConfigurationError(f"--retain is not less than --older-than; got {retain:g} and {older_than:g} days")
+        raise ConfigurationError(f"--retain is {retain:g} days, less than --older-than, {older_than:g}: write a longer --retain")
     now = int(time.time())
     for path in files.rotate(log, folder, now - int(older_than * _DAY)):
         print(f"moved to {path}")

@@ -35,7 +35,7 @@ def backup(parser: argparse.ArgumentParser) -> Run:
         if urlsplit(url).scheme.partition("+")[2] == "cluster":
             raise ConfigurationError("backup copies one server: name each primary of a cluster by its own redis:// URL")
         if arguments.keep_days is not None and arguments.keep_days < 1:
-            raise ConfigurationError(f"--keep-days is a whole number of at least 1; got {arguments.keep_days}")
+            raise ConfigurationError(f"--keep-days {arguments.keep_days}: write a whole number of at least 1")
         try:
             arguments.to.mkdir(mode=0o700, parents=True, exist_ok=True)
             file, size = _copy(url, arguments.to)

@@ -72,7 +72,7 @@ def dead_letters(parser: argparse.ArgumentParser) -> Run:
 
 def _checked(id_: str) -> str:
     if not _ID.fullmatch(id_):
-        raise ConfigurationError(f"an id is two numbers joined by -, as `deniable dead-letters list` shows them; got {id_!r}")
+        raise ConfigurationError(f"{id_!r} is no id: write two numbers joined by -, as `deniable dead-letters list` shows them")
     return id_
 
 

@@ -28,7 +28,7 @@ def divide(parser: argparse.ArgumentParser) -> Run:
 
         store = options.store(options.environment(arguments), arguments.app, "divide takes")
         if not 1 <= arguments.into <= MOST:
-            raise ConfigurationError(f"an app has 1 to {MOST} partitions; got --into {arguments.into}")
+            raise ConfigurationError(f"--into {arguments.into}: write 1 to {MOST}, the number of partitions")
         app, number = store.app, store.divide(arguments.into)
         if number == arguments.into:
             print(f"{app}: {plural(number, 'partition')}")

@@ -45,7 +45,7 @@ def erase(parser: argparse.ArgumentParser) -> Run:
         if metric is None:
             return _erase_app(store, environment["DENIABLE_REGISTRY"], options.archive(arguments), yes=arguments.yes)
         if not 0 < len(metric) <= LONGEST or not metric.isprintable() or "|" in metric:
-            raise ConfigurationError(f"--metric is the id of a metric, such as ui.theme; got {metric!r}")
+            raise ConfigurationError(f"--metric {metric!r}: write the id of a metric, such as ui.theme")
         declared = _declared(environment["DENIABLE_REGISTRY"], store.app, metric)
         removal = Removal(store, metric, version)
         plan = removal.find()
@@ -72,7 +72,7 @@ def erase(parser: argparse.ArgumentParser) -> Run:
 
 def _version(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < _MOST:
-        raise argparse.ArgumentTypeError(f"a version is a whole number of at least 1; got {text!r}")
+        raise argparse.ArgumentTypeError(f"{text!r} is no version: write a whole number of at least 1")
     return int(text)
 
 

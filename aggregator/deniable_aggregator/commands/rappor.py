@@ -90,7 +90,9 @@ def _candidates(arguments: argparse.Namespace, params: Params, counted: Tally) -
     if arguments.basic:
         names = decode.load_candidates(arguments.basic)
         if len(names) != params.bits:
-            raise ConfigurationError(f"basic RAPPOR has a candidate for each of its k = {params.bits} bits; got {len(names)}")
+            raise ConfigurationError(
+                f"the file has {len(names)} candidates: basic RAPPOR needs one for each of its k = {params.bits} bits"
+            )
         return names, decode.bits(params, counted)
     if arguments.map or arguments.candidates:
         read = files.load_map(arguments.map, params) if arguments.map else decode.load_candidates(arguments.candidates)

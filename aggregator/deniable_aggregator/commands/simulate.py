@@ -178,7 +178,7 @@ def _crowd(arguments: argparse.Namespace, registry: Registry, chance: np.random.
     from deniable_aggregator.planning.population import read_shares
 
     if arguments.devices is not None and arguments.devices < 1:
-        raise ConfigurationError(f"--devices is at least 1; got {arguments.devices}")
+        raise ConfigurationError(f"--devices {arguments.devices}: write 1 or more")
     if arguments.csv and arguments.shares:
         raise ConfigurationError("--csv and --shares both say what people answer: leave one of them out")
     if arguments.csv:

@@ -72,7 +72,7 @@ class Vitals(Events):
         """Serve the metrics and ``/healthz`` at an address, from a thread that ends with the process."""
         address = _BIND.fullmatch(bind)
         if not address:
-            raise ConfigurationError(f"--metrics-bind is HOST:PORT, e.g. 127.0.0.1:9464; got {bind!r}")
+            raise ConfigurationError(f"--metrics-bind {bind!r}: write HOST:PORT, such as 127.0.0.1:9464")
         try:
             server, _ = start_http_server(int(address[3]), address[1] or address[2], self.registry)
         except (OSError, OverflowError) as error:  # a port above 65535 overflows

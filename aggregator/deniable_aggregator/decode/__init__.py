@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
+from deniable.messages.plural import plural
 from deniable.wire.layout import MAX_CELLS
 from deniable_aggregator.decode.families import family_of
 
@@ -58,16 +59,16 @@ def estimate(
         mechanism estimates no shares.
     """
     if mechanism.odds is None:
-        raise ParameterError("shares of values are estimated from reports of a frequency oracle", mechanism.name)
+        raise ParameterError("mechanism: choose a frequency oracle, whose reports show shares of values", mechanism.name)
     tally.check_decoder(mechanism)
     if values is None:
         if mechanism.domain_size > MAX_CELLS:
-            raise ParameterError(f"a domain of more than {MAX_CELLS} values is decoded for candidates", "no values")
+            raise ParameterError(f"the domain has more than {MAX_CELLS} values: give the candidates to decode as values")
     else:
         if any(not 0 <= value < mechanism.domain_size for value in values):
-            raise ParameterError("a candidate is a value of the domain", "another number")
+            raise ParameterError(f"a candidate is outside the domain: give numbers from 0 to {mechanism.domain_size - 1}")
         if len(set(values)) != len(values):
-            raise ParameterError("candidates are listed once", f"{len(values) - len(set(values))} twice")
+            raise ParameterError(f"{plural(len(values) - len(set(values)), 'candidate')} too many: list each once")
     return family_of(mechanism).estimate(tally, values, repeats, permanent=permanent)
 
 

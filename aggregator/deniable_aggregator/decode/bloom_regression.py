@@ -146,10 +146,10 @@ def detection_frequency(
     """Compute the share of the population that a string needs to be detected half of the time."""
     _check_probabilities(p, q, density)
     if reports < 1 or candidates < 1 or width < 2:  # noqa: PLR2004
-        rule = "a detection frequency is one of at least 1 report, 1 candidate and 2 bits"
-        raise ParameterError(rule, f"{reports}, {candidates} and {width}")
+        rule = "write at least 1 report, 1 candidate and 2 bits"
+        raise ParameterError(f"reports = {reports}, candidates = {candidates}, width = {width}: {rule}")
     if not 0 < alpha < 1:
-        raise ParameterError("alpha lies between 0 and 1", alpha)
+        raise ParameterError("alpha: write a number between 0 and 1", alpha)
     # The difference of a filter and its mean is a contrast. Its variance depends on differences of covariances only: the diagonal
     # of noise and filters, less the covariance of two bits. Its information per report is width * density * (1 - density).
     ones = width * density
@@ -304,9 +304,11 @@ def _unallocated(model: Model) -> tuple[float, float]:
 
 def _check_probabilities(p: float, q: float, density: float | None) -> None:
     if not 0 <= p < q <= 1:
-        raise ParameterError("a bit is 1 more often if it is 1 in the filter: 0 <= p < q <= 1", (p, q))
+        raise ParameterError(
+            "p and q: write probabilities with p below q; a bit is 1 more often if it is 1 in the filter", (p, q)
+        )
     if density is not None and not 0 < density < 1:
-        raise ParameterError("the density of filters lies between 0 and 1; None says that all strings are candidates", density)
+        raise ParameterError("density: write a number between 0 and 1, or None if all strings are candidates", density)
 
 
 def _check(
@@ -319,12 +321,14 @@ def _check(
 ) -> None:
     _check_probabilities(p, q, density)
     if counts.ndim != 2 or reports.shape != counts.shape[:1]:  # noqa: PLR2004
-        raise ParameterError("counts are (cohorts, width) and reports (cohorts,)", (counts.shape, reports.shape))
+        raise ParameterError(
+            f"counts have the shape {counts.shape} and reports {reports.shape}: give (cohorts, width) and (cohorts,)"
+        )
     if not (np.issubdtype(counts.dtype, np.integer) and np.issubdtype(reports.dtype, np.integer)):
-        raise ParameterError("counts and reports are whole numbers", (counts.dtype, reports.dtype))
+        raise ParameterError(f"counts are {counts.dtype} and reports {reports.dtype}: give whole numbers")
     if (reports < 0).any() or (counts < 0).any() or (counts > reports[:, None]).any():
-        raise ParameterError("each count is between 0 and the reports of its cohort", "a count outside")
+        raise ParameterError("a count is below 0, or above the reports of its cohort: give counts from 0 to those reports")
     if design.shape[0] != counts.size:
-        raise ParameterError(f"a design has a row for each of the {counts.size} cells", design.shape)
+        raise ParameterError(f"the design has {design.shape[0]} rows: give one for each of the {counts.size} cells")
     if not (design.data == 1).all():
-        raise ParameterError("a design holds 0 and 1 only", design.data[design.data != 1][0])
+        raise ParameterError("design: write 0 and 1 only", design.data[design.data != 1][0])

@@ -69,7 +69,7 @@ def combine(
 ) -> Combined:
     """Combine estimates that rest on different reports."""
     if not all(each.n for each in estimates):
-        raise ParameterError("estimates that are combined have reports", [each.n for each in estimates])
+        raise ParameterError("an estimate has no reports: combine only those that have some")
     parts = tuple((each, np.asarray(positions, np.intp)) for each, positions in zip(estimates, places, strict=True))
     precision = np.array([1 / np.mean(np.square(each.absent_stderr[positions])) for each, positions in parts])
     weights = precision / precision.sum()

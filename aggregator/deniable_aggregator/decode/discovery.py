@@ -137,11 +137,11 @@ def discover(
     """Search a tally for common values; the same tally always gives the same."""
     tally.check_decoder(mechanism)
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-        raise ParameterError("keep is a whole number of at least 1", keep)
+        raise ParameterError("keep: write a whole number of at least 1", keep)
     if not 0 < alpha < 1:
-        raise ParameterError("a probability of error lies between 0 and 1", alpha)
+        raise ParameterError("alpha: write a probability of error between 0 and 1", alpha)
     if text and mechanism.bits % 8:
-        raise ParameterError("texts are numbers of whole bytes", f"{mechanism.bits} bits")
+        raise ParameterError("bits: write a multiple of 8; texts are numbers of whole bytes", mechanism.bits)
     confirming = level_of(mechanism, tally, len(mechanism.lengths) - 1)
     search = _Search(mechanism, tally, min(keep, max(confirming.freedom // 4, 1)), alpha, text)
     values, keys, levels = [0], np.zeros(1, np.uint64), []

@@ -139,7 +139,7 @@ class Estimate(ABC):
             If alpha is not in (0, 1).
         """
         if not 0 < alpha < 1:
-            raise ParameterError("a probability of error lies between 0 and 1", alpha)
+            raise ParameterError("alpha: write a probability of error between 0 and 1", alpha)
         if not self.n:
             return np.zeros(len(self.frequency), np.bool_)
         return (holm if control == "family" else benjamini_hochberg)(self.p_value, alpha)

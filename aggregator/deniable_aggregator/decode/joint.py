@@ -126,12 +126,12 @@ def joint(
     # A. P. Dempster and others: Maximum likelihood from incomplete data via the EM algorithm. JRSS B 39(1), 1977.
     # Y. Kim and others: A fast algorithm for maximum likelihood estimation of mixture proportions. JCGS 29(2), 2020.
     if not gap > 0:
-        raise ParameterError("the gap is a number of nats above 0", gap)
+        raise ParameterError("gap: write a number of nats above 0", gap)
     shape, n = _checked(likelihoods)
     if not n:
         return _unknown(shape, log_likelihood=0.0)
     if strata is not None and strata.shape != (n,):
-        raise ParameterError(f"each of {n} reports has a stratum", strata.shape)
+        raise ParameterError(f"strata have the shape {strata.shape}: give one for each of {n} reports")
     data = Data.of(likelihoods, strata)
     optimum = maximum(data, None, gap, limit)
     cells = prod(shape)
@@ -160,11 +160,13 @@ def from_product(
     # Let s = q + f (p - q) be the probability that a report supports a value, and b the probability that it supports both of two
     # values. Their estimates have the covariance `(b - s s') / (n (p - q)^2)`. `pair_support` computes b exactly from the shares.
     if prod(shape) != mechanism.domain_size or min(shape, default=0) < 1 or mechanism.domain_size > MAX_CELLS:
-        raise ParameterError(f"a shape of the domain has {mechanism.domain_size} cells, at most {MAX_CELLS}", tuple(shape))
+        raise ParameterError(
+            f"shape: write one of the {mechanism.domain_size} cells of the domain, {MAX_CELLS} at most", tuple(shape)
+        )
     pair_support(mechanism)  # raises if there is none
     estimate = decode.estimate(mechanism, counted)
     if not isinstance(estimate, Supported) or estimate.touched is not None:
-        raise ParameterError("a table is estimated from reports of a pure mechanism", mechanism.name)
+        raise ParameterError("mechanism: choose a pure one, whose reports show a table", mechanism.name)
     raw, n = estimate.frequency, estimate.n
     if not n:
         return _unknown(tuple(shape), log_likelihood=float("nan"))
@@ -206,18 +208,20 @@ def _degrees(shape: Sequence[int]) -> int:
 
 def _checked(likelihoods: Sequence[Floats]) -> tuple[tuple[int, ...], int]:
     if not likelihoods or any(part.ndim != 2 or not part.shape[1] for part in likelihoods):  # noqa: PLR2004
-        raise ParameterError("each variable has likelihoods (n, values)", [part.shape for part in likelihoods])
+        raise ParameterError(
+            f"likelihoods have the shapes {[part.shape for part in likelihoods]}: give (n, values) for each variable"
+        )
     if len({len(part) for part in likelihoods}) > 1:
-        raise ParameterError("all variables have the same reports", [len(part) for part in likelihoods])
+        raise ParameterError(f"variables have {[len(part) for part in likelihoods]} reports: give the same reports for all")
     if any(part.dtype not in (np.float32, np.float64) for part in likelihoods):
-        raise ParameterError("likelihoods are float32 or float64", [str(part.dtype) for part in likelihoods])
+        raise ParameterError(f"likelihoods are {[str(part.dtype) for part in likelihoods]}: give float32 or float64")
     shape = tuple(part.shape[1] for part in likelihoods)
     if prod(shape) > MAX_CELLS:
-        raise ParameterError(f"a table has at most {MAX_CELLS} cells", shape)
+        raise ParameterError(f"shape: write one of {MAX_CELLS} cells at most", shape)
     for axis, part in enumerate(likelihoods):
         if not (np.isfinite(part.sum(dtype=np.float64)) and part.min(initial=0) >= 0):
-            raise ParameterError("a likelihood is a finite number of at least 0", f"another in variable {axis}")
+            raise ParameterError(f"variable {axis} has a likelihood below 0, or infinite: give finite numbers of at least 0")
         top = part.max(axis=1, initial=0)
         if not top.all():
-            raise ParameterError("each report is possible under some value", f"report {int(np.argmin(top))} of variable {axis}")
+            raise ParameterError(f"report {int(np.argmin(top))} of variable {axis} is impossible under every value: leave it out")
     return shape, len(likelihoods[0])

@@ -47,14 +47,15 @@ def bit_likelihood(
     """Compute how likely each report of a noisy Bloom filter is under each candidate, (n, candidates), 1 for the likeliest."""
     # A report that no candidate could have sent, which happens only without noise, has zeros.
     if masks.ndim != 3 or bits.ndim != 2 or cohorts.shape != bits.shape[:1] or masks.shape[2] != bits.shape[1]:  # noqa: PLR2004
-        shapes = cohorts.shape, bits.shape, masks.shape
-        raise ParameterError("reports are (n,) and (n, bytes), filters (cohorts, candidates, bytes)", shapes)
+        wrong = f"reports have the shapes {cohorts.shape} and {bits.shape}, filters {masks.shape}"
+        raise ParameterError(f"{wrong}: give (n,) and (n, bytes), and (cohorts, candidates, bytes)")
     if not 0 <= p < q <= 1:
-        raise ParameterError("p and q are probabilities, and p is below q", (float(p), float(q)))
+        raise ParameterError("p and q: write probabilities with p below q", (float(p), float(q)))
     if len(cohorts) and not 0 <= cohorts.min() <= cohorts.max() < len(masks):
-        raise ParameterError(f"a cohort is a whole number in [0, {len(masks)})", (int(cohorts.min()), int(cohorts.max())))
+        outside = int(cohorts.min()) if cohorts.min() < 0 else int(cohorts.max())
+        raise ParameterError(f"cohort: write a whole number from 0 to {len(masks) - 1}", outside)
     if other is not None and (len(other) != len(masks) or (other.shape[1] + 7) // 8 != bits.shape[1]):
-        raise ParameterError(f"the others' rates are ({len(masks)}, width)", other.shape)
+        raise ParameterError(f"rates of the others have the shape {other.shape}: give ({len(masks)}, width)")
     width = 8 * bits.shape[1] if other is None else other.shape[1]
     zero_seen, zero_missed, one_seen, one_missed = _log(np.array([p, 1 - p, q, 1 - q], np.float64))
     answer = np.empty((len(bits), masks.shape[1] + (other is not None)), np.float32)

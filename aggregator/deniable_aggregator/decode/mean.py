@@ -91,7 +91,7 @@ def mean(
         stderr, spread = float(shares.stderr[0]), float(shares.plausible[0] * (1 - shares.plausible[0]))
         return _Rounded(tally.n, place, stderr, stderr, spread, tally.n / (1 + repeats), shares)
     if not isinstance(mechanism, Window):
-        raise ParameterError("means are estimated from reports of a window, or of two ends", mechanism.name)
+        raise ParameterError("mechanism: choose a window, or two ends, whose reports show means", mechanism.name)
     tally.check_decoder(mechanism)
     n = tally.n
     if not n:

@@ -49,5 +49,5 @@ def benjamini_hochberg(
 def tail(level: float, intervals: int = 1) -> float:
     """Compute the error probability on each side of intervals that hold together with a confidence (Bonferroni)."""
     if not 0 < level < 1:
-        raise ParameterError("a confidence level lies between 0 and 1", level)
+        raise ParameterError("level: write a confidence between 0 and 1", level)
     return (1 - level) / 2 / max(intervals, 1)

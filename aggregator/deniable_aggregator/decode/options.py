@@ -146,6 +146,6 @@ def _together(sets: Sampled, tally: Tally, shares: OptionShares) -> float:
 
 def _checked(mechanism: Mechanism, tally: Tally) -> Sampled:
     if not isinstance(mechanism, Sampled):
-        raise ParameterError("shares of options are estimated from reports of sets", mechanism.name)
+        raise ParameterError("mechanism: choose one of sets, whose reports show shares of options", mechanism.name)
     tally.check_decoder(mechanism)
     return mechanism

@@ -63,7 +63,7 @@ def order(
         return None
     independent = estimate.independent if isinstance(estimate, Panel) else estimate
     if not isinstance(independent, Supported) or independent.touched is not None:
-        raise ParameterError("ordered answers are estimated from reports of a pure mechanism", mechanism.name)
+        raise ParameterError("mechanism: choose a pure one, whose reports show ordered answers", mechanism.name)
     size, f, n = len(estimate.frequency), estimate.plausible, estimate.n
     covariance = estimates_covariance(mechanism, f, n, repeats=repeats, permanent=permanent)
     even = np.eye(size) - 1 / size  # takes from each estimate an equal part of what all of them are above 1

@@ -46,6 +46,6 @@ def pair_support(
     """Compute the probabilities of pairs; raise `ParameterError` if no rule holds for all, as with a pool of hash functions."""
     probabilities = support or mechanism.odds
     if probabilities is None:
-        raise ParameterError("pairs of values are counted in reports of a pure mechanism", mechanism.name)
+        raise ParameterError("mechanism: choose a pure one, of which pairs of values are counted", mechanism.name)
     p, q = probabilities
     return family_of(mechanism).pairs(float(p), float(q))

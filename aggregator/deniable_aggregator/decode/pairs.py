@@ -81,7 +81,9 @@ def pairs(
     # Reports of the same people about the same pair widen the law of the sum. Then the distance is divided by as much.
     # R. Lugannani, S. Rice: Saddle point approximation for the distribution of the sum. Adv. Appl. Prob. 12(2), 1980.
     if not isinstance(mechanism, SampledPair):
-        raise ParameterError("which options are chosen together is estimated from reports about pairs", mechanism.name)
+        raise ParameterError(
+            "mechanism: choose one about pairs, whose reports show which options are chosen together", mechanism.name
+        )
     tally.check_decoder(mechanism)
     p, q, more = float(mechanism.keep), float(mechanism.other), repeats / len(mechanism.groups)
     shares = option_shares(mechanism, tally)

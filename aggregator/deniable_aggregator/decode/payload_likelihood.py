@@ -34,6 +34,8 @@ def likelihood(
         raise reason
     candidates = np.arange(mechanism.domain_size) if values is None else np.asarray(values, object)
     if not len(candidates) or any(not 0 <= value < mechanism.domain_size for value in candidates):
-        raise ParameterError("a candidate is a value of the domain", "another number")
+        raise ParameterError(
+            f"a candidate is outside the domain, or there is none: give numbers from 0 to {mechanism.domain_size - 1}"
+        )
     table = np.frombuffer(payloads, np.uint8).reshape(-1, layout.payload_size)
     return family_of(mechanism).likelihood(table, candidates)

@@ -37,7 +37,7 @@ def strict_quantile(
     # at the next point.
     # P. Massart: The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality. Annals of Probability 18(3), 1990.
     if not isinstance(mechanism, Window):
-        raise ParameterError("strict bands are of reports of a window", mechanism.name)
+        raise ParameterError("mechanism: choose a window, of whose reports there are strict bands", mechanism.name)
     tally.check_decoder(mechanism)
     alpha, steps = 2 * tail(level), mechanism.points - 1
     if not tally.n:

@@ -35,9 +35,11 @@ def hyperplane_sums(
     # the points (0, y) contribute what the smaller geometry gives for w, for every s. The points (1, y) contribute the sum over
     # <y, w> = -s. Value 1 + q w + s is (w, s), so a row-major matrix holds the result.
     if len(counts) != points(order, dimension):
-        raise ParameterError(f"a geometry has a count for each of its {points(order, dimension)} points", len(counts))
+        raise ParameterError(
+            f"there are {len(counts)} counts: give one for each of the {points(order, dimension)} points of the geometry"
+        )
     if not 1 <= domain_size <= len(counts):
-        raise ParameterError(f"a geometry of {len(counts)} points has 1 to so many values", domain_size)
+        raise ParameterError(f"domain_size: write 1 to {len(counts)}, the points of the geometry", domain_size)
     return _sums(Field(order), dimension, counts, domain_size)
 
 

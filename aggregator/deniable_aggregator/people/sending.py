@@ -62,7 +62,7 @@ class Days(NamedTuple):
         """Return so many days, of which today is the last."""
         most = registry.retention.releases
         if not 1 <= days <= most:
-            raise ConfigurationError(f"--days is from 1 to {most}, for which [retention] keeps releases; got {days}")
+            raise ConfigurationError(f"--days {days}: write 1 to {most}, for which [retention] keeps releases")
         return cls(datetime(now.year, now.month, now.day, tzinfo=UTC) - timedelta(days=days - 1), now)
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.messages.plural import plural
 from deniable.source import OS
 from deniable_aggregator.people.crowd import NOTHING, Crowd, Told
 from deniable_aggregator.people.plausible import members
@@ -63,7 +64,9 @@ def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Seq
             for row in reader:
                 if row and len(row) != len(header):
                     raise _wrong(
-                        path, reader.line_num, f"a line has a cell for each of the {len(header)} columns; got {len(row)}"
+                        path,
+                        reader.line_num,
+                        f"the line has {plural(len(row), 'cell')}: write one for each of the {len(header)} columns",
                     )
                 if row:
                     rows.append(row)
@@ -80,7 +83,7 @@ def _check(path: Path, header: Sequence[str], registry: Registry) -> None:
     for name in header:
         if name not in registry.metrics and name not in registry.segments:
             known = ", ".join([*registry.metrics, *registry.segments])
-            raise _wrong(path, 1, f"a column is a metric or a segment of {registry.file}, one of {known}; got {name!r}")
+            raise _wrong(path, 1, f"column {name!r} is no metric and no segment of {registry.file}: write one of {known}")
         if header.count(name) > 1 or (name in registry.metrics and name in registry.segments):
             raise _wrong(path, 1, f"each column is one metric or one segment; {name!r} is not")
     if not any(name in registry.metrics for name in header):
@@ -107,7 +110,7 @@ def _answer(path: Path, metric: Metric, line: int, written: str) -> object:
     except ParameterError as error:
         if metric.other is None:
             rule = metric.kind.allowed(metric, error.rule)
-            raise _wrong(path, line, f"column {metric.id}: {rule}; got {written!r}") from None
+            raise _wrong(path, line, f"column {metric.id} has {written!r}: {rule}") from None
         return metric.value(metric.stand_in(OS))
     return value
 
@@ -116,7 +119,7 @@ def _segment(path: Path, name: str, values: Sequence[str], lines: Sequence[int],
     places = {value: place for place, value in enumerate(values)}
     for line, written in zip(lines, cells, strict=True):
         if written not in places:
-            raise _wrong(path, line, f"column {name}: segment {name} is one of {', '.join(values)}; got {written!r}")
+            raise _wrong(path, line, f"column {name} has {written!r}: write one of {', '.join(values)}")
     return np.array([places[written] for written in cells], np.int64)
 
 

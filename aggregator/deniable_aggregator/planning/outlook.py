@@ -46,19 +46,19 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.users is None and self.within is None and self.difference is None:
-            raise ParameterError("a plan is for a number of users, a wanted error or a difference of arms", "none")
+            raise ParameterError("the plan has no aim: give users, within (a wanted error) or difference (of arms)")
         if self.users is not None:
             checks.count("users", self.users)
         if not 0 <= self.share < 1:
-            raise ParameterError("a share is from 0 to below 1", self.share)
+            raise ParameterError("share: write a number from 0 to below 1", self.share)
         if self.within is not None and not 0 < self.within < 1:
             raise ParameterError(
-                "a wanted error lies between 0 and 1: it is of a share, or part of the range of a number", self.within
+                "within: write a wanted error between 0 and 1; it is of a share, or part of the range of a number", self.within
             )
         if not 0 < self.level < 1:
-            raise ParameterError("a confidence level lies between 0 and 1", self.level)
+            raise ParameterError("level: write a confidence between 0 and 1", self.level)
         if self.difference is not None and not 0 < self.difference <= 1 - self.share:
-            raise ParameterError("a difference is above 0, and the share with it is at most 1", self.difference)
+            raise ParameterError("difference: write a number above 0, so that the share with it is at most 1", self.difference)
         if self.per_day is not None:
             checks.positive("reports a day", self.per_day)
 

@@ -148,7 +148,7 @@ def precision(
     if metric.estimate and not metric.binned:
         return _Mean(worst=float(mechanism.worst_variance), together=metric.together)
     if not isinstance(mechanism, FrequencyOracle):
-        raise ParameterError("a plan is for a mechanism of shares or means", mechanism.name)
+        raise ParameterError("mechanism: choose one of shares or means, for which there are plans", mechanism.name)
     if not family_of(mechanism).foreseen:
         return None
     return _Shares(mechanism=mechanism, values=values, together=metric.together)

@@ -113,7 +113,7 @@ class LogSettings:
     def __post_init__(self) -> None:
         for name, value, known in (("LEVEL", self.level, LEVELS), ("FORMAT", self.format, FORMATS)):
             if value not in known:
-                raise ConfigurationError(f"DENIABLE_LOG_{name} is {', '.join(known[:-1])} or {known[-1]}; got {value!r}")
+                raise ConfigurationError(f"DENIABLE_LOG_{name} = {value!r}: write {', '.join(known[:-1])} or {known[-1]}")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LogSettings:

@@ -60,7 +60,9 @@ class Number:
         except ValueError:
             number = float("nan")  # which no comparison accepts
         if not self.above < number <= self.most:
-            raise ConfigurationError(f"{by} is a {'whole ' * is_int}number above {self.above}, at most {self.most}; got {text!r}")
+            raise ConfigurationError(
+                f"{by} = {text!r}: write a {'whole ' * is_int}number above {self.above}, at most {self.most}"
+            )
         return number
 
 

@@ -37,7 +37,7 @@ class Breakdown:
     def __post_init__(self) -> None:
         for name in self.parents:
             if name not in self.values:
-                raise ParameterError(f"what generalises is one of the segments {', '.join(self.values)}", name)
+                raise ParameterError(f"a generalised segment: write one of {', '.join(self.values)}", name)
         lineages = {name: _lineages(values, self.parents.get(name, {})) for name, values in self.values.items()}
         object.__setattr__(self, "_lineages", lineages)
 
@@ -66,14 +66,14 @@ class Breakdown:
         for part in cell.split(",") if cell else ():
             name, equals, word = part.partition("=")
             if not equals:
-                raise ParameterError("a segment is written name=value, several joined by commas", part)
+                raise ParameterError(f"{part!r} is no segment: write name=value, several joined by commas")
             if name not in self.values:
-                known = f"segments of this metric are {', '.join(self.values)}" if self.values else "this metric has no segments"
-                raise ParameterError(known, name)
+                known = f"write one of {', '.join(self.values)}" if self.values else "this metric has none, so write none"
+                raise ParameterError(f"the metric has no segment {name!r}: {known}")
             if name in chosen:
-                raise ParameterError("each segment is named once", name)
+                raise ParameterError(f"the segment {name} is named twice: write it once")
             if word not in self._lineages[name]:
-                raise ParameterError(f"segment {name} is one of {', '.join(self.words_of(name))}", word)
+                raise ParameterError(f"segment {name}: write one of {', '.join(self.words_of(name))}", word)
             chosen[name] = word
         return tuple(chosen.get(name) for name in self.values)
 
@@ -98,7 +98,7 @@ class Breakdown:
         words = self.words(segment)
         for (name, values), word in zip(self.values.items(), words, strict=True):
             if word not in values:
-                raise ParameterError(f"a report's {name} is one of its declared values", word)
+                raise ParameterError(f"the {name} of a report: write one of its declared values", word)
         return words
 
     def filed(self, segment: str) -> str:

@@ -72,14 +72,16 @@ def margin(cells: int, cost: int, level: float) -> float:
 def _measurement(kind: Literal["laplace", "max"], cost: int) -> Any:
     """Return OpenDP's mechanism of at most this cost, confirmed by OpenDP's own map."""
     if cost < 1:
-        raise ParameterError("an answer costs at least a millionth of a nat", cost)
+        raise ParameterError("cost: write 1 or more; an answer costs at least a millionth of a nat", cost)
     bound, scale = Fraction(cost, MICRO), (1 if kind == "laplace" else 2) * MICRO / cost
     for _ in range(_STEPS):
         mechanism = _mechanism(kind, scale)
         if Fraction(mechanism.map(1)) <= bound:  # exact: a float comparison could accept a loss above the cost
             return mechanism
         scale = nextafter(scale, inf)
-    raise ParameterError("OpenDP has a scale for every loss", cost)  # pragma: no cover - its maps round by a place or two
+    raise ParameterError(
+        "cost: write another; OpenDP has no scale for this loss", cost
+    )  # pragma: no cover - its maps round by a place or two
 
 
 def _mechanism(kind: str, scale: float) -> Any:

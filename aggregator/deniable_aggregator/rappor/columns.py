@@ -30,9 +30,9 @@ class BitColumn:
 
     def __post_init__(self) -> None:
         if self.width < 1:
-            raise ParameterError("a report has at least 1 bit", self.width)
+            raise ParameterError("width: write 1 or more, the bits of a report", self.width)
         if self.cohorts < 1 or (self.cohort is None and self.cohorts > 1):
-            raise ParameterError("there is at least 1 cohort, and a column for it where there are more", self.cohorts)
+            raise ParameterError("cohorts: write 1 or more, and where there are more name the column of the cohort", self.cohorts)
 
     def number(self, text: str) -> int:
         """Read the bits of a report as an integer, bit i being bit i."""
@@ -45,14 +45,14 @@ class BitColumn:
         except ValueError:
             number = -1
         if not 0 <= number < 1 << self.width:
-            digits = f"{self.bits} is {self.width} digits 0 or 1, highest bit first"
+            digits = f"{self.bits}: write {self.width} digits 0 or 1, highest bit first"
             raise ParameterError(f"{digits}, or 0x and a hexadecimal number below 2^{self.width}", text)
         return number
 
     def place(self, text: str) -> int:
         """Read a cohort."""
         if not (text.isascii() and text.isdigit() and int(text) < self.cohorts):
-            raise ParameterError(f"{self.cohort} is a whole number in [0, {self.cohorts})", text)
+            raise ParameterError(f"{self.cohort}: write a whole number from 0 to {self.cohorts - 1}", text)
         return int(text)
 
 
@@ -66,7 +66,8 @@ def read(
     for column in columns:
         for heading in (column.bits, column.cohort):
             if heading is not None and headings.count(heading) != 1:
-                raise ParameterError(f"line 1: there is one heading {heading!r}", ",".join(headings))
+                wrong = f"line 1: the headings are {','.join(headings)!r}"
+                raise ParameterError(f"{wrong}: write {heading!r} once among them")
     places = [(c, headings.index(c.bits), None if c.cohort is None else headings.index(c.cohort)) for c in columns]
     cohorts: list[list[int]] = [[] for _ in columns]
     bits: list[list[int]] = [[] for _ in columns]
@@ -75,12 +76,13 @@ def read(
             if not row:
                 continue
             if len(row) != len(headings):
-                raise ParameterError(f"a line has {len(headings)} fields", len(row))  # noqa: TRY301 - its line is added below
+                wrong = f"the line has {len(row)} fields: write {len(headings)}, as many as headings"
+                raise ParameterError(wrong)  # noqa: TRY301 - its line is added below
             for number, (column, at, cohort) in enumerate(places):
                 cohorts[number].append(0 if cohort is None else column.place(row[cohort].strip()))
                 bits[number].append(column.number(row[at].strip()))
     except ParameterError as error:
-        raise ParameterError(f"line {table.line_num}: {error.rule}", error.value) from None
+        raise ParameterError(f"line {table.line_num}: {error}", ...) from None
     except csv.Error as error:
-        raise ParameterError(f"line {table.line_num}: fields are comma-separated values", str(error)) from None
+        raise ParameterError(f"line {table.line_num}: {error}: write comma-separated values", ...) from None
     return [(np.array(where, np.int64), pack(what, c.width)) for where, what, c in zip(cohorts, bits, columns, strict=True)]

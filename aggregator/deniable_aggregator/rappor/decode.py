@@ -91,7 +91,7 @@ def load_tally(params: Params, *, counts: str | None = None, reports: str | None
         return Tally(layout, *files.load_counts(counts, params))
     if reports is not None:
         return Tally(layout, *files.sum_reports(reports, params))
-    raise ParameterError("a collection is read from its counts or its reports", None)
+    raise ParameterError("neither counts nor reports are given: give one of them, from which the collection is read")
 
 
 def load_candidates(path: str) -> list[str]:
@@ -99,15 +99,15 @@ def load_candidates(path: str) -> list[str]:
     try:
         lines = text.lines(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path}: a file of candidates is readable UTF-8, one to a line", str(error)) from None
+        raise ParameterError(f"{path}: {text.unreadable(error)}; write one candidate to a line, in UTF-8") from None
     if not lines:
-        raise ParameterError(f"{path}: a file of candidates has at least one line", "an empty file")
+        raise ParameterError(f"{path}: the file is empty; write one candidate to a line")
     first: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line:
-            raise ParameterError(f"{path}, line {number}: a candidate is a text", line)
+            raise ParameterError(f"{path}, line {number}: the line is empty; write a candidate, or remove it")
         if line in first:
-            raise ParameterError(f"{path}, line {number}: a candidate is listed once; this one is on line {first[line]}", line)
+            raise ParameterError(f"{path}, line {number}: {line!r} is on line {first[line]} already; list each candidate once")
         first[line] = number
     return lines
 
@@ -122,7 +122,9 @@ class Variable:
 
     def __post_init__(self) -> None:
         if (self.params.bits == 1) == bool(self.candidates):
-            raise ParameterError("a variable of one bit has no candidates, and any other has some", f"k = {self.params.bits}")
+            raise ParameterError(
+                "bits: write 1 for a variable without candidates, and more for one with candidates", self.params.bits
+            )
 
     @property
     def categories(self) -> tuple[str, ...]:

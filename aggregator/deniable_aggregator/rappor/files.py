@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from deniable.errors import ParameterError
+from deniable.errors import ParameterError, sentence
 from deniable.mechanisms.google_rappor import Params, positions
+from deniable.messages.plural import plural
 from deniable.wire.layout import Layout
 from deniable_aggregator import tally
 
@@ -64,12 +65,12 @@ def load_params(
     rows = list(_rows(path))
     line, header = rows[0]
     if [name.strip() for name in header] != _HEADER:
-        raise _fault(path, line, "the first line is k,h,m,p,q,f, without row names", ",".join(header))
+        raise _fault(path, line, "write k,h,m,p,q,f in the first line, without row names", ",".join(header))
     if len(rows) != 2:  # noqa: PLR2004
-        raise _fault(path, rows[-1][0], "a params file has a header and one row of values", f"{len(rows)} rows")
+        raise _fault(path, rows[-1][0], f"the file has {len(rows)} rows: write a header and one row of values", ...)
     line, values = rows[1]
     if len(values) != len(_HEADER):
-        raise _fault(path, line, "there is a value for each of k,h,m,p,q,f", ",".join(values))
+        raise _fault(path, line, "write a value for each of k,h,m,p,q,f", ",".join(values))
     return _params(path, line, values, _HEADER)
 
 
@@ -90,12 +91,13 @@ def load_counts(
         counts = _whole_numbers(path, line, row)
         if max(counts[1:]) > counts[0]:
             bit = counts.index(max(counts[1:]), 1)
-            rule = f"no bit is set more often than the cohort has reports, {counts[0]} (first column); sum the reports again"
-            raise _fault(path, line, rule, f"{counts[bit]} in column {bit + 1}")
+            wrong = f"column {bit + 1} is {counts[bit]}, more than the {counts[0]} reports of the cohort (first column)"
+            raise _fault(path, line, f"{wrong}: sum the reports again", ...)
         table.append(counts)
     if number != m:
         hint = " (or add up those whose numbers agree modulo m)" if number % m == 0 else ""
-        raise _fault(path, line, f"there are m = {m} rows, one for each cohort; check the params file{hint}", f"{number} rows")
+        wrong = f"the file has {plural(number, 'row')}, and m = {m}"
+        raise _fault(path, line, f"{wrong}: write a row for each cohort, or correct the params file{hint}", ...)
     cells = np.array(table, np.int64)
     return cells[:, 1:].copy(), cells[:, 0].copy()
 
@@ -107,11 +109,11 @@ def save_counts(
 ) -> None:
     """Write the counts of bits."""
     if counts.ndim != 2 or reports.shape != counts.shape[:1]:  # noqa: PLR2004
-        raise ParameterError("counts are (m, k) and reports (m,)", f"{counts.shape} and {reports.shape}")
+        raise ParameterError(f"counts have the shape {counts.shape} and reports {reports.shape}: give (m, k) and (m,)")
     bad = np.argwhere((counts < 0) | (counts > reports[:, None]))
     if len(bad):
         cohort, bit = bad[0].tolist()
-        raise ParameterError(f"a count of cohort {cohort} is from 0 to its reports, {reports[cohort]}", int(counts[cohort, bit]))
+        raise ParameterError(f"a count of cohort {cohort}: write 0 to {reports[cohort]}, its reports", int(counts[cohort, bit]))
     _write(path, np.column_stack([reports, counts]).tolist())
 
 
@@ -129,7 +131,7 @@ def load_map(
         _check_columns(path, line, row, h * m + 1, f"hm + 1 = {h * m + 1} columns, a candidate and the positions of its bits")
         candidate = row[0]
         if candidate in lines:
-            raise _fault(path, line, f"a candidate is there once; delete this line or line {lines[candidate]}", candidate)
+            raise _fault(path, line, f"{candidate!r} is on line {lines[candidate]} already: delete one of the two", ...)
         lines[candidate] = line
         while len(row) > 1 and not row[-1].strip():  # some tools write a bit that two hashes share only once, and fill up the row
             row.pop()
@@ -139,11 +141,11 @@ def load_map(
             if set(listed) != set(own):  # order and repetition do not change the bits
                 foreign.append(candidate)
     if foreign:
-        rule = (
-            f"positions are those of MD5 with k = {k}, h = {h}, m = {m}; {len(foreign)} of {len(lines)} candidates have others, "
-            "of another hash or other params: check the params file, or hash the candidates again"
+        wrong = (
+            f"{len(foreign)} of {len(lines)} candidates, such as {foreign[0]!r}, have other positions than those of MD5 "
+            f"with k = {k}, h = {h}, m = {m}"
         )
-        raise _fault(path, lines[foreign[0]], rule, foreign[0])
+        raise _fault(path, lines[foreign[0]], f"{wrong}: correct the params file, or hash the candidates again", ...)
     return list(lines)
 
 
@@ -155,11 +157,10 @@ def save_map(
 ) -> None:
     """Write a map file."""
     if not candidates or len(set(candidates)) != len(candidates):
-        raise ParameterError(
-            "a map has candidates, and each of them once", f"{len(candidates)}, {len(set(candidates))} different"
-        )
+        wrong = f"the map has {len(candidates)} candidates, {len(set(candidates))} different"
+        raise ParameterError(f"{wrong}: list at least one, and each once")
     if candidates[0].startswith("\ufeff"):
-        raise ParameterError("the first candidate begins with no byte order mark: put another first", candidates[0])
+        raise ParameterError(f"the first candidate {candidates[0]!r} begins with a byte order mark: put another first")
     _write(path, ([candidate, *positions(candidate.encode(), params)] for candidate in candidates))
 
 
@@ -186,7 +187,8 @@ def sum_reports(
     choices = [name for name in (_REPORT_COLUMNS if column is None else (column,)) if names.count(name) == 1]
     if names.count("cohort") != 1 or len(choices) != 1:
         choice = " or ".join(_REPORT_COLUMNS) if column is None else column
-        raise _fault(path, line, f"the first line names the columns, once cohort and once {choice}", f"{len(names)} columns")
+        wrong = f"the first line names {plural(len(names), 'column')}"
+        raise _fault(path, line, f"{wrong}: name the columns there, once cohort and once {choice}", ...)
     where = names.index("cohort"), names.index(choices[0])
     total = tally.empty(layout)
     payloads = (_payload(path, line, row, len(names), where, layout) for line, row in rows)
@@ -198,12 +200,14 @@ def sum_reports(
 def _payload(path: str | PathLike[str], line: int, row: list[str], width: int, where: tuple[int, int], layout: Layout) -> bytes:
     """Make the payload of a row of a reports file."""
     if len(row) != width:
-        raise _fault(path, line, f"a row has as many columns as the header, {width}", f"{len(row)} columns")
+        raise _fault(path, line, f"the row has {plural(len(row), 'column')}: write {width}, as in the header", ...)
     cohort, report = row[where[0]].strip(), row[where[1]].strip()
     if not (cohort.isascii() and cohort.isdigit() and len(cohort) <= _DIGITS) or int(cohort) >= layout.rows:
-        raise _fault(path, line, f"a cohort is a whole number from 0 to {layout.rows - 1}; check m of the params file", cohort)
+        raise _fault(
+            path, line, f"cohort: write a whole number from 0 to {layout.rows - 1}, or correct m of the params file", cohort
+        )
     if len(report) != layout.width or report.strip("01"):
-        rule = f"a report is k = {layout.width} digits 0 or 1, leading zeros too (a spreadsheet drops them)"
+        rule = f"report: write k = {layout.width} digits 0 or 1, leading zeros too (a spreadsheet drops them)"
         raise _fault(path, line, rule, report)
     return layout.pack(int(cohort), int(report, 2))
 
@@ -222,9 +226,9 @@ def _rows(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
         except UnicodeDecodeError:
             raise _not_utf8(path) from None
         except csv.Error as error:
-            raise _fault(path, line, "a file is comma-separated values; close open quotes here or later", str(error)) from None
+            raise _fault(path, line, f"{error}: write comma-separated values, and close open quotes here or later", ...) from None
     if empty:
-        raise _fault(path, 1, "a file has rows; was it written to the end?", "nothing")
+        raise _fault(path, 1, "the file is empty: write it to the end", ...)
 
 
 def _write(path: str | PathLike[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -232,11 +236,11 @@ def _write(path: str | PathLike[str], rows: Iterable[Sequence[Any]]) -> None:
         with Path(path).open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows(rows)
     except OSError as error:
-        raise ParameterError(f"{path}: a file can be written", error.strerror) from None
+        raise ParameterError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _fault(path: str | PathLike[str], line: int, rule: str, value: object) -> ParameterError:
-    return ParameterError(f"{path}, line {line}: {rule}", value)
+    return ParameterError(f"{path}, line {line}: {sentence(rule, value)}", ...)
 
 
 def _not_utf8(path: str | PathLike[str]) -> ParameterError:
@@ -246,14 +250,14 @@ def _not_utf8(path: str | PathLike[str]) -> ParameterError:
                 content.decode()
             except UnicodeDecodeError as error:
                 bad = content[error.start : error.start + 4]
-                return _fault(path, line, "a file is UTF-8 text; save it as such", bad)
+                return _fault(path, line, f"{bad!r} is no UTF-8: save the file as UTF-8 text", ...)
     raise AssertionError(path)  # the file changed while it was read
 
 
 def _refuse_header(path: str | PathLike[str], line: int, cells: list[str]) -> None:
     if any(cells) and not any(map(_numeric, cells[1:] or cells)):
-        rule = "this file has no header; delete this line (R: col.names = FALSE)"
-        raise _fault(path, line, rule, ",".join(cells[:4]))
+        wrong = f"the line {','.join(cells[:4])} is a header, and this file has none"
+        raise _fault(path, line, f"{wrong}: delete it (R: col.names = FALSE)", ...)
 
 
 def _numeric(cell: str) -> bool:
@@ -268,19 +272,19 @@ def _check_columns(path: str | PathLike[str], line: int, row: list[str], width: 
     if len(row) != width:
         if len(row) == width + 1:
             rule += "; delete the row names, if that is the first (R: row.names = FALSE)"
-        raise _fault(path, line, f"a row has {rule}; check the params file", f"{len(row)} columns")
+        raise _fault(path, line, f"the row has {plural(len(row), 'column')}: write {rule}, or correct the params file", ...)
 
 
 def _check_range(path: str | PathLike[str], line: int, listed: list[int], params: Params) -> None:
     k, h, m = params.bits, params.hashes, params.cohorts
     for column, position in enumerate(listed, 2):
         if not 1 <= position <= k * m:
-            rule = f"a position is from 1 to km = {k * m}; check the params file"
-            raise _fault(path, line, rule, f"{position} in column {column}")
+            rule = f"column {column}: write a position from 1 to km = {k * m}, or correct the params file"
+            raise _fault(path, line, rule, position)
         first = (column - 2) // h * k
         if len(listed) == h * m and not first < position <= first + k:
             block = f"cohort {(column - 2) // h}, positions {first + 1} to {first + k}"
-            raise _fault(path, line, f"column {column} is of {block}; check k and h of the params file", position)
+            raise _fault(path, line, f"column {column}: write one of {block}, or correct k and h of the params file", position)
 
 
 def _whole_numbers(path: str | PathLike[str], line: int, row: list[str], start: int = 0) -> list[int]:
@@ -295,7 +299,7 @@ def _whole_numbers(path: str | PathLike[str], line: int, row: list[str], start: 
 def _whole_number(path: str | PathLike[str], line: int, column: int, cell: str) -> int:
     number = Decimal(cell) if _NUMBER.fullmatch(cell) else None
     if number is None or number != number.to_integral_value() or number >= 1 << 63:  # R writes 100000 as 1e+05
-        raise _fault(path, line, "a cell is a whole number from 0 to 2^63 - 1", f"{cell or 'nothing'} in column {column}")
+        raise _fault(path, line, f"column {column}: write a whole number from 0 to 2^63 - 1", cell or None)
     return int(number)
 
 
@@ -304,10 +308,10 @@ def _params(path: str | PathLike[str], line: int, values: Sequence[str], names: 
     probabilities: list[Fraction] = []
     for name, value in zip(names, map(str.strip, values), strict=True):
         if not _NUMBER.fullmatch(value):
-            raise _fault(path, line, f"{name} is a number of at least 0", value)
+            raise _fault(path, line, f"{name}: write a number of at least 0", value)
         if len(sizes) < 3:  # noqa: PLR2004
             if not value.isdecimal():
-                raise _fault(path, line, f"{name} is a whole number", value)
+                raise _fault(path, line, f"{name}: write a whole number", value)
             sizes.append(int(value))
         else:
             probabilities.append(Fraction(value))
@@ -324,12 +328,12 @@ def _json_values(path: str | PathLike[str], text: str) -> list[str]:
     try:
         read = json.loads(text, parse_int=_Written, parse_float=_Written, parse_constant=_Written)
     except json.JSONDecodeError as error:
-        raise _fault(path, error.lineno, "a file that begins with a brace is JSON", error.msg) from None
+        raise _fault(path, error.lineno, f"{error.msg}: write JSON in a file that begins with a brace", ...) from None
     if sorted(read) != sorted(_KEYS):
-        raise _fault(path, 1, f"the keys are {', '.join(_KEYS)}", ", ".join(read))
+        raise _fault(path, 1, f"the keys are {', '.join(read)}: write {', '.join(_KEYS)}", ...)
     for key, value in read.items():
         if not isinstance(value, _Written):
-            raise _fault(path, 1, f"{key} is a number, without quotes", value)
+            raise _fault(path, 1, f"{key}: write a number, without quotes", value)
     return [read[key] for key in _KEYS]
 
 

@@ -95,7 +95,7 @@ class Tally:
             If it has another layout.
         """
         if self.layout != mechanism.layout:
-            raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", self.layout)
+            raise ParameterError(f"the layout: decode with {mechanism.name} a tally of {mechanism.layout}", self.layout)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tally):
@@ -131,7 +131,7 @@ def most_cells(layout: Layout) -> int:
 def check_cells(layout: Layout, number: int) -> None:
     """Refuse more cells than a layout has."""
     if number > most_cells(layout):
-        raise ParameterError(f"a tally of this layout has at most {most_cells(layout)} cells", number)
+        raise ParameterError(f"the cells of this layout: write {most_cells(layout)} at most", number)
 
 
 @lru_cache(1024)
@@ -235,7 +235,7 @@ def merge(first: Tally, *others: Tally) -> Tally:
     """
     for other in others:
         if other.layout != first.layout:
-            raise ParameterError(f"tallies of one layout are merged, {first.layout}", other.layout)
+            raise ParameterError(f"the layout: merge tallies of one, here {first.layout}", other.layout)
     counts = sum((other.counts for other in others), first.counts)
     return Tally(first.layout, counts, sum((other.reports for other in others), first.reports))
 
@@ -243,7 +243,9 @@ def merge(first: Tally, *others: Tally) -> Tally:
 def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:
     size = layout.payload_size
     if len(payloads) % size:
-        raise PayloadError("payload_length", f"payloads of {size} bytes stand one after another; got {len(payloads)} bytes")
+        raise PayloadError(
+            "payload_length", f"payloads must be of {size} bytes, one after another; these have {len(payloads)} bytes"
+        )
     return np.frombuffer(payloads, np.uint8).reshape(-1, size)
 
 

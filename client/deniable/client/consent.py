@@ -87,7 +87,7 @@ class Consent:
         if answer is True or answer is False:
             return
         got = type(answer).__name__ if error is None else f"a function that raised {type(error).__name__}"
-        words = f"consent is True or False, and nothing else; got {got}, which is taken for a no"
+        words = f"consent is {got}, which is taken for a no: pass True or False"
         if self._strict:
             raise error or ConfigurationError(words)
         if not self._warned:

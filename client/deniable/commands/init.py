@@ -154,8 +154,8 @@ def init(parser: argparse.ArgumentParser) -> Run:
         try:
             parse(text, arguments.file)
         except RegistryError:
-            fitting = f"one that fits: --app {_named(app)}"
-            raise ConfigurationError(f"--app is a lower-case name; got {app!r}; {fitting}") from None
+            fitting = f"write --app {_named(app)}"
+            raise ConfigurationError(f"--app {app!r} is no lower-case name; {fitting}") from None
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)

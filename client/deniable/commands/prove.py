@@ -7,7 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
-from deniable.errors import ParameterError
+from deniable.errors import ConfigurationError, ParameterError
+from deniable.exact.epsilon import exact
 from deniable.proof import prove as proof_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def prove(parser: argparse.ArgumentParser) -> Run:
 
     def run(arguments: argparse.Namespace) -> int:
         options = dict(map(_option, arguments.option))
+        for name in arguments.mechanisms:
+            if name not in mechanisms.every():
+                raise ConfigurationError(f"{name!r} is no mechanism: write one of {', '.join(_ALL)}")
+        for epsilon in arguments.epsilon:
+            exact(epsilon)  # one that is none is refused once, not for each mechanism
         verdicts = [
             _prove(name, domain_size, epsilon, options, as_json=arguments.json)
             for name in arguments.mechanisms or _ALL

@@ -89,13 +89,15 @@ def _lint_all(arguments: argparse.Namespace) -> int:
     try:
         maxmemory = space.read(arguments.maxmemory) if arguments.maxmemory else None
     except ParameterError as error:
-        raise ConfigurationError(f"--maxmemory: {error}") from None
+        raise ConfigurationError(f"--{error}") from None
     return max(_lint(file, maxmemory) for file in arguments.files)
 
 
 def _lint(path: str, maxmemory: int | None = None) -> int:
     """Check a file, or each of a folder and then all of them together; tell what they take in the store."""
     files = published.files(path)
+    for file in files:
+        read(file)  # what cannot be read is a wrong argument, not a finding
     if max(_lint_file(str(file)) for file in files):
         return 1
     try:
@@ -148,6 +150,7 @@ def _diff(before: str, proposed: str) -> int:
 
 def _publish(file: Path, folder: Path) -> int:
     """Add a registry to a folder, unless it has faults, breaks what is published, or is the last one again."""
+    read(file)
     findings = lint(str(file))
     if findings.faults:
         return _print_findings(str(file), findings)
@@ -180,8 +183,10 @@ def _keygen(out: str) -> int:
     try:
         with os.fdopen(os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             file.write(private)
+    except FileExistsError:
+        raise ConfigurationError(f"{out} is there already, and is left alone; name a new file") from None
     except OSError as error:
-        raise ConfigurationError(f"the key cannot be written to a new file: {error}") from None
+        raise ConfigurationError(f"{out} cannot be written: {error.strerror}") from None
     print(public)
     return 0
 
@@ -198,13 +203,13 @@ def _sign(file: Path, arguments: argparse.Namespace) -> int:
     envelope, public = seal(restriction.write(), _read(arguments.key), until)
     written = envelope.write()
     if len(written) > MAX_BYTES:
-        print(f"error: {file}: an envelope has at most {MAX_BYTES} bytes; got {len(written)}")
+        print(f"error: {file}: the envelope has {len(written):,} bytes, and {MAX_BYTES:,} are allowed: turn down fewer metrics")
         return 1
     target = Path(arguments.out) if arguments.out else file.with_suffix(".signed.json")
     try:
         target.write_bytes(written)
     except OSError as error:
-        raise ConfigurationError(f"the envelope cannot be written: {error}") from None
+        raise ConfigurationError(f"{target} cannot be written: {error.strerror}") from None
     for line in _effects(bundled, restriction):
         print(line)
     summary = f"{target}: revision {restriction.revision}, {_validity(envelope)}"
@@ -233,7 +238,7 @@ def _refused(faults: Sequence[object]) -> int:
 def _until(valid_for: str) -> date:
     days = re.fullmatch(r"([1-9][0-9]{0,2})d", valid_for)
     if days is None:
-        raise ConfigurationError(f"--valid-for is a number of days from 1d to 999d, such as 30d; got {valid_for!r}")
+        raise ConfigurationError(f"--valid-for {valid_for!r} is no number of days: write 1d to 999d, such as 30d")
     return datetime.now(UTC).date() + timedelta(days=int(days[1]))
 
 
@@ -245,7 +250,7 @@ def _verify(file: str, public_key: str, against: str | None) -> int:
     try:
         envelope = Envelope.read(_read(file))
         if envelope is None:
-            print(f"error: {file}: this is no envelope")
+            print(f"error: {file}: this is no signed registry: write one with `deniable registry sign`")
             return 1
         envelope.verify(public_key)
         restriction = Restriction.read(envelope.text)
@@ -267,4 +272,4 @@ def _read(file: str) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"a file cannot be read: {error}") from None
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None

@@ -66,7 +66,7 @@ class Prepared:
         except ParameterError as error:
             return None, error
         except Exception:  # noqa: BLE001 - an object of the host app whose own methods fail
-            return None, ParameterError(f"an answer to {self.metric.id} is a plain value", got="another object")
+            return None, ParameterError(f"an answer to {self.metric.id} must be a plain value", got="another object")
         except BaseException as error:  # noqa: BLE001 - the program must end; raised in any mode after the report is queued
             return None, error
 

@@ -26,7 +26,7 @@ def exact(
     epsilon: float | str | Fraction,  # privacy loss in nats, in [`MIN_EPSILON`, `MAX_EPSILON`]
 ) -> Fraction:
     """Read an epsilon as the written decimal, not as the nearest binary float; raise `ParameterError` if it is none."""
-    rule = f"epsilon is a number of nats above 0 and at most {MAX_EPSILON}"
+    rule = f"epsilon: write a number of nats above 0 and at most {MAX_EPSILON}"
     if isinstance(epsilon, bool) or (isinstance(epsilon, float) and not isfinite(epsilon)):
         raise ParameterError(rule, epsilon)
     try:
@@ -36,7 +36,7 @@ def exact(
     if not 0 < value <= MAX_EPSILON:
         raise ParameterError(rule, epsilon)
     if value < MIN_EPSILON:
-        raise ParameterError("epsilon is at least 2^-31 nats: integer weights cannot carry less", epsilon)
+        raise ParameterError("epsilon: write at least 2^-31 nats; integer weights cannot carry less", epsilon)
     return value
 
 

@@ -43,7 +43,7 @@ class Field:
 
     def __post_init__(self) -> None:
         if not is_order(self.order):
-            rule = f"the order of a field is a prime number or a power of two up to 2^{MAX_DEGREE}"
+            rule = f"order: write a prime number, or a power of two up to 2^{MAX_DEGREE}"
             raise ParameterError(rule, self.order)
         even = self.order > 2 and not self.order & 1  # noqa: PLR2004
         powers, logarithms = _tables(self.order.bit_length() - 1) if even else ((), ())

@@ -57,7 +57,7 @@ class LinearFamily:
 
     def __post_init__(self) -> None:
         if not is_prime(self.range_size):
-            raise ParameterError("the range of a linear family is a prime number", self.range_size)
+            raise ParameterError("range_size: write a prime number", self.range_size)
         digits = 1
         while self.range_size**digits < self.domain_size:
             digits += 1
@@ -105,9 +105,11 @@ class LineFamily:
 
     def __post_init__(self) -> None:
         if self.order not in _MODULI:
-            raise ParameterError(f"a hash of a line family has 1 to {max(_MODULI)} bits", self.order)
+            raise ParameterError(f"order: write 1 to {max(_MODULI)}, the bits of a hash", self.order)
         if self.domain_size > 1 << 2 * self.order:
-            raise ParameterError(f"lines of {self.order} bits hash at most {1 << 2 * self.order} values", self.domain_size)
+            raise ParameterError(
+                f"domain_size: write {1 << 2 * self.order} at most, which lines of {self.order} bits hash", self.domain_size
+            )
         object.__setattr__(self, "width", 1 << self.order)
         object.__setattr__(self, "rows", self.width + 1)
 

@@ -146,7 +146,7 @@ def read(size: str) -> int:
     """Read a number of bytes as the store's configuration has it, such as ``512mb``; raise `ParameterError` if it is none."""
     match = re.fullmatch(r"([1-9][0-9]{0,17})([kmg]?b?)", size.lower())
     if match is None:
-        raise ParameterError("maxmemory is a number of bytes such as 512mb or 2gb", size)
+        raise ParameterError("maxmemory: write a number of bytes such as 512mb or 2gb", size)
     return int(match[1]) * _UNITS[match[2]]
 
 

@@ -14,7 +14,7 @@ from deniable.limits.allowance import MICRO, Allowance, micro
 from deniable.limits.caps import exceeding
 from deniable.limits.exposure import Exposure
 from deniable.registry.period import LENGTHS
-from deniable.registry.tables import LARGEST, MONTHS, Budget
+from deniable.registry.tables import LARGEST, Budget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -110,7 +110,7 @@ def _kept(metrics: Mapping[str, Admitted], refused: Collection[str], caps: Caps,
             continue
         # Twice the epsilon of a report is what the guide advises.
         own = exact(metric.epsilon)
-        nats = f"{float(max(own, min(2 * own, Fraction(str(caps.permanent)), MAX_EPSILON))):.12g}"
+        nats = f"{float(max(own, min(2 * own, Fraction(str(caps.permanent)), Fraction(MAX_EPSILON)))):.12g}"
         try:
             change = _changed(each, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
         except ParameterError:
@@ -145,6 +145,6 @@ def _raised(registry: Registry, in_code: Caps | None, total: int) -> Iterator[st
     for budget, place in ((own, "[budget]"), (most, "the budget of the app's Caps")):
         if budget is not None and month_of(budget) < total:
             longer = budget.lifetime is not None and budget.lifetime * 10 < tenths
-            lifetime = f" and lifetime = {min(tenths / 10 * MONTHS, LARGEST):g}" if longer else ""
+            lifetime = f" and lifetime = {Budget(per_month=tenths / 10).lifetime:g}" if longer else ""
             lines.append(f"per_month = {tenths / 10}{lifetime} in {place}")
     yield " and ".join(lines)

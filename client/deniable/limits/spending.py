@@ -26,10 +26,11 @@ def rows(registry: Registry, admission: Admission, today: date) -> Iterator[tupl
     for id_, metric in registry.metrics.items():
         if metric.expired(today):
             continue
-        allowance = Allowance.of(Declared.of(metric), budget)
+        declared = Declared.of(metric)
+        allowance = Allowance.of(declared, budget)
         month += allowance.month
         ever += allowance.lifetime or 0
-        mark = _lasts(metric, allowance, today) if id_ in admission.metrics else "off"
+        mark = _lasts(declared, allowance, today) if id_ in admission.metrics else "off"
         figures = (_nats(allowance.month), _share(allowance.month, budget), _ever(allowance.lifetime))
         yield id_, _question(metric, allowance), *figures, mark
     yield "all", "", _of(month, budget.per_month), _share(month, budget), _of(ever, budget.lifetime), ""
@@ -43,14 +44,16 @@ def _question(metric: Metric, allowance: Allowance) -> str:
     return f"{times}{_nats(allowance.cost)} a {metric.period}"
 
 
-def _lasts(metric: Metric, allowance: Allowance, today: date) -> str:
-    """Say for how long a device can report a metric every time, if its part of the lifetime ends before the metric expires."""
-    if allowance.lifetime is None or not allowance.month:
+def _lasts(declared: Declared, allowance: Allowance, today: date) -> str:
+    """Say for how long a device can report a metric, if its part of the lifetime ends before the metric expires."""
+    # If answers are kept and all are paid for, it never ends. Otherwise only answers that were reported before are reported then.
+    kept = declared.permanent if allowance.answers else None
+    if allowance.lifetime is None or (kept and not declared.metric.open and allowance.answers_ever >= kept.kept_responses):
         return ""
-    months = allowance.lifetime // allowance.month
-    if metric.expires is not None and months_between(today, metric.expires) <= months:
+    months, expires = allowance.lifetime // allowance.month, declared.metric.expires
+    if expires is not None and months_between(today, expires) <= months:
         return ""
-    return f"lasts {plural(months, 'month')}"
+    return f"{'new answers for' if kept else 'lasts'} {plural(months, 'month')}"
 
 
 def _share(month: int, budget: Budget) -> str:

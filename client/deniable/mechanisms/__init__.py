@@ -64,6 +64,11 @@ With candidates and permanent responses it is ``rappor``. These choices are part
 """
 
 
+def every() -> tuple[str, ...]:
+    """Return the name of every mechanism, in the order of the reference."""
+    return tuple(_ALL)
+
+
 def names() -> tuple[str, ...]:
     """Return the name of every mechanism that needs only a domain and an epsilon, and that estimates each value.
 
@@ -126,19 +131,21 @@ def make(
     """
     if epsilon is None:
         if name != "coin":
-            raise ParameterError("epsilon is a number of nats; only the coin mechanism does without", epsilon)
+            raise ParameterError("epsilon: write a number of nats; only the coin mechanism does without", epsilon)
         epsilon = log(3)
     if name == "auto":
         if options:
-            raise ParameterError("options go with a mechanism's name; auto has none", ", ".join(sorted(options)))
+            raise ParameterError(f"auto has no options: name a mechanism, or remove {', '.join(sorted(options))}", ...)
         return choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes).mechanism
     if name not in _ALL:
-        raise ParameterError(f"a mechanism is one of auto, {', '.join(_ALL)}", name)
+        raise ParameterError(f"mechanism: write one of auto, {', '.join(_ALL)}", name)
     module, class_name = _ALL[name]
     cls = cast("type[Mechanism]", getattr(import_module(f"{__name__}.{module}"), class_name))
     unknown = set(options) - set(cls.options)
     if unknown:
-        raise ParameterError(f"options of {name} are {', '.join(cls.options) or 'none'}", ", ".join(sorted(unknown)))
+        raise ParameterError(
+            f"{name} has no option {', '.join(sorted(unknown))}: its options are {', '.join(cls.options) or 'none'}", ...
+        )
     return cls(domain_size=domain_size, epsilon=epsilon, **options)  # type: ignore[arg-type]
 
 
@@ -158,10 +165,10 @@ def of(metric: Metric) -> Mechanism:
     fitting = _SEARCH if metric.discover else _OPEN if metric.open else _CLOSED | _OPEN
     if name in _ALL and name not in fitting:
         what = "to be discovered" if metric.discover else "that are not listed" if metric.open else "that are listed"
-        raise ParameterError(f"a mechanism for answers {what} is one of {', '.join(fitting)}", name)
+        raise ParameterError(f"mechanism: write one of {', '.join(fitting)} for answers {what}", name)
     options = dict(metric.parameters)
     if "permanent" in options:
-        raise ParameterError("a permanent epsilon is declared as epsilon_permanent, beside epsilon", options["permanent"])
+        raise ParameterError("permanent: write it as epsilon_permanent, beside epsilon", options["permanent"])
     if metric.permanent:
         return _make_permanent(metric, name, options, [each for each in _PERMANENT if each in fitting])
     return make(
@@ -180,7 +187,7 @@ def _make_scored(metric: Metric, fitting: str) -> Mechanism:
     if metric.permanent:
         if not metric.axis:
             raise ParameterError(
-                "permanent responses to a set, or for the mean of an ordinal, do not exist", metric.epsilon_permanent
+                "epsilon_permanent: remove it; a set, or the mean of an ordinal, keeps no answers", metric.epsilon_permanent
             )
         size = 2 if metric.rounded else size
         options["permanent"] = metric.epsilon_permanent
@@ -190,14 +197,14 @@ def _make_scored(metric: Metric, fitting: str) -> Mechanism:
         preset = window.for_distribution if metric.estimate == "distribution" else window.for_mean
         options = preset(metric.epsilon) | options
     if metric.mechanism not in ("auto", fitting):
-        raise ParameterError(f"the mechanism of this metric is auto or {fitting}", metric.mechanism)
+        raise ParameterError(f"mechanism: write auto or {fitting} for this metric", metric.mechanism)
     return make(fitting, domain_size=size, epsilon=metric.epsilon, **options)
 
 
 def _make_permanent(metric: Metric, name: str, options: dict[str, Any], fitting: list[str]) -> Mechanism:
     """Make the mechanism of a metric whose permanent responses are kept."""
     if metric.discover:
-        raise ParameterError("answers to be discovered have no permanent responses: no mechanism for them is in two steps", name)
+        raise ParameterError("epsilon_permanent: remove it; answers to be discovered are not kept", metric.epsilon_permanent)
     if metric.open and metric.mechanism == "auto":
         name = "rappor"
     if name == "auto":
@@ -208,5 +215,5 @@ def _make_permanent(metric: Metric, name: str, options: dict[str, Any], fitting:
             permanent=metric.epsilon_permanent,
         ).mechanism
     if name in _ALL and name not in fitting:
-        raise ParameterError(f"a mechanism with permanent responses is auto or one of {', '.join(fitting)}", name)
+        raise ParameterError(f"mechanism: write auto, or one of {', '.join(fitting)}, with epsilon_permanent", name)
     return make(name, domain_size=metric.domain_size, epsilon=metric.epsilon, permanent=metric.epsilon_permanent, **options)

@@ -135,12 +135,13 @@ def choose(
     considered.sort(key=lambda m: (m.mean_variance, m.layout.payload_size))
     fitting = [mechanism for mechanism in considered if mechanism.layout.payload_size <= max_bytes]
     if not fitting:
-        raise ParameterError("a mechanism's payload fits in max_report_bytes", max_bytes)
+        raise ParameterError("max_report_bytes: write more; no mechanism has so short a report", max_bytes)
     best, least = considered[0], fitting[0].mean_variance
     if permanent is not None and least > _WORST * best.mean_variance:
         advice = f"raise max_report_bytes to {best.layout.payload_size}, or name rappor, or loloha with its many rows"
         raise ParameterError(
-            f"{fitting[0].name} has {_error(fitting[0]) / _error(best):.3g} times the error: {advice}", max_bytes
+            f"max_report_bytes: {advice}; {fitting[0].name} has {_error(fitting[0]) / _error(best):.3g} times the error",
+            max_bytes,
         )
     # Rows of permanent mechanisms tell devices apart. A few bytes less do not justify more rows.
     near = [mechanism for mechanism in fitting if mechanism.mean_variance <= (NEAR if permanent is None else 1) * least]

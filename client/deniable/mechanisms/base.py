@@ -76,7 +76,7 @@ class Mechanism(Sealed, ABC):
 
     def __post_init__(self) -> None:
         if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, int) or self.domain_size < 2:  # noqa: PLR2004
-            raise ParameterError("domain_size is a whole number of at least 2", self.domain_size)
+            raise ParameterError("domain_size: write a whole number of at least 2", self.domain_size)
         self._set(requested=exact(self.epsilon), _hand=(None, 0.0, [], 0))
         self._set(**self._parameters())
         self._set(epsilon=spent(self.ratio, self.requested))
@@ -201,7 +201,9 @@ class Mechanism(Sealed, ABC):
             number = -1
         if isinstance(value, bool) or not 0 <= number < self.domain_size:
             # The message must not contain the answer, since it may be logged.
-            raise ParameterError(f"a value is a whole number in [0, {self.domain_size})", type(value).__name__)
+            raise ParameterError(
+                f"a value must be a whole number in [0, {self.domain_size})", got=f"of type {type(value).__name__}"
+            )
         return number
 
     def _refill(self) -> Any:

@@ -34,9 +34,9 @@ class Coin(TwoSided):
 
     def _parameters(self) -> dict[str, Any]:
         if self.domain_size != 2:  # noqa: PLR2004
-            raise ParameterError("the coin mechanism answers yes or no: domain_size is 2", self.domain_size)
+            raise ParameterError("domain_size: write 2; the coin mechanism answers yes or no", self.domain_size)
         if weight(self.requested) < 3 * UNIT:
-            raise ParameterError("the coin mechanism spends ln 3: epsilon is at least 1.0986122886681098", self.epsilon)
+            raise ParameterError("epsilon: write 1.0986122886681098, or remove it; the coin mechanism spends ln 3", self.epsilon)
         return {"ratio": Fraction(3), "p": Fraction(3, 4), "q": Fraction(1, 4), "layout": Layout(1, 2, "index")}
 
     @property

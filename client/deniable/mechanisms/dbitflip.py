@@ -65,13 +65,16 @@ class DBitFlip(Permanent):
     def _parameters(self) -> dict[str, Any]:
         k, buckets = self.domain_size, self.buckets
         if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 <= buckets <= k:
-            raise ParameterError(f"buckets is a whole number from 1 to the {k} values", buckets)
+            raise ParameterError(f"buckets: write a whole number from 1 to the {k} values", buckets)
         d = buckets or min(k, _BUCKETS)
         if self._read_permanent(self.requested) != self.requested:
-            raise ParameterError("dbitflip reports what it keeps: its permanent epsilon is epsilon", self.permanent)
+            raise ParameterError("permanent: write epsilon; dbitflip reports what it keeps", self.permanent)
         sets = k // gcd(d, k)
         if sets > MAX_ROWS:
-            raise ParameterError(f"dbitflip has at most {MAX_ROWS} sets of buckets, so that many devices share each", sets)
+            raise ParameterError(
+                f"dbitflip would have {sets} sets of buckets: use fewer values or buckets, so that there are {MAX_ROWS} at most",
+                ...,
+            )
         true_weight = weight(self.requested if d == 1 else self.requested / 2)
         one, other = Fraction(true_weight, true_weight + UNIT), Fraction(UNIT, true_weight + UNIT)
         ratio = Fraction(true_weight, UNIT) ** (1 if d == 1 else 2)

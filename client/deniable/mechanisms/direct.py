@@ -95,5 +95,5 @@ class Binary(Grr):
 
     def _parameters(self) -> dict[str, Any]:
         if self.domain_size != 2:  # noqa: PLR2004
-            raise ParameterError("binary randomized response answers yes or no: domain_size is 2", self.domain_size)
+            raise ParameterError("domain_size: write 2; binary randomized response answers yes or no", self.domain_size)
         return super()._parameters()

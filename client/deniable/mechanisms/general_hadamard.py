@@ -54,7 +54,7 @@ class GeneralHadamard(FrequencyOracle):
     def _parameters(self) -> dict[str, Any]:
         number, true_weight, d = self.blocks, weight(self.requested), self.domain_size
         if isinstance(number, bool) or not isinstance(number, int) or number < 0 or number & (number - 1):
-            raise ParameterError("blocks is a power of two", number)
+            raise ParameterError("blocks: write a power of two", number)
         choices = (number,) if number else tuple(1 << k for k in range(d.bit_length()))
         blocks = min(choices, key=lambda blocks: _variance(blocks, _size(d, blocks), true_weight))
         size = _size(d, blocks)

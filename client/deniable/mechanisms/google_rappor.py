@@ -66,7 +66,7 @@ class Params:
         for name, letter, most in (("bits", "k", _MAX_BITS), ("hashes", "h", _MAX_HASHES), ("cohorts", "m", _MAX_COHORTS)):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
-                raise ParameterError(f"{name} ({letter}) is a whole number from 1 to {most}", number)
+                raise ParameterError(f"{name} ({letter}): write a whole number from 1 to {most}", number)
         for name, steps in (("p", _DRAW_STEPS), ("q", _DRAW_STEPS), ("f", _F_STEPS)):
             exact = _exact(f"prob_{name}", getattr(self, f"prob_{name}"))
             object.__setattr__(self, f"prob_{name}", exact)
@@ -74,12 +74,11 @@ class Params:
             object.__setattr__(self, f"effective_{name}", Fraction(ceil(Fraction(float(exact)) * steps), steps))
         if self.effective_p >= self.effective_q:
             raise ParameterError(
-                "prob_q is above prob_p: else a report says nothing about a bit",
-                f"p = {float(self.prob_p)}, q = {float(self.prob_q)}",
+                f"prob_q: write more than prob_p = {float(self.prob_p)}, or a report says nothing about a bit", float(self.prob_q)
             )
         if self.effective_f == 1:
             raise ParameterError(
-                "prob_f is at most 127/128: the client applies 1 beyond, and nothing is left", float(self.prob_f)
+                "prob_f: write 127/128 or less; beyond it the client applies 1, and nothing is left", float(self.prob_f)
             )
 
     @property
@@ -113,7 +112,7 @@ def bloom(
 ) -> int:
     """Hash a word into the Bloom filter of its cohort, with 1 to h of k bits set. Deterministic and not private."""
     if isinstance(cohort, bool) or not isinstance(cohort, int) or not 0 <= cohort < params.cohorts:
-        raise ParameterError(f"a cohort is a whole number from 0 to {params.cohorts - 1}", cohort)
+        raise ParameterError(f"cohort: write a whole number from 0 to {params.cohorts - 1}", cohort)
     bits = 0
     for bit in _hashes(_checked(word), cohort, params):
         bits |= 1 << bit
@@ -137,9 +136,7 @@ def permanent(
 ) -> int:
     """Replace each bit with probability f by a coin, always in the same way for the same bits and secret. Never send it."""
     if params.bits > MAX_PERMANENT_BITS:
-        raise ParameterError(
-            f"a permanent response has at most {MAX_PERMANENT_BITS} bits (k): HMAC-SHA256 gives one byte for each", params.bits
-        )
+        raise ParameterError(f"bits: write {MAX_PERMANENT_BITS} or less; HMAC-SHA256 gives one byte for each", params.bits)
     _check_bits("bloom_bits", bloom_bits, params)
     digest = hmac.digest(secret, bloom_bits.to_bytes(4, "big"), "sha256")
     limit = int(params.effective_f * _F_STEPS)
@@ -178,7 +175,7 @@ def _hashes(word: bytes, cohort: int, params: Params) -> list[int]:
 
 
 def _exact(name: str, value: object) -> Fraction:
-    rule = f"{name} is a number in [0, 1]"
+    rule = f"{name}: write a number in [0, 1]"
     if isinstance(value, bool) or (isinstance(value, float) and not isfinite(value)):
         raise ParameterError(rule, value)
     try:
@@ -197,13 +194,13 @@ def _log_ratio(high: Fraction, low: Fraction) -> float:
 
 def _checked(word: object) -> bytes:
     if not isinstance(word, bytes):
-        raise ParameterError("a word is bytes, text as UTF-8", type(word).__name__)
+        raise ParameterError(f"a word must be bytes, or a text as UTF-8; this is of type {type(word).__name__}", ...)
     return word
 
 
 def _check_bits(name: str, bits: object, params: Params) -> None:
     if isinstance(bits, bool) or not isinstance(bits, int) or not 0 <= bits < 1 << params.bits:
-        raise ParameterError(f"{name} is a whole number in [0, 2^{params.bits})", type(bits).__name__)
+        raise ParameterError(f"{name} must be a whole number in [0, 2^{params.bits}); this is of type {type(bits).__name__}", ...)
 
 
 def _preset(bits: int, hashes: int, cohorts: int, p: str, q: str, f: str) -> Params:

@@ -57,7 +57,9 @@ class LocalHash(TwoSided):
     def _family(self, true_weight: int) -> LinearFamily:
         family = best_family(self.domain_size, true_weight)
         if family is None:
-            raise ParameterError(f"no hash family for this domain has a tally of at most {MAX_CELLS} cells", self.domain_size)
+            raise ParameterError(
+                f"domain_size: write less; no hash family for it has a tally of at most {MAX_CELLS} cells", self.domain_size
+            )
         return family
 
     def noise(self, source: Source, count: int) -> list[Any]:

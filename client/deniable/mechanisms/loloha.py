@@ -44,7 +44,7 @@ class Loloha(LocalHash, Shifted):
     def _family(self, true_weight: int) -> LinearFamily:
         family = best_family(self.domain_size, true_weight, MAX_ROWS)
         if family is None:
-            rule = f"loloha has at most {MAX_ROWS} hash functions, so that many devices share each, for at most as many values"
+            rule = f"domain_size: write {MAX_ROWS} or less; loloha has so many hash functions at most"
             raise ParameterError(rule, self.domain_size)
         return family
 

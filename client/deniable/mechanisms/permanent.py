@@ -43,7 +43,7 @@ class Permanent(FrequencyOracle):
         """Read the requested permanent epsilon, and set it."""
         epsilon = exact(self.permanent) if self.permanent else default or min(2 * self.requested, Fraction(MAX_EPSILON))
         if epsilon < self.requested:
-            raise ParameterError("permanent is not below epsilon: a report is a noisy copy of it", self.permanent)
+            raise ParameterError("permanent: write epsilon or more; a report is a noisy copy of it", self.permanent)
         self._set(permanent=float(epsilon), requested_permanent=epsilon)
         return epsilon
 

@@ -112,16 +112,20 @@ class PrefixTree(FastLocalHash):
         for name, default in (("step", self._STEP), ("start", self._START)):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_STEP:
-                raise ParameterError(f"{name} is a whole number of bits from 1 to {MAX_STEP}", number)
+                raise ParameterError(f"{name}: write a whole number of bits from 1 to {MAX_STEP}", number)
             self._set(**{name: number or default})
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 0:
-            raise ParameterError("rows is a whole number of at least 2", self.rows)
+            raise ParameterError("rows: write a whole number of at least 2", self.rows)
         rows = self.rows or min(_ROWS, MAX_CELLS // width)
         if rows * width > MAX_CELLS:
-            raise ParameterError(f"the tally of a search has at most {MAX_CELLS} cells", f"{rows} x {width}")
+            raise ParameterError(
+                f"the tally of this search would have {rows} x {width} cells: {MAX_CELLS} are possible at most", ...
+            )
         lengths = (*range(min(self.start, bits), bits, self.step), bits)
         if rows <= len(lengths):
-            raise ParameterError(f"each of {len(lengths)} levels, and the confirmation, has a row at least", rows)
+            raise ParameterError(
+                f"rows: write {len(lengths) + 1} or more, one for each of {len(lengths)} levels and for the confirmation", rows
+            )
         confirming = min(max(int(rows * self._share()), 1), rows - len(lengths))
         return (*lengths, bits), (*((rows - confirming) * i // len(lengths) for i in range(len(lengths) + 1)), rows)
 
@@ -133,7 +137,7 @@ class PrefixTree(FastLocalHash):
         except (ValueError, ZeroDivisionError):
             share = Fraction(-1)
         if isinstance(self.confirm, bool) or not 0 < share < 1:
-            raise ParameterError("confirm is a share of the devices, between 0 and 1", self.confirm)
+            raise ParameterError("confirm: write a share of the devices, between 0 and 1", self.confirm)
         return share
 
     @property

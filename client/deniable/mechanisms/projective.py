@@ -65,7 +65,7 @@ class Projective(TwoSided):
         true_weight, d = weight(self.requested), self.domain_size
         fitting = list(_geometries(d))
         if not fitting:
-            raise ParameterError(f"a geometry with a point for each value has at most {MAX_CELLS} points", d)
+            raise ParameterError(f"domain_size: write less; a geometry has {MAX_CELLS} points at most", d)
         # Floats leave only a few geometries for the exact comparison, which is slow.
         rough = [_roughly(order, dimension, true_weight / UNIT, d) for order, dimension in fitting]
         least = min(rough) * (1 + 1e-6)

@@ -153,14 +153,16 @@ class Rappor(Bloom):
         for name, default in zip(("bits", "hashes", "cohorts"), defaults, strict=True):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                raise ParameterError(f"{name} is a whole number above 0", number)
+                raise ParameterError(f"{name}: write a whole number above 0", number)
             self._set(**{name: number or default})
         if self.hashes > self.bits:
-            raise ParameterError("a Bloom filter has at least as many bits as hashes", f"{self.hashes} of {self.bits}")
+            raise ParameterError(
+                f"a Bloom filter of {self.bits} bits cannot have {self.hashes} hashes: use fewer hashes, or more bits", ...
+            )
         permanent = self._read_permanent()
         true_weight, permanent_weight = (weight(epsilon / (2 * self.hashes)) for epsilon in (self.requested, permanent))
         if true_weight == UNIT:
-            raise ParameterError("epsilon leaves at least 2^-32 nats for each bit: fewer hashes, or more epsilon", self.epsilon)
+            raise ParameterError("epsilon: write more, or use fewer hashes; each bit needs at least 2^-32 nats", self.epsilon)
         flip_permanent = Fraction(UNIT, permanent_weight + UNIT)
         return self._claims(Fraction(true_weight, true_weight + UNIT), Fraction(UNIT, true_weight + UNIT)) | {
             "permanent_ratio": Fraction(permanent_weight, UNIT) ** (2 * self.hashes),
@@ -251,15 +253,16 @@ class GoogleRappor(Bloom):
         params = self._params()
         one, other = params.q_star, params.p_star
         if one == 1 or other == 0:
-            raise ParameterError("no bit is certain: p* is above 0 and q* below 1", f"p* = {float(other)}, q* = {float(one)}")
+            rule = "write probabilities that leave no bit certain, with p* above 0 and q* below 1"
+            raise ParameterError(f"p* = {float(other)}, q* = {float(one)}: {rule}")
         self._set(bits=params.bits, hashes=params.hashes, cohorts=params.cohorts)
         claims = self._claims(one, other)
         if log(claims["ratio"]) > float(self.requested):
-            rule = f"these parameters spend {log(claims['ratio']):.6g} nats a report: epsilon is at least that"
+            rule = f"epsilon: write {log(claims['ratio']):.6g} or more, which these parameters spend in a report"
             raise ParameterError(rule, float(self.requested))
         if self.permanent and exact(self.permanent) < params.epsilon_permanent:
             spent = params.epsilon_permanent
-            rule = f"this prob_f spends {spent:.6g} nats for all reports of an answer: the permanent epsilon is at least that"
+            rule = f"permanent: write {spent:.6g} or more, which this prob_f spends in all reports of an answer"
             raise ParameterError(rule, self.permanent)
         half = params.effective_f / 2
         return claims | {
@@ -279,11 +282,11 @@ class GoogleRappor(Bloom):
         if not self.preset:
             missing = [name for name in _GOOGLE if name not in parameters]
             if missing:
-                rule = f"google_rappor has a preset or all of {', '.join(_GOOGLE)}"
-                raise ParameterError(rule, f"no {', '.join(missing)}")
+                rule = f"google_rappor lacks {', '.join(missing)}: write a preset, or all of {', '.join(_GOOGLE)}"
+                raise ParameterError(rule, ...)
             return google_rappor.Params(**parameters)
         if self.preset not in google_rappor.PRESETS:
-            raise ParameterError(f"a preset is one of {', '.join(google_rappor.PRESETS)}", self.preset)
+            raise ParameterError(f"preset: write one of {', '.join(google_rappor.PRESETS)}", self.preset)
         return replace(google_rappor.PRESETS[self.preset], **parameters)
 
     @property

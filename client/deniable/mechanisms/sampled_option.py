@@ -37,10 +37,10 @@ class Sampled(Scored):
     def _parameters(self) -> dict[str, Any]:
         options = self.domain_size.bit_length() - 1
         if self.domain_size != 1 << options:
-            raise ParameterError("the domain of a set has 2^m values, one for each set of m options", self.domain_size)
+            raise ParameterError("domain_size: write 2^m for a set of m options", self.domain_size)
         groups = self._groups(options)
         if not groups:
-            raise ParameterError("a set in pairs has at least 2 options", options)
+            raise ParameterError("pairs: write false, or list 2 options or more", options)
         true_weight, width = weight(self.requested), 1 << len(groups[0])
         total = true_weight + (width - 1) * UNIT
         return {

@@ -52,7 +52,7 @@ class Sketch(FrequencyOracle):
     def _pool(self, rows: int, width: int) -> PoolFamily:
         for name, number, least in (("rows", self.rows, 1), ("width", self.width, 2)):
             if isinstance(number, bool) or not isinstance(number, int) or (number and number < least):
-                raise ParameterError(f"{name} is a whole number of at least {least}", number)
+                raise ParameterError(f"{name}: write a whole number of at least {least}", number)
         if self.rows or self.width or rows * width <= MAX_CELLS:
             return PoolFamily(self.name, self.rows or rows, self.width or width)
         return PoolFamily(self.name, MAX_CELLS // width, width)
@@ -158,7 +158,7 @@ class Hcms(Sketch):
         true_weight = weight(self.requested)
         family = self._family()
         if family.width & (family.width - 1):
-            raise ParameterError("a Hadamard transform has a power of two for its width", family.width)
+            raise ParameterError("width: write a power of two for a Hadamard transform", family.width)
         return self._claims(Fraction(true_weight, true_weight + UNIT), Fraction(1, 2), family) | {
             "ratio": Fraction(true_weight, UNIT),
             "layout": Layout(family.rows, 2 * family.width, "index"),

@@ -101,7 +101,7 @@ class Window(Scored):
         for name in self.options:
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise ParameterError(f"{name} of a window is a whole number of at least 1", number)
+                raise ParameterError(f"{name}: write a whole number of at least 1", number)
         true_weight, w, steps = weight(self.requested), self.length, self.blocks * self.length
         total = w * (true_weight + self.blocks * UNIT)
         layout = Layout(1, steps + w, "index")

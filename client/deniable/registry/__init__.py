@@ -166,22 +166,21 @@ class Registry:
         try:
             lines = text.lines(path)
         except (OSError, UnicodeDecodeError) as error:
-            rule = "candidates is a readable UTF-8 file of answers, one to a line"
-            raise RegistryError([Fault(self.file, metric.id, rule, str(error))]) from None
+            rule = f"candidates: {text.unreadable(error)}; the file must have one answer to a line, in UTF-8"
+            raise RegistryError([Fault(self.file, metric.id, rule, metric.candidates)]) from None
         faults, first_lines = [], dict[int, int]()
         for number, line in enumerate(lines, 1):
             where = f"line {number}: {line!r}"
             try:
                 position = metric.kind.candidate(metric, line)
             except ParameterError as error:
-                faults.append(Fault(str(path), metric.id, error.rule, where))
+                faults.append(Fault(str(path), metric.id, f"{where}: {error.rule}"))
                 continue
             if position in first_lines:
-                rule = f"a candidate is listed once; this one is on line {first_lines[position]}"
-                faults.append(Fault(str(path), metric.id, rule, where))
+                faults.append(Fault(str(path), metric.id, f"{where}: remove it; it is on line {first_lines[position]} already"))
             first_lines.setdefault(position, number)
         if not lines:
-            faults.append(Fault(str(path), metric.id, "a candidate file has at least one line", "an empty file"))
+            faults.append(Fault(str(path), metric.id, "the file is empty: write one answer to a line"))
         if faults:
             raise RegistryError(faults)
         return tuple(first_lines)
@@ -228,7 +227,7 @@ class Registry:
         pairs = [part.partition("=") for part in written.split(",") if written]
         if tuple(name if equals else None for name, equals, _ in pairs) != metric.segments:
             shape = ",".join(f"{name}=..." for name in metric.segments) or "as an empty text"
-            raise ParameterError(f"the segment of {metric.id} is written {shape}", written[:60])
+            raise ParameterError(f"the segment of {metric.id}: write it {shape}", written[:60])
         return ",".join(f"{name}={value if value in self.segments[name] else OTHER}" for name, _, value in pairs)
 
 
@@ -251,7 +250,7 @@ def read(path: str | Path) -> str:
         rule = "the registry is missing: name another file, or have `deniable init` write one"
         raise RegistryError([Fault(str(path), "-", rule)]) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise RegistryError([Fault(str(path), "-", "the registry is a readable UTF-8 file", str(error))]) from None
+        raise RegistryError([Fault(str(path), "-", f"the registry cannot be read: {text.unreadable(error)}")]) from None
 
 
 def parse(text: str, file: str = "metrics.toml", publication: Publication | None = None) -> Registry:
@@ -274,9 +273,7 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RegistryError(
-            placed(text, [Fault(file, "-", "the registry is valid TOML, in which texts stand in quotes", str(error))])
-        ) from None
+        raise RegistryError(placed(text, [Fault(file, "-", f"this is no valid TOML: {error}; texts need quotes")])) from None
     faults = [Fault(file, *details) for details in faults_of(document, _KEYS)]
     if faults:
         raise RegistryError(placed(text, faults))

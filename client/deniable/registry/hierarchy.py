@@ -53,16 +53,19 @@ def faults_of(
 ) -> Iterator[_Broken]:
     """Find every fault of one segment's entry under ``[generalize]``."""
     if values is None:
-        yield "generalize names segments that are declared under [segments]", name
+        yield f"generalize.{name}: declare a segment of this name under [segments]", ...
         return
     if isinstance(declared, str):
         if len(declared) != 1 or declared not in SEPARATORS:
-            yield f"generalize.{name} is one of the separators {' '.join(SEPARATORS)} or a table of words", declared
+            yield (
+                f"generalize.{name}: write one of the separators {' '.join(SEPARATORS)} in quotes, or a table of words",
+                declared,
+            )
             return
         if not any(declared in value for value in values):
-            yield f"generalize.{name} is a separator that occurs in its values", declared
+            yield f"generalize.{name}: write a separator that occurs in the values of {name}", declared
     elif not isinstance(declared, dict) or not all(isinstance(word, str) and WORD.fullmatch(word) for word in declared.values()):
-        yield f'generalize.{name} is a table of words of letters, digits and _.+-, such as {{ "2.4.1" = "2.4" }}', declared
+        yield f'generalize.{name}: write a table of words of letters, digits and _.+-, such as {{ "2.4.1" = "2.4" }}', declared
         return
     else:
         yield from _table_faults(name, values, declared)
@@ -73,11 +76,17 @@ def _table_faults(name: str, values: Sequence[str], declared: dict[str, str]) ->
     known = {*values, *declared.values()}
     for word in declared:
         if word not in known:
-            yield f"generalize.{name} has only words that are values of {name}, or that such values generalise to", word
+            yield (
+                f"generalize.{name} has {word!r}, which no value of {name} leads to: list it as a value, or remove it",
+                ...,
+            )
     for word, above in declared.items():
         branch = word.startswith(above) and word[len(above) :].startswith(tuple(SEPARATORS))
         if above in values and not branch and word != above:
-            yield f"generalize.{name}: {above} is a value, so only words that begin with it generalise to it", word
+            yield (
+                f"generalize.{name}.{word}: write another word; only values that begin with {above!r} may lead to it",
+                above,
+            )
 
 
 def _length_faults(name: str, values: Sequence[str], above: dict[str, str]) -> Iterator[_Broken]:
@@ -88,7 +97,7 @@ def _length_faults(name: str, values: Sequence[str], above: dict[str, str]) -> I
             chain.append(word)
         if word is not None:
             if word not in looped:
-                yield f"generalize.{name} leads from no word back to the same word", word
+                yield f"generalize.{name} leads from {word!r} back to itself: write a more general word for one of them", ...
             looped.update(chain)
         elif len(chain) > MAX_STEPS + 1 and value in values:
-            yield f"generalize.{name} has at most {MAX_STEPS} steps from a value", value
+            yield f"generalize.{name} leads from {value!r} over more than {MAX_STEPS} steps: leave some out", ...

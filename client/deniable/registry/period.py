@@ -37,7 +37,7 @@ def of(
         return f"{year:04}-W{week:02}"
     if length == "month":
         return f"{utc:%Y-%m}"
-    raise ParameterError(f"a period is one of {', '.join(LENGTHS)}", length)
+    raise ParameterError(f"period: write one of {', '.join(LENGTHS)}", length)
 
 
 def bounds(
@@ -51,7 +51,7 @@ def bounds(
     except (ValueError, OverflowError):
         canonical = False
     if not canonical:
-        raise ParameterError(f"a period of length {length} is written like {of(datetime.now(UTC), length)}", name)
+        raise ParameterError(f"period: write it like {of(datetime.now(UTC), length)}, of length {length}", name)
     return start, end
 
 
@@ -94,7 +94,7 @@ def touched(
             months += 1
         return months
     if length not in LENGTHS:
-        raise ParameterError(f"a period is one of {', '.join(LENGTHS)}", length)
+        raise ParameterError(f"period: write one of {', '.join(LENGTHS)}", length)
     return ceil(days * 24 if length == "hour" else days / 7 if length == "week" else days) + 1
 
 

@@ -30,7 +30,7 @@ def placed(
 
 def _line(lines: Mapping[tuple[str, ...], int], fault: Fault, last: int) -> int:
     if not lines:
-        match = _SYNTAX.search(str(fault.value))
+        match = _SYNTAX.search(fault.rule)
         return int(match[1]) if match else last
     table = () if fault.metric == "-" else ("metrics", fault.metric)
     words: list[str] = re.findall(r"[a-zA-Z_][\w-]*", fault.rule)

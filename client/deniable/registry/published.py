@@ -139,11 +139,12 @@ def files(path: str | Path) -> list[Path]:
     if not folder.is_dir():
         return [folder]
     paths = sorted(folder.glob("*.toml"))
-    rule = "a folder of published registries has files named 0001.toml, 0002.toml, ...; add them by `deniable registry publish`"
     others = [each.name for each in paths if not _NAME.fullmatch(each.name)]
     if others or not paths:
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        raise RegistryError([Fault(str(folder), "-", rule, ", ".join(others[:_SHOWN]) + more or "none")])
+        wrong = f"the folder has {', '.join(others[:_SHOWN])}{more}" if others else "the folder has no registry"
+        rule = "add registries with `deniable registry publish`, which names them 0001.toml, 0002.toml, ..."
+        raise RegistryError([Fault(str(folder), "-", f"{wrong}: {rule}")])
     return paths
 
 
@@ -183,9 +184,13 @@ def add(file: Path, folder: Path) -> Path:
 def _check_list(name: str, loaded: Registry, folder: Path) -> None:
     """Check that a file of candidates can be added to a folder, and replaces no file of another metric."""
     if Path(name).name != name:
-        raise ConfigurationError(f"the candidates of a published registry lie beside it, in no other folder; got {name}")
+        raise ConfigurationError(
+            f"the file of candidates {name!r} is in another folder: put it beside the registry, and write its name alone"
+        )
     if name.endswith(".toml"):
-        raise ConfigurationError(f"a file of candidates is not named like a registry; got {name}")
+        raise ConfigurationError(
+            f"the file of candidates {name!r} has the name of a registry: give it another one, such as answers.txt"
+        )
     source, target = Path(loaded.file).parent / name, folder / name
     if not target.exists() or target.read_bytes() == source.read_bytes():
         return
@@ -241,18 +246,20 @@ def _conflicts(loaded: Sequence[Registry]) -> Iterator[Fault]:
     highest: dict[str, int] = {}
     for declared in loaded:
         if declared.app != loaded[0].app:
-            yield Fault(declared.file, "-", f"all registries of a folder are of one app, here {loaded[0].app}", declared.app)
+            yield Fault(
+                declared.file, "-", f"app: keep each app in a folder of its own; this one is of {loaded[0].app!r}", declared.app
+            )
         for metric in declared.metrics.values():
             place = metric.id, metric.version
             first, old = known.setdefault(place, (declared, metric))
             for name in MEANING:
                 if getattr(old, name) != getattr(metric, name):
-                    rule = f"{name} is as in {first.file}, which declares version {metric.version} too; raise the version"
+                    rule = f"{name}: raise version, or write it as in {first.file}, which declares version {metric.version} too"
                     yield Fault(declared.file, metric.id, rule, getattr(metric, name))
             if metric.delay is not None and not covered(metric.delay, metric.grace):
-                rule = f"delay is at least an hour shorter than the grace of {loaded[-1].file}, which is {metric.grace}"
+                rule = f"delay: write at least an hour less than the grace of {loaded[-1].file}, which is {metric.grace!r}"
                 yield Fault(declared.file, metric.id, rule, metric.delay)
             if metric.version < highest.get(metric.id, 0):
-                rule = f"a version never goes back: an earlier file has version {highest[metric.id]}"
+                rule = f"version: write {highest[metric.id]} or more; an earlier file has version {highest[metric.id]}"
                 yield Fault(declared.file, metric.id, rule, metric.version)
             highest[metric.id] = max(metric.version, highest.get(metric.id, 0))

@@ -16,7 +16,7 @@ from deniable.registry.hierarchy import WORD
 from deniable.registry.tables import GRACE, Analysts, Budget, Caps, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from deniable.registry.answers.domain import Broken
 
@@ -38,7 +38,7 @@ _IN_CODE_ONLY = ("metrics", "budget")  # of caps: a file has an epsilon in each 
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
 _MAX_ID = 80
-ID_RULE = f"an id is lower-case words joined by dots or dashes, at most {_MAX_ID} characters"
+ID_RULE = f"write an id as lower-case words joined by dots or dashes, with at most {_MAX_ID} characters"
 """What `is_id` checks."""
 _MOST_TOGETHER = 1_000_000
 _DEVICES = r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?"
@@ -46,14 +46,22 @@ _DEVICES = r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?"
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
 
 
-def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Iterator[_Rest]:
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _unknown(where: str, of: str, known: Sequence[str], table: dict[str, Any], place: str = "") -> Iterator[_Rest]:
     for key in table:
         if key not in known:
-            from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a faulty file needs it
+            yield where, f"{place}{key} is no key {of}: write {_nearest(key, known) or f'one of {_listed(known)}'}", ...
 
-            near = get_close_matches(key, known, 1)
-            rule = f"no key has this name (did you mean {near[0]}?)" if near else f"a key is one of {', '.join(known)}"
-            yield where, rule, key
+
+def _nearest(key: str, known: Iterable[str]) -> str | None:
+    """Return the key that a mistyped one may have meant; None if none is like it."""
+    from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
+
+    return nearest(key, known)
 
 
 def is_id(value: object) -> bool:
@@ -68,9 +76,9 @@ def is_revision(value: object) -> bool:
 
 def _app_faults(app: object) -> Iterator[_Rest]:
     if not is_id(app):
-        yield "-", "app is a lower-case name such as shop", app
+        yield "-", "app: write a lower-case name in quotes, such as 'shop'", app
     elif re.fullmatch(_DEVICES, str(app)):
-        yield "-", "app names no device of Windows, which cannot make a folder of this name", app
+        yield "-", "app: write another name; Windows has a device of this one, and cannot make a folder of it", app
 
 
 def faults_of(
@@ -80,28 +88,29 @@ def faults_of(
     """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
     yield from _unknown(
         "-",
+        "of a registry",
         ("format", "revision", "app", "segments", "generalize", "experiments", *_TABLES, "metrics"),
         document,
     )
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
-        yield "-", f"format is {FORMAT}, the registry format this version reads", document.get("format")
+        yield "-", f"format: write {FORMAT}, which this version reads", document.get("format")
     yield from _app_faults(document.get("app"))
     revision = document.get("revision", 1)
     if not is_revision(revision):
-        yield "-", "revision is a whole number above 0, raised with every publication", revision
+        yield "-", "revision: write a whole number above 0, and raise it with every publication", revision
     for name in _TABLES:
         yield from _table_faults(name, document.get(name, {}))
     segments = document.get("segments", {})
     if isinstance(segments, dict):
         yield from _segments_faults(segments)
     else:
-        yield "-", "segments is a table of lists of words", segments
+        yield "-", "segments: write a table of lists of words, such as { platform = ['linux', 'macos'] }", segments
         segments = {}
     yield from _generalize_faults(document.get("generalize", {}), segments)
     yield from _experiments_faults(document.get("experiments", {}), segments)
     metrics = document.get("metrics")
     if not isinstance(metrics, dict) or not metrics:
-        yield "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', metrics
+        yield "-", 'metrics: declare at least one, as a table [metrics."ui.theme"]', metrics
         return
     grace = _common_grace(document.get("publication"))
     for id_, table in metrics.items():
@@ -110,38 +119,38 @@ def faults_of(
         if isinstance(table, dict):
             yield from _metric_faults(id_, table, segments, keys, grace)
         else:
-            yield id_, "a metric is a table", table
+            yield id_, "write a metric as a table, with its own lines", table
 
 
 def _table_faults(name: str, table: object) -> Iterator[_Rest]:
     """Find the faults of a table that holds for all metrics."""
     made_of, example = _TABLES[name]
     if not isinstance(table, dict):
-        yield "-", f"{name} is a table such as {example}", table
+        yield "-", f"{name}: write a table such as {example}", table
         return
     known = [each.name for each in fields(made_of) if name != "caps" or each.name not in _IN_CODE_ONLY]
     if not set(table) <= set(known):
-        yield "-", f"the keys of {name} are {', '.join(known)}", ", ".join(table)
+        yield from _unknown("-", f"of [{name}]", known, table, f"{name}.")
         return
     try:
         made_of(**table)
     except ParameterError as error:
-        yield "-", f"{name}: {error.rule}", error.value
+        yield "-", f"{name}.{error.rule}", error.value
 
 
 def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
     for name, values in segments.items():
         if not WORD.fullmatch(name):
-            yield "-", "a segment's name is a word of letters, digits and _.+-", name
+            yield "-", "write the name of a segment as one word of letters, digits and _.+-", name
         if not isinstance(values, list) or not values or not all(isinstance(v, str) and WORD.fullmatch(v) for v in values):
-            yield "-", f"segments.{name} is a list of words of letters, digits and _.+-", values
+            yield "-", f"segments.{name}: write a list of words of letters, digits and _.+-, each in quotes", values
         elif len(set(values)) != len(values):
-            yield "-", f"segments.{name} lists each value once", values
+            yield "-", f"segments.{name}: list each value once", values
 
 
 def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
     if not isinstance(table, dict):
-        yield "-", 'generalize is a table of segments, such as { version = "." }', table
+        yield "-", 'generalize: write a table of segments, such as { version = "." }', table
         return
     for name, declared in table.items():
         if name in segments and any(_segments_faults({name: segments[name]})):
@@ -153,24 +162,32 @@ def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Res
 def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
     example = '{ base = "control", planned = 0.02 }'
     if not isinstance(table, dict):
-        yield "-", f"experiments is a table of segments, such as {{ arm = {example} }}", table
+        yield "-", f"experiments: write a table of segments, such as {{ arm = {example} }}", table
         return
     for name, declared in table.items():
         arms = segments.get(name)
         if not isinstance(arms, list) or len(arms) < 2:  # noqa: PLR2004
-            yield "-", "experiments names segments of two or more values, declared under [segments]: they are the arms", name
+            yield (
+                "-",
+                f"experiments.{name}: declare it under [segments], with two or more values, which are the arms",
+                ...,
+            )
             continue
         try:
             experiment = Experiment(**declared)
         except TypeError:
-            yield "-", f"experiments.{name} is a table such as {example}", declared
+            yield "-", f"experiments.{name}: write a table such as {example}", declared
         except ParameterError as error:
-            yield "-", f"experiments.{name}: {error.rule}", error.value
+            yield "-", f"experiments.{name}.{error.rule}", error.value
         else:
             if experiment.base not in arms:
-                yield "-", f"experiments.{name}: base is one of its arms", experiment.base
+                yield "-", f"experiments.{name}.base: write one of the arms, {_listed(arms)}", experiment.base
             if experiment.split and set(experiment.split) != set(arms):
-                yield "-", f"experiments.{name}: split names each arm", sorted(experiment.split)
+                yield (
+                    "-",
+                    f"experiments.{name}.split: write a number for each of the arms, {', '.join(arms)}",
+                    sorted(experiment.split),
+                )
 
 
 def _metric_faults(
@@ -179,10 +196,13 @@ def _metric_faults(
     unquoted = [key for key, value in table.items() if key not in keys and isinstance(value, dict)]
     for key in unquoted:
         full = f"{id_}.{key}"
-        yield id_, f'an id with a dot needs quotes: [metrics."{full}"]', f"[metrics.{full}]"
+        yield id_, f'[metrics.{full}] is an id with a dot, which needs quotes: write [metrics."{full}"]', ...
     if len(unquoted) == len(table) > 0:
         return
-    yield from _unknown(id_, keys, {key: value for key, value in table.items() if key not in unquoted})
+    yield from _unknown(id_, "of a metric", keys, {key: value for key, value in table.items() if key not in unquoted})
+    # One mistyped key is one fault: it is not missing as well.
+    meant = {_nearest(key, keys): value for key, value in table.items() if key not in keys and key not in unquoted}
+    table = {key: value for key, value in meant.items() if key} | table
     for rule, value in chain(
         _domain_faults(table),
         _privacy_faults(table),
@@ -202,16 +222,16 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[Broken]:
     yield from kind.faults(table)
     for key, value in table.items():
         if key not in kind.members and (names := types.having(key)):
-            yield f"{key} belongs to a metric of type {' or '.join(names)}", value
+            yield f"{key}: remove it; only a metric of type {' or '.join(names)} has it", value
     listed, none = table.get("values"), table.get("none")
     if (
         "none" in table
         and "none" not in kind.decimals
         and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed))
     ):
-        yield "none is the answer that is reported for None: one of the values, if values are listed", none
+        yield "none: write one of the values; it is reported for None", none
     if "other" in table and isinstance(listed, list) and table["other"] not in listed:
-        yield "other is one of the values: it is reported for every answer that is not listed", table["other"]
+        yield "other: write one of the values; it is reported for every answer that is not listed", table["other"]
 
 
 def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:
@@ -223,15 +243,18 @@ def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:
         faults = list(_nats_faults("epsilon_permanent", permanent))
         yield from faults
         if not broken and not faults and exact(permanent) < exact(epsilon):  # type: ignore[arg-type]
-            yield "epsilon_permanent is not below epsilon: a report is a noisy copy of the permanent response", permanent
+            yield (
+                f"epsilon_permanent: write {epsilon} or more, the epsilon of one report, since all reports say no less than one",
+                permanent,
+            )
     sample = table.get("sample", 1)
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
-        yield "sample is a share above 0 and at most 1, such as 0.1", sample
+        yield "sample: write a share above 0 and at most 1, such as 0.1", sample
 
 
 def _nats_faults(name: str, epsilon: object) -> Iterator[Broken]:
     if isinstance(epsilon, str) and epsilon is not COIN_EPSILON:
-        yield f"{name} is a number, without quotes", epsilon
+        yield f"{name}: write a number, without quotes", epsilon
         return
     try:
         exact(epsilon)  # type: ignore[arg-type]
@@ -242,33 +265,36 @@ def _nats_faults(name: str, epsilon: object) -> Iterator[Broken]:
 def _parameters_faults(table: dict[str, Any]) -> Iterator[Broken]:
     parameters = table.get("parameters", {})
     if not isinstance(parameters, dict) or not all(isinstance(value, int | float | str) for value in parameters.values()):
-        yield "parameters is a table of numbers and texts, such as { cohorts = 64 }", parameters
+        yield "parameters: write a table of numbers and texts, such as { cohorts = 64 }", parameters
     elif parameters and table.get("mechanism", "auto") == "auto":
-        yield "parameters go with a mechanism's name; auto has none", ", ".join(parameters)
+        yield "parameters: name the mechanism that they are of, such as mechanism = 'rappor', or remove them", parameters
 
 
 def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
     for key, default in (("description", None), ("owner", None), ("mechanism", "auto")):
         text = table.get(key, default)
         if not isinstance(text, str) or not text.strip():
-            yield f"{key} is a text", text
+            yield f"{key}: write a text in quotes", text
     for key in ("version", "min_reports", "max_report_bytes", "per_period", "answers_per_month"):
         number = table.get(key, 1)
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            yield f"{key} is a whole number of at least 1", number
+            yield f"{key}: write a whole number of at least 1", number
     permanent = "epsilon_permanent" in table
     if permanent and table.get("per_period", 1) != 1:
-        yield "per_period is 1 with epsilon_permanent: a second report would repeat the same answer", table["per_period"]
+        yield (
+            "per_period: write 1 with epsilon_permanent, since a second report would repeat the same answer",
+            table["per_period"],
+        )
     if not permanent and "answers_per_month" in table:
-        yield "answers_per_month belongs to a metric with epsilon_permanent", table["answers_per_month"]
+        yield "answers_per_month: remove it; only a metric with epsilon_permanent has it", table["answers_per_month"]
     yield from _delay_faults(table, grace)
     if table.get("period", "day") not in period.LENGTHS:
-        yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
+        yield f"period: write {_listed(period.LENGTHS)}", table["period"]
     yield from _shift_faults(table)
     yield from _group_faults(table)
     expires = table.get("expires")
     if expires is not None and (not isinstance(expires, date) or isinstance(expires, datetime)):
-        yield "expires is a date such as 2027-12-31, without quotes", expires
+        yield "expires: write a date such as 2027-12-31, without quotes", expires
 
 
 def _common_grace(publication: object) -> str:
@@ -293,7 +319,7 @@ def _delay_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
     if "delay" in table and not broken and not covered(table["delay"], str(lengths["grace"])):
         hours = duration("delay", table["delay"]) // timedelta(hours=1) + 1
         yield (
-            f"delay is at least an hour shorter than grace, so that no report comes too late: declare a grace of {hours}h",
+            f"delay: write grace = '{hours}h' or more, so that a report that waits still comes in time",
             table["delay"],
         )
 
@@ -301,7 +327,7 @@ def _delay_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
 def _group_faults(table: dict[str, Any]) -> Iterator[Broken]:
     together = table.get("together", 1)
     if isinstance(together, bool) or not isinstance(together, int | float) or not 1 <= together <= _MOST_TOGETHER:
-        yield f"together is how many devices answer alike, from 1 to {_MOST_TOGETHER:,}, such as 2.5", together
+        yield f"together: write how many devices answer alike, a number from 1 to {_MOST_TOGETHER:,} such as 2.5", together
 
 
 def _shift_faults(table: dict[str, Any]) -> Iterator[Broken]:
@@ -309,16 +335,16 @@ def _shift_faults(table: dict[str, Any]) -> Iterator[Broken]:
         return
     least = table["least_shift"]
     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least < 1:
-        yield "least_shift is a share from 0 to below 1, such as 0.01: the smallest shift that matters", least
+        yield "least_shift: write the smallest shift that matters, a share from 0 to below 1 such as 0.01", least
     if table.get("period") == "hour":
-        yield "least_shift belongs to a metric whose period is a day or longer: at night people answer otherwise", least
+        yield "least_shift: remove it, or choose a period of a day or longer; at night people answer otherwise", least
     if table.get("discover") is True:
-        yield "least_shift belongs to a metric whose answers are listed: what a search finds differs from period to period", least
+        yield "least_shift: remove it, or list the answers; what a search finds differs from period to period", least
 
 
 def _segment_faults(table: dict[str, Any], segments: dict[str, Any]) -> Iterator[Broken]:
     named = table.get("segments", [])
     if not isinstance(named, list) or any(not isinstance(name, str) or name not in segments for name in named):
-        yield f"segments lists names declared under [segments]: {', '.join(segments) or 'none is'}", named
+        yield f"segments: write a list of names that are declared under [segments]: {', '.join(segments) or 'none is'}", named
     elif len(set(named)) != len(named):
-        yield "segments lists each name once", named
+        yield "segments: list each name once", named

@@ -35,7 +35,7 @@ LARGEST = 1e6
 
 
 MONTHS = 60
-"""Months for which the default budget lasts if all of it is spent in each: five years, longer than most people keep an app."""
+"""Months for which a budget without a `lifetime` lasts if all is spent in each: five years, longer than most keep an app."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +57,11 @@ class Experiment:
     def __post_init__(self) -> None:
         sizes = self.split.values() if isinstance(self.split, dict) else [None]
         if any(isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < inf for size in sizes):
-            raise ParameterError("split has a number above 0 for each arm, such as { control = 0.9, new = 0.1 }", self.split)
+            raise ParameterError("split: write a number above 0 for each arm, such as { control = 0.9, new = 0.1 }", self.split)
         if not isinstance(self.base, str):
-            raise ParameterError("base is the arm that the others are compared with", self.base)
+            raise ParameterError("base: write the arm that the others are compared with", self.base)
         if isinstance(self.planned, bool) or not isinstance(self.planned, int | float) or not 0 < self.planned < 1:
-            raise ParameterError("planned is the difference to find, a share above 0 and below 1 such as 0.02", self.planned)
+            raise ParameterError("planned: write the difference to find, a share above 0 and below 1 such as 0.02", self.planned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +79,11 @@ class Publication:
 
     def __post_init__(self) -> None:
         if isinstance(self.min_reports, bool) or not isinstance(self.min_reports, int) or self.min_reports < 1:
-            raise ParameterError("min_reports is a whole number of at least 1", self.min_reports)
+            raise ParameterError("min_reports: write a whole number of at least 1", self.min_reports)
         duration("grace", self.grace)
         for name in ("early", "trial"):
             if not isinstance(getattr(self, name), bool):
-                raise ParameterError(f"{name} is true or false", getattr(self, name))
+                raise ParameterError(f"{name}: write true or false, without quotes", getattr(self, name))
 
 
 def duration(
@@ -94,7 +94,9 @@ def duration(
     match = re.fullmatch(r"([1-9][0-9]{0,2})([hd])", written) if isinstance(written, str) else None
     read = timedelta(**{"hours" if match[2] == "h" else "days": int(match[1])}) if match else _LONGEST * 2
     if read > _LONGEST:
-        raise ParameterError(f"{name} is a number of hours or days such as 12h or 2d, 30 days at most", written)
+        raise ParameterError(
+            f"{name}: write a number of hours or days in quotes, such as '12h' or '2d', and 30 days at most", written
+        )
     return read
 
 
@@ -119,10 +121,10 @@ class Retention:
         for setting in fields(self):
             days = getattr(self, setting.name)
             if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= _MOST_DAYS:
-                raise ParameterError(f"{setting.name} is a whole number of days from 1 to {_MOST_DAYS}", days)
+                raise ParameterError(f"{setting.name}: write a whole number of days from 1 to {_MOST_DAYS:,}", days)
         if self.releases < self.tallies:
             # Otherwise a period could be published a second time.
-            raise ParameterError(f"releases are kept no shorter than tallies, which are for {self.tallies} days", self.releases)
+            raise ParameterError(f"releases: write {self.tallies} or more, the days of tallies", self.releases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,7 @@ class Analysts:
     def __post_init__(self) -> None:
         for name, nats in (("epsilon", self.epsilon), ("per_key", self.per_key)):
             if isinstance(nats, bool) or not isinstance(nats, int | float) or not 0 <= nats <= _MOST_NATS_OF_ANALYSTS:
-                raise ParameterError(f"{name} is a number of nats from 0 to {_MOST_NATS_OF_ANALYSTS:g}", nats)
+                raise ParameterError(f"{name}: write a number of nats from 0 to {_MOST_NATS_OF_ANALYSTS:g}", nats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +153,8 @@ class Budget:
     per_month
         Nats that may be spent in a calendar month; None for no bound.
     lifetime
-        Nats that may be spent ever, not below `per_month`; None for no bound. Each metric has the same share of both.
+        Nats that may be spent ever, not below `per_month`; None for no bound. By default 60 times `per_month`. Each metric has
+        the same share of both.
 
     Raises
     ------
@@ -160,18 +163,23 @@ class Budget:
     """
 
     per_month: float | None = 32
-    lifetime: float | None = 32 * MONTHS
+    lifetime: float | None = ...  # type: ignore[assignment] # for `MONTHS`
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             number = getattr(self, name)
-            if number is None:
+            if number is None or number is ...:
                 continue
             wrong = isinstance(number, bool) or not isinstance(number, int | float)
             if wrong or not isfinite(number) or not 0 < number <= LARGEST:
-                raise ParameterError(f"{name} is a number of nats above 0 and at most {LARGEST:.0f}", number)
+                raise ParameterError(f"{name}: write a number of nats above 0 and at most {LARGEST:,.0f}", number)
+        lifetime: object = self.lifetime
+        if lifetime is ...:
+            lifetime = None if self.per_month is None else min(MONTHS * self.per_month, LARGEST)
+            object.__setattr__(self, "lifetime", lifetime)
         if self.lifetime is not None and (self.per_month is None or self.lifetime < self.per_month):
-            raise ParameterError(f"lifetime goes with per_month, and is not below it: {self.per_month}", self.lifetime)
+            least = "per_month too" if self.per_month is None else f"{self.per_month:g} or more, the nats of per_month"
+            raise ParameterError(f"lifetime: write {least}", self.lifetime)
 
     def tightened(self, other: Budget) -> Budget:
         """Return the stricter of two budgets in every respect."""
@@ -229,10 +237,10 @@ class Caps:
         for name, nats in (("epsilon", self.epsilon), ("permanent", self.permanent), *self.metrics.items()):
             wrong = isinstance(nats, bool) or not isinstance(nats, int | float)
             if wrong or not isfinite(nats) or not 0 < nats <= LARGEST:
-                raise ParameterError(f"the cap of {name} is a number of nats above 0 and at most {LARGEST:.0f}", nats)
+                raise ParameterError(f"{name}: write a number of nats above 0 and at most {LARGEST:,.0f}", nats)
         names = self.mechanisms
         if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
-            raise ParameterError("mechanisms lists names", names)
+            raise ParameterError("mechanisms: write a list of names, each in quotes", names)
         object.__setattr__(self, "metrics", dict(self.metrics))  # a copy that nobody else can change
         if self.mechanisms is not None:
             object.__setattr__(self, "mechanisms", frozenset(self.mechanisms))
@@ -241,4 +249,4 @@ class Caps:
             if size is None and name == "domain_size":
                 continue
             if isinstance(size, bool) or not isinstance(size, int) or size < least:
-                raise ParameterError(f"{name} is a whole number of at least {least}", size)
+                raise ParameterError(f"{name}: write a whole number of at least {least}", size)

@@ -44,8 +44,7 @@ def encode(
     except UnicodeEncodeError:
         data = b"\0"
     if len(data) > length or 0 in data:
-        rule = f"a text has at most {length} bytes of UTF-8, none of them zero and no lone surrogates"
-        raise ParameterError(rule, type(text).__name__)
+        raise ParameterError(f"a text must have at most {length} bytes of UTF-8, none of them zero, and no lone surrogates", ...)
     return int.from_bytes(data.ljust(length, b"\0"), "big")
 
 
@@ -64,8 +63,18 @@ def decode(value: int, length: int) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ParameterError("a number that stands for a text holds UTF-8, padded with zero bytes", "another number")
+        raise ParameterError("a number that stands for a text must hold UTF-8, padded with zero bytes", ...)
     return text
+
+
+def unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Say why a file cannot be read, and what to do."""
+    if isinstance(error, UnicodeDecodeError):
+        line = error.object[: error.start].count(b"\n") + 1
+        return f"line {line} has bytes that are not UTF-8; save the file as UTF-8"
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder; name a file"
+    return error.strerror or str(error)
 
 
 def visible(

@@ -32,7 +32,9 @@ def derived(
         if id_ in used.metrics:
             faults += _differences(turned_down.file, id_, used.metrics[id_], metric)
         else:
-            faults.append(Fault(turned_down.file, id_, "a metric is one of those in the app", id_))
+            faults.append(
+                Fault(turned_down.file, id_, "the app has no such metric: remove it here, or add it in a release of the app")
+            )
     if faults:
         raise RegistryError(faults)
     return restriction
@@ -43,9 +45,12 @@ def _differences(file: str, id_: str, used: Registry | Metric, proposed: Registr
         if field.compare and field.name != "metrics":
             ours, theirs = getattr(used, field.name), getattr(proposed, field.name)
             if ours != theirs:
-                yield Fault(file, id_, f"{field.name} is as devices keep it: {_short(ours)}", _short(theirs))
+                change = "remove it" if ours is None else f"write {_short(ours)}"
+                yield Fault(file, id_, f"{field.name}: {change}; devices keep what the app has", _short(theirs))
 
 
-def _short(value: object) -> str:
+def _short(value: object) -> str | None:
+    if value is None:
+        return None
     written = str(list(value)) if isinstance(value, tuple) else str(value)
     return written if len(written) <= _SHOWN else f"{written[: _SHOWN - 3]}..."

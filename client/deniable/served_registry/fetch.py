@@ -121,10 +121,10 @@ class Fetcher:
     def _cached(self) -> Registry:
         revision, envelope = self._cache.revision, self._cache.envelope
         if envelope is None:
-            raise refusal(f"the file of revision {revision} can be read", "another file")
+            raise refusal(f"the file of revision {revision} cannot be read", ...)
         registry = self._checked(envelope)
         if registry.revision != revision:
-            raise refusal(f"the file of revision {revision} holds it", registry.revision)
+            raise refusal(f"the file of revision {revision} holds revision {registry.revision}", ...)
         return registry
 
     def _fetch(self) -> bool:
@@ -160,9 +160,9 @@ class Fetcher:
         self._cache.refresh()  # another process may have kept a newer one
         known = self._cache.envelope
         if registry.revision < self._cache.revision:
-            raise refusal(f"the revision is at least {self._cache.revision}, which was served before", registry.revision)
+            raise refusal(f"revision: write {self._cache.revision} or more, which was served before", registry.revision)
         if registry.revision == self._cache.revision and known and known.text != envelope.text and self._sound(known):
-            raise refusal("a revision is published once", f"another text of revision {registry.revision}")
+            raise refusal(f"revision {registry.revision} was published before with another text: raise the revision", ...)
         if self._current is not None and envelope.text == self._current.text and not self._outlives(envelope):
             self.counts["unchanged"] += 1
             return True

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
 
 _SAMPLE = re.compile(r"1|0\.[0-9]{0,29}[1-9]")
-_JSON = "its text is canonical JSON: names in order and each once, no spaces, no escapes"
+_JSON = "its text is no canonical JSON: write names in order and each once, no spaces and no escapes"
 
 
 class Limit(NamedTuple):
@@ -57,17 +57,17 @@ class Restriction:
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
-            raise refusal(_JSON, "another text") from None
+            raise refusal(_JSON, ...) from None
         app, listed, revision = _members(document, ("app", "metrics", "revision"), "-")
         if not is_id(app):
-            raise refusal("app is a lower-case name such as shop", app)
+            raise refusal("app: write a lower-case name in quotes, such as 'shop'", app)
         if not is_revision(revision):
-            raise refusal("the revision is a whole number above 0 and below 2^53", revision)
+            raise refusal("revision: write a whole number above 0 and below 2^53", revision)
         if not isinstance(listed, dict):
-            raise refusal("metrics is an object", listed)
+            raise refusal("metrics: write an object", listed)
         restriction = cls(app, revision, {id_: _limit(id_, limit) for id_, limit in listed.items()})
         if restriction.write() != text:
-            raise refusal(_JSON, "another form")
+            raise refusal(_JSON, ...)
         return restriction
 
     def write(self) -> str:
@@ -85,9 +85,9 @@ class Restriction:
     ) -> Registry:
         """Return the registry to use instead of the app's own; raise `ServedRegistryError` for another app, or an older one."""
         if self.app != bundled.app:
-            raise refusal(f"app is as in the app: {bundled.app}", self.app)
+            raise refusal(f"app: write {bundled.app!r}, as in the app", self.app)
         if self.revision < bundled.revision:
-            raise refusal(f"the revision is at least {bundled.revision}, that of the registry in the app", self.revision)
+            raise refusal(f"revision: write {bundled.revision} or more; the registry in the app has that", self.revision)
         return replace(bundled, revision=self.revision, metrics=self.limited(bundled.metrics))
 
     def limited(self, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
@@ -108,14 +108,14 @@ def _limit(id_: str, document: object) -> Limit:
         raise refusal(ID_RULE, id_)
     sample, until = _members(document, ("sample", "until"), id_)
     if not isinstance(sample, str) or not _SAMPLE.fullmatch(sample):
-        raise refusal("sample is 1, or a decimal below it of at most 30 places, such as 0.5, in quotes", sample, id_)
+        raise refusal("sample: write 1, or a decimal below it of at most 30 places, such as 0.5, in quotes", sample, id_)
     return Limit(sample, None if until is None else day("until", until, id_))
 
 
 def _members(document: object, names: tuple[str, ...], metric: str) -> list[Any]:
     """Return the members of an object that has exactly these."""
     if not isinstance(document, dict) or set(document) != set(names):
-        listed = ", ".join(sorted(document)) if isinstance(document, dict) else document
+        listed = ", ".join(sorted(document)) if isinstance(document, dict) else "nothing" if document is None else document
         where = "a restriction" if metric == "-" else "a metric"
-        raise refusal(f"{where} has {', '.join(names)}, and nothing else", listed, metric)
+        raise refusal(f"the members of {where}: write {', '.join(names)}, and nothing else", listed, metric)
     return [document[name] for name in names]

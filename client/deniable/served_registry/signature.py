@@ -40,7 +40,7 @@ _SHOWN = 60  # characters of a value in a fault
 
 def refusal(rule: str, value: object, metric: str = "-") -> ServedRegistryError:
     """Return the error for one fault."""
-    return ServedRegistryError([Fault(FILE, str(_short(metric)), rule, _short(value))])
+    return ServedRegistryError([Fault(FILE, str(_short(metric)), rule, value if value is ... else _short(value))])
 
 
 def day(name: str, written: object, metric: str = "-") -> date:
@@ -50,7 +50,7 @@ def day(name: str, written: object, metric: str = "-") -> date:
     except ValueError:
         parsed = None
     if parsed is None or parsed.isoformat() != written:
-        raise refusal(f"{name} is a day such as 2026-12-31", written, metric)
+        raise refusal(f"{name}: write a day such as 2026-12-31", written, metric)
     return parsed
 
 
@@ -68,7 +68,7 @@ class Envelope:
         """Read an envelope; None for something else, such as a hotel's login page; raise `ServedRegistryError` if invalid."""
         # Before it is parsed: the server, or whoever answers in its place, chooses its size.
         if len(body) > MAX_BYTES:
-            raise refusal(f"an envelope has at most {MAX_BYTES} bytes", len(body))
+            raise refusal(f"the envelope has {len(body):,} bytes, and {MAX_BYTES:,} are allowed: list fewer metrics", ...)
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
@@ -76,12 +76,15 @@ class Envelope:
         if not isinstance(document, dict) or not {"restriction", "signature"} & set(document):
             return None
         if set(document) - {_UNTIL} != _MEMBERS:
-            raise refusal(f"an envelope has {', '.join(sorted(_MEMBERS))}, and nothing else", ", ".join(sorted(document)))
+            raise refusal(
+                f"the members of an envelope: write {', '.join(sorted(_MEMBERS))}, and nothing else", ", ".join(sorted(document))
+            )
         if document["format"] != FORMAT or isinstance(document["format"], bool):  # True == 1
-            raise refusal(f"the format of an envelope is {FORMAT}", document["format"])
+            raise refusal(f"format: write {FORMAT}", document["format"])
         text, written = document["restriction"], document["signature"]
         if not isinstance(text, str) or not isinstance(written, str):
-            raise refusal("restriction and signature are texts", f"{type(text).__name__} and {type(written).__name__}")
+            kinds = f"{type(text).__name__} and {type(written).__name__}"
+            raise refusal(f"restriction and signature are {kinds}: write texts", ...)
         return cls(text, _bytes(written, 64, "a signature"), day(_UNTIL, document[_UNTIL]) if _UNTIL in document else None)
 
     def write(self) -> bytes:
@@ -111,7 +114,7 @@ class Envelope:
         try:
             key.verify(self.signature, _signed(self.text, self.valid_until))
         except InvalidSignature:
-            raise refusal("the signature is of this text, by the key that the app pins", "another signature") from None
+            raise refusal("the signature is of another text, or by another key than the app pins: sign it again", ...) from None
 
 
 def check_installed() -> None:
@@ -128,7 +131,7 @@ def check_public_key(written: str) -> bytes:
     try:
         return _bytes(written, 32, "a public key")
     except ServedRegistryError as error:
-        raise ConfigurationError(f"{error.faults[0].rule}; got {error.faults[0].value}") from None
+        raise ConfigurationError(error.faults[0].words) from None
 
 
 def generate() -> tuple[bytes, str]:
@@ -192,5 +195,5 @@ def _bytes(written: str, size: int, what: str) -> bytes:
         data = b""
     # There are several ways to write the same bytes, by which a server could mark a device. Only one is read.
     if len(data) != size or b64encode(data).decode() != written:
-        raise refusal(f"{what} is the base64 of {size} bytes", "another text")
+        raise refusal(f"{what} is no base64 of {size} bytes: copy all of it", ...)
     return data

@@ -84,7 +84,7 @@ class Sender:
         self._delivered = delivered
         self._chore = chore
         if exit not in get_args(Exit):
-            raise ParameterError(f"exit is one of {', '.join(get_args(Exit))}", exit)
+            raise ParameterError(f"exit: write one of {', '.join(get_args(Exit))}", exit)
         self._exit = exit
         self._helper = helper
         self._upkeep = upkeep

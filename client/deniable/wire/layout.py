@@ -49,13 +49,13 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.kind not in ("index", "bits"):
-            raise ParameterError("a layout's kind is 'index' or 'bits'", self.kind)
+            raise ParameterError("kind: write 'index' or 'bits'", self.kind)
         if self.rows < 1:
-            raise ParameterError("a layout has at least 1 row", self.rows)
+            raise ParameterError("rows: write 1 or more", self.rows)
         if self.width < (2 if self.kind == "index" else 1):
-            raise ParameterError("a layout has at least 2 indices or 1 bit in a row", self.width)
+            raise ParameterError("width: write 2 or more for indices, 1 or more for bits", self.width)
         if self.rows * self.width > MAX_CELLS:
-            raise ParameterError(f"a tally has at most {MAX_CELLS} cells (rows x width)", f"{self.rows} x {self.width}")
+            raise ParameterError(f"{self.rows} rows of {self.width} are too many: use {MAX_CELLS} cells at most")
         if self.kind == "index":
             row_size, size = 0, _bytes_for(self.rows * self.width - 1)
         else:
@@ -77,16 +77,16 @@ class Layout:
     def unpack(self, payload: bytes) -> tuple[int, int]:
         """Decode a payload: its row, and the index or the bits; raise `PayloadError` for one that no device could have sent."""
         if len(payload) != self.payload_size:
-            raise PayloadError("payload_length", f"a payload has {self.payload_size} bytes; got {len(payload)}")
+            raise PayloadError("payload_length", f"a payload must have {self.payload_size} bytes; this has {len(payload)}")
         if self.kind == "index":
             cell = int.from_bytes(payload, "little")
             if cell >= self.rows * self.width:
-                raise PayloadError("index_range", f"a cell is below {self.rows} x {self.width}; got {cell}")
+                raise PayloadError("index_range", f"a cell must be below {self.rows} x {self.width}; this is {cell}")
             return divmod(cell, self.width)
         row = int.from_bytes(payload[: self.row_size], "little")
         bits = int.from_bytes(payload[self.row_size :], "little")
         if row >= self.rows:
-            raise PayloadError("row_range", f"a row is below {self.rows}; got {row}")
+            raise PayloadError("row_range", f"a row must be below {self.rows}; this is {row}")
         if bits >> self.width:
             raise PayloadError("padding_bits", f"bits from {self.width} up are zero")
         return row, bits

@@ -51,9 +51,9 @@ class Key:
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise ParameterError(f"a key's role is {', '.join(ROLES)}", self.role)
+            raise ParameterError(f"role: write {', '.join(ROLES)}", self.role)
         if len(self.name) > _LONGEST_NAME or not self.name.isprintable():
-            raise ParameterError(f"a key's name has at most {_LONGEST_NAME} printable characters", self.name)
+            raise ParameterError(f"name: write at most {_LONGEST_NAME} printable characters", self.name)
 
     @property
     def id(self) -> str:
@@ -95,7 +95,7 @@ class KeyStore:
     def create(self, role: str, name: str) -> tuple[str, Key]:
         """Draw a key and store its hash; return the key, which is not stored anywhere, and its record."""
         if role not in ROLES:
-            raise ParameterError(f"a key's role is {', '.join(ROLES)}", role)
+            raise ParameterError(f"role: write {', '.join(ROLES)}", role)
         text = draw(role)
         key = Key(self.app, role, sha256(text.encode()).digest(), name, text[:_START], datetime.now(UTC).date())
         written = key._write()  # noqa: SLF001 - its own module

@@ -57,7 +57,7 @@ def _privacy(arguments: argparse.Namespace) -> int:
     if os.pathsep in arguments.registry:
         raise ConfigurationError("a report is about one registry; name it with --registry")
     if arguments.devices < _LEAST_DEVICES:
-        raise ConfigurationError(f"--devices is a whole number of at least {_LEAST_DEVICES}; got {arguments.devices}")
+        raise ConfigurationError(f"--devices {arguments.devices}: write a whole number of at least {_LEAST_DEVICES}")
     facts = gather(Path(arguments.registry), delta=arguments.delta, devices=arguments.devices)
     published = spent = None
     if arguments.redis_url and not arguments.offline:
@@ -85,5 +85,7 @@ def _privacy(arguments: argparse.Namespace) -> int:
 def _is_html(output: Path | None) -> bool:
     ending = output.suffix.lower() if output else _MARKDOWN[0]
     if ending not in (*_HTML, *_MARKDOWN):
-        raise ConfigurationError(f"--output ends with {', '.join((*_HTML, *_MARKDOWN))}; got {output and output.name!r}")
+        raise ConfigurationError(
+            f"--output {output and output.name!r}: write a name that ends with {', '.join((*_HTML, *_MARKDOWN))}"
+        )
     return ending in _HTML

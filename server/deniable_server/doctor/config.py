@@ -64,7 +64,7 @@ def inspect(environment: Mapping[str, str] = os.environ) -> ConfigReport:
         _tried(report, partial(number.choose, environment=environment))
     processes = environment.get(PROCESSES, DEFAULT_PROCESSES)
     if not processes.isdecimal() or int(processes) < 1:
-        report.errors.append(f"{PROCESSES} is a whole number of at least 1; got {processes!r}")
+        report.errors.append(f"{PROCESSES} = {processes!r}: write a whole number of at least 1")
     settings = Settings.from_environment(good)
     if settings.redis_url:
         _tried(report, lambda: options.opened(settings.redis_url).close())

@@ -20,7 +20,7 @@ def listen(
     match = _BIND.fullmatch(bind)
     if not match or int(match["port"]) > _HIGHEST_PORT:
         raise ConfigurationError(
-            f"an address is HOST:PORT, such as 127.0.0.1:8080, with a port up to {_HIGHEST_PORT}; got {bind!r}"
+            f"{bind!r} is no address: write HOST:PORT, such as 127.0.0.1:8080, with a port up to {_HIGHEST_PORT}"
         )
     host, port = match["host"].strip("[]"), int(match["port"])
     try:

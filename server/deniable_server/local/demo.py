@@ -58,7 +58,7 @@ _SHARES = {"median": 0.5, "90% quantile": 0.9}
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo; return the exit status: 1 where a truth lies outside its interval."""
     if arguments.devices < 1:
-        raise ConfigurationError(f"--devices is at least 1; got {arguments.devices}")
+        raise ConfigurationError(f"--devices {arguments.devices}: write 1 or more")
     exact(arguments.epsilon)
     console = Console(file=terminal.raw(sys.stderr))
     if arguments.input:

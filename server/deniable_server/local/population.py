@@ -226,7 +226,7 @@ def from_csv(
     columns = tuple(_column(name, types[name], values) for name, values in zip(names, zip(*rows, strict=True), strict=True))
     if len({column.metric for column in columns}) < len(columns):
         names_ = ", ".join(f"{name} -> {column.metric}" for name, column in zip(names, columns, strict=True))
-        raise ConfigurationError(f"columns have different names as metrics; got {names_}")
+        raise ConfigurationError(f"columns become one metric: {names_}; rename one")
     return Population(path, columns, rows)
 
 
@@ -235,11 +235,13 @@ def _column(name: str, type_: str, answers: Iterable[Answer]) -> InputColumn:
     if type_ == "string":
         for value in values:
             if "\n" in value or "\r" in value:
-                raise ConfigurationError(f"a value of column {name!r} is a line, or it cannot be a candidate; got {value!r}")
+                raise ConfigurationError(
+                    f"column {name!r} has {value!r}, which cannot be a candidate: write each value in one line"
+                )
             try:
                 text.encode(value, MAX_LENGTH)
             except ParameterError as error:
-                raise ConfigurationError(f"column {name!r} cannot be asked for as strings: {error.rule}; got {value!r}") from None
+                raise ConfigurationError(f"column {name!r} cannot be asked for as strings: {value!r}: {error.rule}") from None
     elif not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
         raise ConfigurationError(f"a column has 2 to {MAX_VALUES} different values; {name!r} has {len(values)}")
     word = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")

@@ -98,7 +98,7 @@ def gather(
     findings = lint(loaded.file)
     for warning in (*findings.faults, *findings.warnings):
         place = "" if warning.metric == "-" else warning.metric
-        value = "" if warning.value is None else str(warning.value)
+        value = "" if warning.value in (None, ...) else str(warning.value)
         places.setdefault(warning.rule, []).append(f"{place} ({value})" if place and value else place or value)
     statements = []
     for days in SPANS:

@@ -127,8 +127,8 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         """Refuse TLS: with it, a socket that is ready may have nothing to read, and the reverse."""
         super().check_config(cfg, log)
         if cfg.is_ssl:
-            rule = "this server speaks no TLS: start it without certfile and keyfile, behind a proxy that does"
-            sys.stderr.write(f"{rule}; got certfile {cfg.certfile!r}, keyfile {cfg.keyfile!r}\n")
+            rule = "this server speaks no TLS; start it without certfile and keyfile, behind a proxy that does"
+            sys.stderr.write(f"certfile = {cfg.certfile!r}, keyfile = {cfg.keyfile!r}: {rule}\n")
             sys.exit(2)
 
     def init_process(self) -> None:

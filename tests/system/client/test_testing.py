@@ -77,7 +77,8 @@ def test_the_fixture_with_a_registry(registry_file):
     assert "ERROR test_app.py::test_typo" in done.stdout
     assert "FAILED test_app.py::test_raised - deniable.errors.ParameterError: 'ui.thme' is not declared" in done.stdout
     words = (
-        "'drak' is not declared: an answer to ui.theme is one of the 3 declared values: light, dark, system; did you mean 'dark'?"
+        "'drak' is not declared: an answer to ui.theme must be one of the 3 declared values: light, dark, system; "
+        "did you mean 'dark'?"
     )
     assert f"test_app.py:6: {words}" in done.stdout
 

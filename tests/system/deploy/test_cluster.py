@@ -274,7 +274,7 @@ def test_too_few_nodes_are_refused():
     done = subprocess.run([sys.executable, CLUSTER / "make.py"], env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        "a cluster has three primaries at least, each with two replicas; got 6 nodes\n",
+        "6 nodes are too few: a cluster needs three primaries, and two replicas for each\n",
     )
 
 

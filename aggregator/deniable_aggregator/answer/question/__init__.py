@@ -128,9 +128,9 @@ def _labels(declared: Declared) -> Sequence[str]:
 
 def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:
     if len(known) <= _MOST_LISTED:
-        return f"values of {metrics} are {', '.join(known)}; got {word}"
+        return f"{metrics} has no value {word}: its values are {', '.join(known)}"
     near = get_close_matches(word, known, 1)
-    return f"{metrics} has no such value; got {word}{f'; did you mean {near[0]}?' if near else ''}"
+    return f"{metrics} has no value {word}{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def _question(registry: Registry, query: Query, declared: Sequence[Declared], span: DateRange) -> Question:

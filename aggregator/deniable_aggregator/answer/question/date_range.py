@@ -80,7 +80,7 @@ def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
     if isinstance(text, str):
         number = text.removesuffix("d")
         if number == text or not number.isascii() or not number.isdigit() or not 1 <= int(number[:6]) <= _MOST_DAYS:
-            raise UnknownRange(f"{_RANGE}; got {text[:_SHOWN]}")
+            raise UnknownRange(f"{_RANGE}; this is {text[:_SHOWN]}")
         tomorrow = datetime.combine(now.astimezone(UTC).date(), time(), UTC) + timedelta(days=1)
         return DateRange(tomorrow - timedelta(days=int(number)), tomorrow)
     first, _ = _moment(text[0])

@@ -53,11 +53,13 @@ class Family(Generic[AnyMechanism]):
 
     def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG002
         """Estimate shares as if each report were of another device."""
-        raise ParameterError("shares of values are estimated from reports of a frequency oracle", self.mechanism.name)
+        raise ParameterError("mechanism: choose a frequency oracle, whose reports show shares of values", self.mechanism.name)
 
     def supports(self, tally: Tally) -> NDArray[np.int64]:  # noqa: ARG002
         """Count, for each value of a whole domain, the reports that support it: (domain_size,), each in [0, n]."""
-        raise ParameterError("the reports that support a value are counted of a pure mechanism", self.mechanism.name)
+        raise ParameterError(
+            "mechanism: choose a pure one, of which the reports that support a value are counted", self.mechanism.name
+        )
 
     def unused(self, tally: Tally) -> NDArray[np.int64]:  # noqa: ARG002
         """Count the reports that support each code without a value, of which there are `Mechanism.unused`."""
@@ -65,7 +67,7 @@ class Family(Generic[AnyMechanism]):
 
     def pairs(self, p: float, q: float) -> PairSupport:  # noqa: ARG002
         """Compute the probabilities of pairs, if those of single values are p and q; see `pair_support`."""
-        raise ParameterError("pairs of values are counted in reports of a pure mechanism", self.mechanism.name)
+        raise ParameterError("mechanism: choose a pure one, of which pairs of values are counted", self.mechanism.name)
 
     @abstractmethod
     def likelihood(
@@ -77,11 +79,13 @@ class Family(Generic[AnyMechanism]):
 
     def law(self, values: Sequence[int] | None) -> Law:  # noqa: ARG002
         """Return the law of the tally of people who hold some values, or any of the domain."""
-        raise ParameterError("tallies are simulated of people who hold one of some given values", self.mechanism.name)
+        raise ParameterError(
+            "mechanism: choose one of people who hold one of the values, of which tallies are simulated", self.mechanism.name
+        )
 
     def nobody(self, values: int, n: int) -> Estimate:  # noqa: ARG002
         """Return the estimate, of n reports, of so many values that nobody holds."""
-        raise ParameterError("a plan is for a mechanism of shares or means", self.mechanism.name)
+        raise ParameterError("mechanism: choose one of shares or means, for which there are plans", self.mechanism.name)
 
     def distinct(self, table: NDArray[np.uint8]) -> tuple[list[bytes], NDArray[np.intp]]:
         """Return the payloads that differ, and which of them each report is."""

@@ -73,7 +73,10 @@ class Hashed(Counted[FrequencyOracle]):
             through = lines(np.outer(elements, elements) % family.width, affine(size, family.width, family.digits))
             return PairSupport(p, q, held=p * q, aligned=p * q, unrelated=q * q, lines=through)
         if not isinstance(family, LineFamily):
-            raise ParameterError("pairs of values are counted with a complete family of hash functions", self.mechanism.name)
+            raise ParameterError(
+                "mechanism: choose one with a complete family of hash functions, of which pairs of values are counted",
+                self.mechanism.name,
+            )
         assert isinstance(self.mechanism, Sketch)  # noqa: S101 - only sketches have lines
         # Each two values share a cell in one of the rows. In the others their cells differ, and are supported independently.
         order = range(family.width)
@@ -121,11 +124,16 @@ class Levels(Shares[PrefixTree]):
 
     def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG002
         """Refuse: the reports are about prefixes."""
-        raise ParameterError("what searches for values is decoded by deniable_aggregator.decode.discovery", self.mechanism.name)
+        raise ParameterError(
+            "mechanism: use deniable_aggregator.decode.discovery for one that searches for values", self.mechanism.name
+        )
 
     def pairs(self, p: float, q: float) -> PairSupport:  # noqa: ARG002
         """Refuse: the functions are a pool."""
-        raise ParameterError("pairs of values are counted with a complete family of hash functions", self.mechanism.name)
+        raise ParameterError(
+            "mechanism: choose one with a complete family of hash functions, of which pairs of values are counted",
+            self.mechanism.name,
+        )
 
 
 class _Hashes:

@@ -40,7 +40,7 @@ class Cube:
         """Return the cube of counted strata; raise ParameterError if a text is no leaf, or two are the same leaf."""
         numbers = {breakdown.leaf(segment): int(n) for segment, n in reports.items() if n > 0}
         if len(numbers) != sum(n > 0 for n in reports.values()):
-            raise ParameterError("each leaf of a cube is given once", len(numbers))
+            raise ParameterError("two strata are the same leaf of the cube: give each once")
         ordered = sorted(numbers, key=breakdown.text)
         return cls(breakdown, tuple(ordered), np.array([numbers[words] for words in ordered], np.int64))
 

@@ -47,7 +47,7 @@ class Durability:
         timeout: float = TIMEOUT,  # seconds after which one of them that was away cannot be elected
     ) -> None:
         if name not in NAMES:
-            raise ConfigurationError(f"durability is {', '.join(NAMES[:-1])} or {NAMES[-1]}; got {name!r}")
+            raise ConfigurationError(f"durability = {name!r}: write {', '.join(NAMES[:-1])} or {NAMES[-1]}")
         self.name = name
         self.replicas = Replicas(replicas, timeout) if name == "replicated" else None
         """Those that must have an upload before it is answered."""

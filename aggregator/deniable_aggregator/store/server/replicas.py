@@ -39,7 +39,7 @@ class Replicas:
         now: Callable[[], float] = time.monotonic,  # a clock that nobody sets, in seconds
     ) -> None:
         if number < 1 or timeout < 1:
-            raise ConfigurationError(f"replicas, and seconds to wait for them, are 1 at least; got {number} and {timeout}")
+            raise ConfigurationError(f"{number} replicas, and {timeout} seconds to wait for them: write 1 or more of both")
         self.number, self.timeout, self.now = number, timeout, now
         self._watched: WeakKeyDictionary[ConnectionPool, Watched] = WeakKeyDictionary()
         self._lock = Lock()

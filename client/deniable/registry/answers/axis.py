@@ -25,7 +25,7 @@ _MOST = 1 << 32  # steps
 
 def read_number(written: object) -> Fraction:
     """Read a number of the registry as the decimal that was written, not as the nearest binary float."""
-    rule = "a number is written as a whole number, or as a decimal such as 0.5, and is below 2^1023"
+    rule = "write a whole number, or a decimal such as 0.5, below 2^1023"
     if isinstance(written, bool) or not isinstance(written, int | float | str):
         raise ParameterError(rule, written)
     try:

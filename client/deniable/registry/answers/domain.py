@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
+from deniable.messages.plural import plural
 from deniable.registry import text
 from deniable.registry.answers.axis import read_number
 from deniable.registry.hierarchy import WORD
@@ -27,7 +28,7 @@ Broken = tuple[str, object]  # rule, value
 def boolean_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of a boolean."""
     if "values" in table:
-        yield "a boolean lists no values: its answers are False and True", table["values"]
+        yield "values: remove it; the answers to a boolean are False and True", table["values"]
 
 
 def listed_faults(
@@ -37,14 +38,14 @@ def listed_faults(
     """Find the faults of a metric that lists its values."""
     yield from _values_faults(table.get("values"), most)
     if not isinstance(table.get("joint", False), bool):
-        yield "joint is true or false, without quotes", table["joint"]
+        yield "joint: write true or false, without quotes", table["joint"]
 
 
 def ordinal_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of an ordinal."""
     yield from listed_faults(table)
     if table.get("estimate", "mean") != "mean":
-        yield "estimate of an ordinal is mean, or not given: then the share of each value is estimated", table["estimate"]
+        yield "estimate: write 'mean' for an ordinal, or remove it; then the share of each value is estimated", table["estimate"]
 
 
 def set_faults(table: dict[str, Any]) -> Iterator[Broken]:
@@ -55,89 +56,95 @@ def set_faults(table: dict[str, Any]) -> Iterator[Broken]:
 def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of a number."""
     if "values" in table:
-        yield "a number lists no values: it has a range", "values"
+        yield "values: remove it; a number has a range", table["values"]
     ends, scale = table.get("range"), table.get("scale", "linear")
     unit, estimate = table.get("unit"), table.get("estimate")
     if scale not in _SCALES:
-        yield f"scale is {' or '.join(_SCALES)}", scale
+        yield f"scale: write {' or '.join(_SCALES)}", scale
     if not isinstance(unit, str) or not WORD.fullmatch(unit):
-        yield "unit is a word that says what the number counts, such as ms, bytes or flights", unit
+        yield "unit: write a word that says what the number counts, such as ms, bytes or flights", unit
     if estimate not in ("mean", "distribution"):
-        yield "estimate is mean, or distribution for quantiles and the mean", estimate
+        yield "estimate: write 'mean', or 'distribution' for quantiles and the mean", estimate
     try:
         low, high = map(read_number, ends if isinstance(ends, list) else ())
     except ValueError:  # ParameterError is one
         low = high = Fraction(0)
     if not low < high or (scale == "log" and low <= 0):
         above = ", the least above 0 on a logarithmic scale" if scale == "log" else ""
-        yield f"range is the least and the greatest number{above}, such as [1, 60000]", ends
+        yield f"range: write the least and the greatest number{above}, such as [1, 60000]", ends
     else:
         yield from _step_faults(table, high - low)
     if "none" in table:
         try:
             read_number(table["none"])
         except ParameterError:
-            yield "none is the number that is reported for everything that is no number", table["none"]
+            yield "none: write the number that is reported for everything that is no number", table["none"]
 
 
 def _step_faults(table: dict[str, Any], length: Fraction) -> Iterator[Broken]:
     if not isinstance(table.get("whole", False), bool):
-        yield "whole is true or false, without quotes", table["whole"]
+        yield "whole: write true or false, without quotes", table["whole"]
     elif table.get("whole", False) and "step" in table:
-        yield "whole = true is a step of 1: write one of them", table["step"]
+        yield "step: write either this or whole = true, which is a step of 1", table["step"]
     if "step" not in table and table.get("whole") is not True:
         return
-    rule = "step is a number above 0 that divides the range into equal parts, such as 1 or 0.5"
+    rule = "step: write a number above 0 that divides the range into equal parts, such as 1 or 0.5"
     try:
         step = read_number(table.get("step", 1))
     except ParameterError:
         yield rule, table["step"]
         return
     if isinstance(table.get("step"), str) or step <= 0 or (length / step).denominator != 1:
-        yield rule, table.get("step", "whole")
+        yield rule, table.get("step", 1)
 
 
 def product_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of a product."""
     if "values" in table:
-        yield "a product lists no values: its answers are the combinations of its factors' values", table["values"]
+        yield "values: remove it; the answers to a product are the combinations of its factors' values", table["values"]
     factors = table.get("factors")
     if not isinstance(factors, dict) or len(factors) < 2:  # noqa: PLR2004
-        yield 'factors is a table of two or more lists, such as { theme = ["light", "dark"], export = ["no", "yes"] }', factors
+        yield (
+            'factors: write a table of two or more lists, such as { theme = ["light", "dark"], export = ["no", "yes"] }',
+            factors,
+        )
         return
     broken = [
-        (f"factors.{name}: {rule}", value)
+        (f"factors.{name}{rule.removeprefix('values')}", value)
         for name, values in factors.items()
         for rule, value in _values_faults(values, MAX_VALUES)
     ]
     yield from broken
     size = 0 if broken else prod(map(len, factors.values()))
     if size > MAX_VALUES:
-        yield f"factors have at most {MAX_VALUES} combinations", size
+        yield f"factors have {size:,} combinations: use fewer values, so that there are {MAX_VALUES:,} at most", ...
 
 
 def open_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of a metric with too many answers for a list."""
     if "values" in table:
-        yield f"answers of type {table['type']} are not listed as values: they have candidates, or are to be discovered", "values"
+        yield (
+            f'values: remove it; the answers to a {table["type"]} come from candidates = "file.txt", or discover = true',
+            table["values"],
+        )
     discover, candidates = table.get("discover", False), table.get("candidates")
     if not isinstance(discover, bool):
-        yield "discover is true or false, without quotes", discover
+        yield "discover: write true or false, without quotes", discover
     elif candidates is not None and (not isinstance(candidates, str) or not candidates):
-        yield "candidates names a file, one answer to a line", candidates
+        yield "candidates: write the name of a file that has one answer to a line", candidates
     elif discover == (candidates is not None):
-        rule = f'a metric of type {table["type"]} has either candidates = "file.txt" or discover = true'
-        yield rule, "both" if discover else "neither"
+        both = "candidates and discover are both declared" if discover else "the answers are not declared"
+        yield f'{both}: write either candidates = "file.txt" or discover = true', ...
     length = table.get("max_length", 1)
     if not _is_length(length):
-        yield f"max_length is a number of bytes from 1 to {text.MAX_LENGTH}", length
+        yield f"max_length: write a number of bytes from 1 to {text.MAX_LENGTH}", length
 
 
 def key_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of a key."""
     yield from open_faults(table)
     if _is_length(table.get("max_length")):
-        yield "max_length belongs to a metric of type string; a key has 8 bytes", table["max_length"]
+        yield "max_length: remove it; a key has 8 bytes", table["max_length"]
 
 
 def _is_length(length: object) -> bool:
@@ -146,8 +153,9 @@ def _is_length(length: object) -> bool:
 
 def _values_faults(values: object, most: int) -> Iterator[Broken]:
     if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
-        yield "values is a list of texts", values
+        yield "values: write a list of texts, each in quotes", values
     elif not 2 <= len(values) <= most:  # noqa: PLR2004
-        yield f"values lists 2 to {most} answers", len(values)
+        yield f"values has {plural(len(values), 'answer')}: list 2 to {most:,}", ...
     elif len(set(values)) != len(values):
-        yield "values lists each answer once", sorted(value for value, times in Counter(values).items() if times > 1)
+        twice = ", ".join(sorted(repr(value) for value, times in Counter(values).items() if times > 1))
+        yield f"values has {twice} more than once: list each answer once", ...

@@ -74,7 +74,7 @@ class Type:
         """Return the error of what is no answer. It does not repeat it."""
         expected = self.expected.format(metric=metric, factors=", ".join(name for name, _ in metric.factors))
         kind = type(answer).__name__
-        return ParameterError(f"an answer to {metric.id} is {expected}", kind, f"an undeclared {kind}")
+        return ParameterError(f"an answer to {metric.id} must be {expected}", kind, f"an undeclared {kind}")
 
     def stand_in(self, metric: Metric, source: Source) -> int:
         """Return the position of what is reported for an undeclared answer; see `Metric.stand_in`."""
@@ -99,7 +99,7 @@ class Type:
     def allowed(self, metric: Metric, rule: str) -> str:
         """Say what an answer is as `parse` reads it, with the answers or the first of many; `rule` is that of the refusal."""
         if self.written:
-            return f"an answer to {metric.id} is {self.written.format(metric=metric)}"
+            return f"an answer to {metric.id} must be {self.written.format(metric=metric)}"
         listed = [",".join(value) if isinstance(value, tuple) else str(value) for value in metric.values[:_LISTED]]
         if len(metric.values) > _LISTED:
             listed.append(f"and {len(metric.values) - _LISTED} more")
@@ -212,7 +212,7 @@ class Set(Type):
             short = type(option) is str and len(option) <= longest
             position = positions.get(option, other) if short else other
             if position < 0:
-                rule = f"an option of {metric.id} is one of the {len(metric.values)} declared"
+                rule = f"an option of {metric.id} must be one of the {len(metric.values)} declared"
                 kind = type(option).__name__
                 raise ParameterError(rule, kind, f"an undeclared {kind}")
             chosen |= 1 << position
@@ -310,7 +310,7 @@ class String(Type):
 
     def candidate(self, metric: Metric, line: str) -> int:
         if not line:
-            raise ParameterError("a candidate is a text", "an empty line")
+            raise ParameterError("write an answer, or remove the line", ...)
         return text.encode(line, metric.max_length)
 
 
@@ -344,7 +344,7 @@ class Key(Type):
         try:
             key = int(line)
         except ValueError:
-            raise ParameterError("a key is a whole number in [0, 2^64)", line) from None
+            raise ParameterError("a key must be a whole number in [0, 2^64)", ...) from None
         return self.position(metric, key)
 
 
@@ -356,7 +356,7 @@ def of(name: object) -> Type:
     """Return a type by its name; raise `ParameterError` if there is no such type."""
     kind = TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise ParameterError(f"type is one of {', '.join(TYPES)}", name)
+        raise ParameterError(f"type: write one of {', '.join(TYPES)}", name)
     return kind
 
 

@@ -36,7 +36,7 @@ def only_parameters(*names: str) -> None:
     unknown = sorted(set(request.args) - set(names))
     if unknown:
         allowed = f"parameters are {', '.join(names)}" if names else "there are no parameters"
-        raise Problem(400, "unknown_parameter", f"{allowed}; got {', '.join(unknown)}")
+        raise Problem(400, "unknown_parameter", f"{', '.join(unknown)}: there is no such parameter; {allowed}")
 
 
 def find_metric(app: App, id_: str) -> Declared:
@@ -61,5 +61,5 @@ def level_asked() -> float:
         level = 0.0
     least, most = LEVELS
     if not least <= level <= most:
-        raise Problem(400, "level", f"{RULES['level']}; got {text[:LONGEST_SHOWN]}")
+        raise Problem(400, "level", f"{RULES['level']}; this is {text[:LONGEST_SHOWN]}")
     return level

@@ -127,7 +127,7 @@ def _cost(app: App, epsilon: float) -> int:
     analysts = app.registry.analysts
     price, most = Decimal(repr(epsilon)), Decimal(str(min(analysts.epsilon, analysts.per_key)))
     if not _LEAST <= price <= most:
-        rule = f"epsilon is a number of nats from {_LEAST} to {most}, a key's part of the budget"
+        rule = f"epsilon: write a number of nats from {_LEAST} to {most}, a key's part of the budget"
         raise Problem(400, "epsilon", rule if most else "the registry allows no questions about withheld cells (analysts)")
     return int((price * MICRO).to_integral_value(ROUND_CEILING))
 

@@ -96,7 +96,7 @@ def _broken(members: Any, error: str) -> str:
         if f"`$.{name}" in error or error.endswith(f"required field `{name}`"):
             value = members.get(name)
             text = "nothing" if value is None else str(value)[:LONGEST_SHOWN]
-            return f"{rule}; got {text}"
+            return f"{rule}; this is {text}"
     return f"a query has the documented members, each of its kind: {error}"
 
 

@@ -86,7 +86,7 @@ def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
     except (msgspec.DecodeError, UnicodeDecodeError):  # a text inside is not UTF-8
         raise Refused(400, "json", "the body is not valid JSON") from None
     if content.format != report.FORMAT:
-        raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {content.format}")
+        raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}, not {content.format}")
     now = datetime.now(UTC).timestamp()
     groups: list[tuple[bytes, bytes]] = []
     growth: dict[bytes, int] = {}
@@ -131,7 +131,7 @@ def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[Collec
     size = collected.size
     if not group.count or len(payloads) != group.count * size:
         expected = f"{group.count} payloads of {size} bytes"
-        raise Refused(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
+        raise Refused(400, "payload_length", f"a group of {group.metric} must hold {expected}; this holds {len(payloads)} bytes")
     # Deleting the valid bytes at a place leaves nothing of valid reports. This is a fast test; `sift` decides report by report.
     for start, allowed in collected.valid_bytes:
         if payloads[start::size].translate(None, allowed):

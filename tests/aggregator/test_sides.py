@@ -77,8 +77,8 @@ def asked_with(base, own):
 def test_a_row_is_compared_within_its_version_over_the_periods_of_both():
     base, own = asked_with(selected(DAYS[:3]), selected(DAYS[1:]))
     assert list(base.by_last) == list(own.by_last) == DAYS[1:3]
-    assert asked_with(selected(DAYS, EARLIER), selected(DAYS)) is None
-    assert asked_with(selected(DAYS[:1]), selected(DAYS[1:])) is None
+    assert asked_with(selected(DAYS, EARLIER), selected(DAYS)) == "the base is of another version"
+    assert asked_with(selected(DAYS[:1]), selected(DAYS[1:])) == "it and the base are published in no period together"
 
 
 def test_a_trend_rests_on_the_closed_periods_of_the_last_version():

@@ -81,5 +81,5 @@ def test_numbers_are_read_as_they_are_written(written, number):
 @pytest.mark.parametrize("written", [True, None, "x", "nan", "inf", inf, [], Decimal(1)])
 def test_what_is_no_number(written):
     """What is no finite number of a registry is refused, with the value."""
-    with pytest.raises(ParameterError, match="a number is written as a whole number"):
+    with pytest.raises(ParameterError, match=r": write a whole number, or a decimal such as 0\.5"):
         read_number(written)

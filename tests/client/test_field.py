@@ -91,7 +91,7 @@ def test_an_inner_product_is_a_sum_of_products(order, data):
 def test_no_such_field(order):
     """An order that is neither prime nor a small power of two is refused with the rule and the value."""
     assert not is_order(order)
-    with pytest.raises(ParameterError, match="the order of a field is a prime number or a power of two up to 2") as caught:
+    with pytest.raises(ParameterError, match=rf"order = {order}: write a prime number, or a power of two up to 2\^12") as caught:
         Field(order)
     assert caught.value.value == order
 

@@ -159,7 +159,7 @@ def test_a_spend_is_checked(field, value):
 @pytest.mark.parametrize("delta", [0, 1e-16, 1, 1.5, -1, float("nan"), True])
 def test_a_delta_is_checked(delta):
     """A delta is a probability above next to nothing."""
-    with pytest.raises(ParameterError, match="delta = .*: write a probability from 1e-15 to below 1"):
+    with pytest.raises(ParameterError, match=r"delta = .*: write a probability from 1e-15 to below 1"):
         together([Spend.of_epsilon(1)]).epsilon(delta)
 
 

@@ -25,7 +25,6 @@ from deniable_aggregator.store.uploads import batch, health
 from deniable_aggregator.store.uploads import partition as partitions
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
-from deniable_aggregator.store.values.collections import Table
 from deniable_aggregator.store.values.limit import Limit
 
 INDEX = Layout(1, 3, "index")
@@ -337,16 +336,16 @@ def test_erasure_reaches_every_partition(shop):
 def test_an_erasure_that_is_begun_again_reaches_every_partition(shop, monkeypatch, steps):
     """One that ended half-way does not pass for done; one that a primary lost with its last second is written there again."""
     removal, left = Removal(shop, "ui.theme"), list(range(steps))
-    put = Table.put
+    mark = shop._mark
 
-    def dying(table, arguments):
+    def dying(keys, arguments):
         if not left:
             raise redis.ConnectionError
         left.pop()
-        put(table, arguments)
+        mark(keys, arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Table, "put", dying)
+        patch.setattr(shop, "_mark", dying)
         with pytest.raises(redis.ConnectionError):
             removal.mark(1)
     assert not shop.erased.all()
@@ -397,4 +396,4 @@ def test_the_command_divides_once(shop, start_store, capsys, words, status, mess
 def test_the_command_says_what_it_takes(words, start_store, capsys):
     """A number beyond the bounds, and two apps at once, change nothing."""
     assert main(["divide", "--redis-url", start_store("server"), "--app", "shop", *words]) == 2
-    assert "divide takes one --app" in (err := capsys.readouterr().err) or "1 to 64 partitions" in err
+    assert "divide takes one --app" in (err := capsys.readouterr().err) or "write 1 to 64, the number of partitions" in err

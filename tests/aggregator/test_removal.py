@@ -331,7 +331,7 @@ def test_a_version_is_a_whole_number(shop, version, capsys):
     """Anything else is a wrong usage."""
     with pytest.raises(SystemExit):
         shop.erase("--metric", "ui.theme", "--version", version)
-    assert "a version is a whole number of at least 1" in capsys.readouterr().err
+    assert f"'{version}' is no version: write a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_digests_are_those_of_the_store(shop):

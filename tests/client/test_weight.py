@@ -109,7 +109,7 @@ def test_epsilon_is_read_as_written(text, value):
 )
 def test_what_is_no_epsilon(wrong):
     """What is not a number in (0, 16] is refused with the rule and the value."""
-    with pytest.raises(ParameterError, match="epsilon .*: write a number of nats above 0 and at most 16") as caught:
+    with pytest.raises(ParameterError, match=r"epsilon .*: write a number of nats above 0 and at most 16") as caught:
         exact(wrong)
     assert caught.value.value is wrong
 

@@ -85,7 +85,7 @@ def test_other_windows_are_other_mechanisms():
 )
 def test_a_window_has_blocks_and_a_length(options):
     """Both or none are given, as whole numbers."""
-    with pytest.raises(ParameterError, match="(blocks|length) (= .*|is missing): write a whole number of at least 1"):
+    with pytest.raises(ParameterError, match=r"(blocks|length) (= .*|is missing): write a whole number of at least 1"):
         mechanisms.make("window", domain_size=5, epsilon=1, **options)
 
 

@@ -112,5 +112,5 @@ def test_nothing_is_made_of_no_reports():
     """An estimate without reports has no weight to tell."""
     rng = np.random.default_rng(1)
     parts = [estimate("grr", 3, 1.0, n, SHARES[3], rng) for n in (100, 0)]
-    with pytest.raises(ParameterError, match="have reports"):
+    with pytest.raises(ParameterError, match="an estimate has no reports: combine only those that have"):
         combine(parts, [[0, 1, 2]] * 2)

@@ -199,8 +199,8 @@ def test_parts_of_whole_numbers_are_bits():
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: distinguish(laplace(), (0, 1), calls=999), "calls is a whole number of at least 1000"),
-        (lambda: distinguish(laplace(), (0,), calls=1000), "number of inputs is a whole number of at least 2"),
+        (lambda: distinguish(laplace(), (0, 1), calls=999), "calls = 999: write a whole number of at least 1000"),
+        (lambda: distinguish(laplace(), (0,), calls=1000), "number of inputs = 1: write a whole number of at least 2"),
         (lambda: distinguish(laplace(), (0, 1), level=1.0), "confidence"),
         (lambda: distinguish(lambda value: value.x, (0, 1), calls=1000), "takes the inputs"),
     ],

@@ -293,14 +293,14 @@ def test_a_tape_walks_draws_that_depend_on_draws():
 @pytest.mark.parametrize(("num", "den"), [(-1, 2), (3, 2), (0, 0), (1, 0), (1, -1)])
 def test_no_such_probability(num, den):
     """A mechanism that asks for an impossible probability is stopped."""
-    with pytest.raises(ParameterError, match=r"a probability lies in \[0, 1\]"):
+    with pytest.raises(ParameterError, match=rf"a probability = '{num}/{den}': write a number in \[0, 1\]"):
         Tape([]).bernoulli(num, den)
 
 
 @pytest.mark.parametrize("n", [0, -1])
 def test_no_such_choice(n):
     """A choice among nothing is stopped."""
-    with pytest.raises(ParameterError, match="at least one outcome"):
+    with pytest.raises(ParameterError, match=f"the outcomes of a uniform draw = {n}: write 1 or more"):
         Tape([]).below(n)
 
 

@@ -35,6 +35,7 @@ __all__ = [
 
 
 _IN_SUBJECT = " _.@()-"  # beside letters and digits
+_LONGEST = 200  # characters of a value in a message
 
 
 def sentence(rule: str, value: object) -> str:
@@ -47,6 +48,8 @@ def sentence(rule: str, value: object) -> str:
         return rule
     subject, colon, mended = rule.partition(": ")
     written = str(value).lower() if isinstance(value, bool) else repr(value)  # as TOML has it
+    if len(written) > _LONGEST:
+        written = f"{written[:_LONGEST]}..."
     if colon and all(char.isalnum() or char in _IN_SUBJECT for char in subject):
         return f"{f'{subject} is missing' if value is None else f'{subject} = {written}'}: {mended}"
     return f"{written}: {rule}"

@@ -189,7 +189,7 @@ def test_no_reports_and_one():
 def test_what_gives_no_mean_is_refused():
     """A mechanism without scores, and a tally of another layout, are refused."""
     grr, mechanism = mechanisms.make("grr", domain_size=4, epsilon="1"), window("1")
-    with pytest.raises(ParameterError, match="means are estimated"):
+    with pytest.raises(ParameterError, match="mechanism = 'grr': choose a window, or two ends"):
         mean(grr, tally.empty(grr.layout))
     with pytest.raises(ParameterError, match="layout"):
         mean(mechanism, tally.empty(grr.layout))

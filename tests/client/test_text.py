@@ -32,15 +32,14 @@ def test_a_prefix_of_a_text_is_a_prefix_of_its_number(start, end):
 @pytest.mark.parametrize("bad", ["a" * 9, "\0", "a\0", "\ud800"])
 def test_texts_that_cannot_be_written(bad):
     """What is no text of the domain is refused without being repeated, not even its length."""
-    with pytest.raises(ParameterError, match="a text has at most 8 bytes") as caught:
+    with pytest.raises(ParameterError, match="a text must have at most 8 bytes of UTF-8"):
         text.encode(bad, 8)
-    assert caught.value.value == "str"
 
 
 @pytest.mark.parametrize("number", [0xFF << 56, 0x61006200 << 32])
 def test_numbers_that_write_no_text(number):
     """A number that no text has is refused."""
-    with pytest.raises(ParameterError, match="holds UTF-8"):
+    with pytest.raises(ParameterError, match="must hold UTF-8, padded with zero bytes"):
         text.decode(number, 8)
 
 

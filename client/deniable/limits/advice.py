@@ -62,10 +62,12 @@ def room(
     # Larger caps of rows and segments, where they are needed, are advised beside this.
     caps = replace(caps, rows=max(caps.rows, exposure.rows), segments=max(caps.segments, exposure.segments))
     longer = [_least(registry, metrics, _longer(metrics, length, budget), caps, budget) for length in LENGTHS]
-    kept = _least(registry, metrics, _kept(metrics, refused, caps, budget), caps, budget)
-    best = [min(options, key=_size) for options in ([each for each in longer if each], [kept] if kept else []) if options]
+    permanent = _least(registry, metrics, _permanent(metrics, refused, caps, budget), caps, budget)
+    best = [
+        min(options, key=_size) for options in ([each for each in longer if each], [permanent] if permanent else []) if options
+    ]
     for changes in sorted(best, key=_size):
-        seldom = " (for an answer that seldom changes)" if changes == kept else ""
+        seldom = " (for an answer that seldom changes)" if changes == permanent else ""
         yield _written(changes) + seldom
     yield from _raised(registry, in_code, sum(each.allowance.month for each in metrics.values()))
 
@@ -101,18 +103,18 @@ def _longer(metrics: Mapping[str, Admitted], length: str, budget: Budget) -> dic
     return {id_: change for id_, change in changes.items() if change.saved > 0}
 
 
-def _kept(metrics: Mapping[str, Admitted], refused: Collection[str], caps: Caps, budget: Budget) -> dict[str, _Change]:
+def _permanent(metrics: Mapping[str, Admitted], refused: Collection[str], caps: Caps, budget: Budget) -> dict[str, _Change]:
     """Return the changes to kept answers, of metrics that can have them."""
     changes = {}
-    for id_, each in metrics.items():
-        metric = each.declared.metric
+    for id_, admitted in metrics.items():
+        metric = admitted.declared.metric
         if id_ in refused or metric.permanent or metric.per_period > 1:
             continue
         # Twice the epsilon of a report is what the guide advises.
         own = exact(metric.epsilon)
         nats = f"{float(max(own, min(2 * own, Fraction(str(caps.permanent)), MAX_EPSILON))):.12g}"
         try:
-            change = _changed(each, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
+            change = _changed(admitted, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
         except ParameterError:
             continue  # no mechanism of this metric keeps answers
         if change.saved > 0 and not any(exceeding([change.changed.declared], caps, "")):

@@ -132,7 +132,7 @@ class Telemetry:
                 return
             client = self._begun()
             for metric, value in usage.answers(answer, self.version, command).items():
-                if client.explain(metric) is not None:
+                if metric in client._metrics.prepared:  # noqa: SLF001 - our own
                     client.record(metric, value)
         except Exception:  # noqa: BLE001, S110 - the tool must never notice
             pass

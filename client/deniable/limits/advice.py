@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, inf
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import MAX_EPSILON, exact
-from deniable.frozen import dataclass, replace
-from deniable.limits.allowance import MICRO, Allowance, micro
+from deniable.frozen import replace
+from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import exceeding
 from deniable.limits.exposure import Exposure
 from deniable.registry.period import LENGTHS
@@ -27,14 +27,6 @@ _MOST_METRICS = 8  # that a message asks to change; for more, only a larger budg
 _KEPT = 1.5  # kept answers are a larger change than the next longer period, and a smaller one than the period after that
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A metric, and what it may spend."""
-
-    declared: Declared
-    allowance: Allowance
-
-
 class _Change(NamedTuple):
     """One line in one metric, which makes it spend less."""
 
@@ -42,11 +34,6 @@ class _Change(NamedTuple):
     changed: Admitted
     saved: int  # millionths of a nat in a month
     size: float  # how much it changes: in steps of the period
-
-
-def month_of(budget: Budget) -> float:
-    """Return what a budget allows in a month, in millionths of a nat."""
-    return inf if budget.per_month is None else micro(budget.per_month)
 
 
 def room(

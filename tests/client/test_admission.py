@@ -108,13 +108,13 @@ def test_the_line_is_where_the_bound_stands(head, in_code, line):
 def test_a_longer_period_is_told_where_it_is_enough():
     seldom = "(for an answer that seldom changes)"
     one = parse(written({"period": '"day"'}, *monthly(3)))
-    week, kept = 'period = "week" in [metrics."m0"]', f'epsilon_permanent = 2 in [metrics."m0"] {seldom}'
+    week, permanent = 'period = "week" in [metrics."m0"]', f'epsilon_permanent = 2 in [metrics."m0"] {seldom}'
     assert [(id_, words.partition("write ")[2]) for id_, words in reasons(one)] == [
-        ("m1", f"{week}, or {kept}, or per_month = 34.0 in [budget]")
+        ("m1", f"{week}, or {permanent}, or per_month = 34.0 in [budget]")
     ]
     tight = parse(written({"period": '"day"'}, *monthly(2), head="budget = { per_month = 6.5 }\n"))
     assert [words.partition("write ")[2] for _, words in reasons(tight)] == [
-        f'{kept}, or period = "month" in [metrics."m0"], or per_month = 33.0 in [budget]'
+        f'{permanent}, or period = "month" in [metrics."m0"], or per_month = 33.0 in [budget]'
     ]
     daily = parse(written({}, {"epsilon": 3}, {}))
     both = 'epsilon_permanent = 2 in [metrics."m0"], [metrics."m2"]'

@@ -14,6 +14,7 @@ from time import monotonic
 from traceback import walk_tb
 
 import pytest
+from senders import eventually
 
 import deniable
 from deniable import mechanisms
@@ -86,6 +87,25 @@ def client_of(registry):
     yield make
     for client in clients:
         client.close(60)
+
+
+@pytest.mark.parametrize(
+    ("consent", "delay", "sent"),
+    [(True, "", True), (lambda: True, "", False), (False, "", False), (True, '\ndelay = "1h"', False)],
+)
+def test_what_an_earlier_run_left_is_sent_at_the_start(client_of, registry_text, tmp_path, sending_threads, consent, delay, sent):
+    """Before anything is recorded, if a person agreed; but not where reports wait so that their moment does not show."""
+    earlier = client_of(Fake(), state=tmp_path, exit="spool")
+    assert earlier.record("ui.theme", "dark")
+    earlier._leave(60)
+    for thread in sending_threads():
+        thread.join(60)
+    text = registry_text.replace('[metrics."ui.theme"]', f'[metrics."ui.theme"]{delay}')
+    post = Fake()
+    client_of(post, state=tmp_path, consent=consent, registry=parse(text))
+    if sent:
+        assert eventually(lambda: post.groups)
+    assert bool(sending_threads()) is sent
 
 
 def test_a_recorded_answer_is_sent(client_of, registry):

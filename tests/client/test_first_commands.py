@@ -80,12 +80,12 @@ def test_usage_has_an_answer_to_each_metric_of_a_tool(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(init, "--cli")
     metrics = load("metrics.toml").metrics
-    known = usage.answers(Decision(agreed=True, since="2026-01-01", returned=True), "0.1.7", "build")
+    known = usage.answers(Decision(agreed=True, since="2026-01-01"), "0.1.7", "build")
     assert known.keys() == metrics.keys()
     for id_, answer in known.items():
         metrics[id_].position(answer)
     assert (
-        sum(each.allowance.month for each in admit(load("metrics.toml"), None, date(2026, 11, 21)).metrics.values()) == 11 * MICRO
+        sum(each.allowance.month for each in admit(load("metrics.toml"), None, date(2026, 11, 21)).metrics.values()) == 14 * MICRO
     )
 
 

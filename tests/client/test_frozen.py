@@ -38,10 +38,10 @@ class Below(Base):
 
 
 def classes(module, slots):
-    made = ModuleType(f"made_by_{module}")
-    sys.modules[made.__name__] = made  # where the standard library looks up what `ClassVar` is
-    exec(SOURCE.format(module=module, slots=slots), made.__dict__)
-    return made.Base, made.Below
+    own = ModuleType(f"made_by_{module}")
+    sys.modules[own.__name__] = own  # where the standard library looks up what `ClassVar` is
+    exec(SOURCE.format(module=module, slots=slots), own.__dict__)
+    return own.Base, own.Below
 
 
 @pytest.fixture(params=[True, False], ids=["slots", "no slots"])
@@ -111,6 +111,6 @@ def test_pickles():
     from deniable.registry.tables import Budget
     from deniable.wire.layout import Layout
 
-    for each in (Budget(per_month=3.0), Layout(2, 8, "bits")):
-        assert pickle.loads(pickle.dumps(each)) == each
+    for value in (Budget(per_month=3.0), Layout(2, 8, "bits")):
+        assert pickle.loads(pickle.dumps(value)) == value
     assert Budget.__dataclass_fields__["per_month"].default == Budget().per_month

@@ -238,6 +238,19 @@ def test_what_nobody_can_have_seen():
         assert not isinstance(caught.value, UnreachedError)
 
 
+def test_what_is_cut_before_it_begins_is_not_sent():
+    """Whoever gave up an answer may rely on it that the server has not seen the request. The next one is sent."""
+    with server(say(ACCEPTED)) as (url, requests):
+        http = HttpPost(url)
+        http.http.prepare()
+        assert not http.http.cut()
+        with pytest.raises(UnreachedError):
+            http(b"{}", HEADERS, 60)
+        http.http.prepare()
+        assert http(b"[]", HEADERS, 60)[0] == 202
+        assert not any(request.endswith(b"{}") for request in requests)
+
+
 def test_no_socket_is_left_open(open_files):
     """After a request, whatever came of it, the process has nothing open that it had not before."""
     post_ = HttpPost("http://127.0.0.1:9/")

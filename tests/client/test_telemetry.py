@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from registries import metric_toml, registry_toml
@@ -116,26 +116,37 @@ def days_ago(days):
     return (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
 
 
-@pytest.mark.parametrize(("day", "returned"), [(0, False), (6, False), (7, True), (13, True), (14, False), (90, False)])
-def test_the_second_week(day, returned):
-    """A use in it is noticed for good; whether there was one is asked after it, of everybody."""
-    known = Decision(agreed=True, since=days_ago(day)).noticed
-    assert known.returned is returned
-    later = known._replace(since=days_ago(40)).noticed
-    assert usage.answers(later, "1.2.3", "build")["app.returned"] is returned
-    assert ("app.returned" in usage.answers(known, "", "")) is (day >= 14)
-
-
-def test_which_metrics_have_an_answer_does_not_depend_on_it():
-    since = days_ago(20)
-    both = [usage.answers(Decision(agreed=True, since=since, returned=value), "1.2", "build") for value in (True, False)]
-    assert both[0].keys() == both[1].keys()
-    assert both[0]["app.version"] == "1.2"
-
-
 @pytest.mark.parametrize(
-    "text", ["", "agreed = yes\n", "agreed = yes\nreturned = no\nsince = tomorrow\n", "\0" * 300, "agreed yes\n"]
+    ("today", "week", "new"),
+    [
+        ("2026-11-25", "first", True),
+        ("2026-11-29", "first", True),  # a Sunday
+        ("2026-11-30", "second", True),
+        ("2026-12-06", "second", False),
+        ("2026-12-20", "fourth", False),
+        ("2026-12-21", "later", False),
+        ("2026-11-01", "later", True),  # the clock was set back
+    ],
 )
+def test_the_weeks_of_a_person(monkeypatch, today, week, new):
+    """They are calendar weeks, as the periods of the reports are. They follow from the first day, and all have an answer."""
+    monkeypatch.setattr(decision, "_today", lambda: date.fromisoformat(today))
+    known = usage.answers(Decision(agreed=True, since="2026-11-25"), "1.2.3", "build")
+    assert (known["app.week"], known["app.new"], known["app.version"]) == (week, new, "1.2")
+    assert known.keys() == usage.answers(Decision(agreed=True, since="2020-01-01"), "1.2.3", "build").keys()
+
+
+def test_the_file_does_not_say_how_the_tool_is_used(telemetry, state_directory):
+    """It has the day of the first answer, and no later use changes it."""
+    telemetry.turn_on()
+    decision.write(telemetry._path, telemetry.decision._replace(since=days_ago(9)))
+    before = (state_directory / "shop.consent").read_bytes()
+    telemetry.record_usage("build")
+    assert (state_directory / "shop.consent").read_bytes() == before
+    assert before == f"agreed = yes\nsince = {days_ago(9)}\n".encode()
+
+
+@pytest.mark.parametrize("text", ["", "agreed = yes\n", "agreed = yes\nsince = tomorrow\n", "\0" * 300, "agreed yes\n"])
 def test_a_damaged_answer_is_none(tmp_path, text):
     path = tmp_path / "shop.consent"
     path.write_text(text)
@@ -198,9 +209,9 @@ def test_the_command(telemetry, way, capsys):
     assert "Telemetry of shop is off: you were not asked yet. To change it: shop telemetry on" in say("status")
     assert "is on: you agreed" in say("on")
     assert telemetry.off is None
-    shown = say("show")
-    assert "Whether it is new" in shown
-    assert "Sent, the newest first:\n  nothing" in shown
+    page = say("show")
+    assert "Whether it is new" in page
+    assert "Sent, the newest first:\n  nothing" in page
     assert "is off: you said no" in say("off")
     assert "is off: you said no" in say("status")
 

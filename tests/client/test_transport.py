@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from time import monotonic, sleep
 
@@ -12,9 +13,12 @@ from senders import QUICK, STRATUM, Fake, Hanging, eventually, payloads, reports
 from deniable.errors import ParameterError
 from deniable.source import jitter
 from deniable.transport import Sender, SenderSettings, Spool
+from deniable.transport.backlog import Backlog
 from deniable.transport.http import UnreachedError
 from deniable.wire.batch import Batch
 from deniable.wire.report import Report
+
+BEGIN = Backlog.begin_now  # which `sending` replaces
 
 
 class NoJitter:
@@ -616,6 +620,45 @@ def test_a_refused_report_wakes_the_sender(sending, spool):
     sender.wake()
     assert eventually(lambda: len(post.calls) == 1)
     assert eventually(lambda: not len(spool))
+
+
+def test_a_run_begins_with_what_is_left(sending, spool, monkeypatch):
+    """It is sent before anything is recorded, without a pause. Runs within the next hour leave a server alone."""
+    monkeypatch.setattr(Backlog, "begin_now", BEGIN)
+    assert spool.put(Batch.of(tuple(reports(3))), seen=False)
+    calls = []
+    for seconds in (0, 3500, 100):  # from one run to the next
+        for marker in spool._directory.glob("begun"):
+            os.utime(marker, (marker.stat().st_mtime - seconds,) * 2)
+        post = Fake(*[UnreachedError("away")] * (seconds == 0))
+        sender = sending(post, spool=spool)
+        sender.begin()
+        assert eventually(lambda sender=sender: sender._backlog.left > 1)  # it was tried, or is put off
+        sender.leave(60)
+        calls.append(len(post.calls))
+    assert calls == [1, 0, 1]
+    assert not len(spool)
+
+
+@pytest.mark.parametrize("reached", [False, True])
+def test_a_try_that_the_end_cuts(sending, spool, monkeypatch, reached):
+    """The batch stays: under its key if it may have arrived, else as one that nobody has seen, and it is not sent any more."""
+    monkeypatch.setattr(Backlog, "begin_now", BEGIN)
+    batch = Batch.of(tuple(reports(3)))
+    assert spool.put(batch, seen=False)
+    post, imported = Hanging(), threading.Event()
+    sender = sending(post, spool=spool)
+    if not reached:  # the library that sends is being imported
+        monkeypatch.setattr(sender, "_make_post", lambda: (post.entered.set(), imported.wait(60)) and post)
+    sender.begin()
+    assert post.entered.wait(60)
+    sender.leave(60)
+    (path,) = spool._directory.glob("*.gz")
+    assert (path.name == f"{batch.key}.json.gz", ".unseen" in path.name) == (reached, not reached)
+    imported.set()
+    post.release.set()
+    sender._courier.thread.join(60)
+    assert post.calls == reached
 
 
 def test_nothing_that_is_left_goes_without_consent(sending, spool):

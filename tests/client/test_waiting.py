@@ -10,6 +10,7 @@ import pytest
 
 from deniable.device.state import State
 from deniable.device.waiting import Waiting
+from deniable.registry.tables import TAKEN_FOR
 from deniable.wire.report import Report, Stratum
 
 if TYPE_CHECKING:
@@ -123,9 +124,9 @@ def test_a_clock_that_was_ahead(start, clock):
 
 
 def test_what_nobody_fetches_expires(start, clock):
-    """Two days after it might have travelled it is deleted and counted, as batches are."""
+    """When no server takes it any more it is deleted and counted, as batches are that nobody has seen."""
     start().put([(report(), HOUR), (report(), 48 * HOUR)])
-    clock.pass_(HOUR + 48 * HOUR + 1)
+    clock.pass_(HOUR + TAKEN_FOR + 1)
     one = start()
     assert one.take() == [report()]
     assert +one.counts == {"spool_expired": 1}

@@ -463,8 +463,8 @@ def test_values_as_a_file(app, client):
         assert [float(row["estimate"]) for row in rows] == [each["frequency"] for each in headers["estimates"]]
         assert [[float(row["low"]), float(row["high"])] for row in rows] == [each["interval"] for each in headers["estimates"]]
         assert {float(row["level"]) for row in rows} == {headers["level"]}
-        said = {name: headers[name] for name in ("version", "segment", "mechanism")} | headers["days"]
-        written = {name: str(value or "") for name, value in said.items()} | {"metric": "ui.choice"}
+        values = {name: headers[name] for name in ("version", "segment", "mechanism")} | headers["days"]
+        written = {name: str(value or "") for name, value in values.items()} | {"metric": "ui.choice"}
         assert all(row.items() >= written.items() for row in rows)  # the file says what it is of
     assert client.get("/m/ui.choice/values.csv?period=never").status_code == 400
     html = client.get("/m/ui.choice?segment=platform%3Dmacos&level=0.99").get_data(as_text=True)

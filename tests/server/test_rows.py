@@ -736,19 +736,19 @@ def test_a_number_over_time_has_its_means(serve):
     for ago in (1, 0):
         send(shop, "load", [10.0, 1000.0] * 200, day(ago))
     shop.drain()
-    whole = {row["value"]: row for row in rows(shop, metrics=["load"], level=0.9999)}
-    assert list(whole) == ["geometric_mean", "mean", "p05", "p10", "p25", "p50", "p75", "p90", "p95", "p99"]
+    table = {row["value"]: row for row in rows(shop, metrics=["load"], level=0.9999)}
+    assert list(table) == ["geometric_mean", "mean", "p05", "p10", "p25", "p50", "p75", "p90", "p95", "p99"]
     for name, true in (("geometric_mean", 100), ("mean", 505)):
-        assert whole[name]["low"] < true < whole[name]["high"]
-    assert whole["mean"]["stderr"] > 0
+        assert table[name]["low"] < true < table[name]["high"]
+    assert table["mean"]["stderr"] > 0
     over_time = rows(shop, metrics=["load"], dimensions=["time", "value"], date_range="2d", compare={"date_range": "previous"})
     assert [row["value"] for row in over_time] == ["geometric_mean", "mean"] * 2
     medians = rows(shop, metrics=["load"], dimensions=["time", "value"], filters=[["is", "value", ["p50"]]])
     assert [row["value"] for row in medians] == ["p50"] * 2
     (only,) = rows(shop, metrics=["load"], filters=[["is", "value", ["mean"]]])
-    assert only["estimate"] == whole["mean"]["estimate"]
+    assert only["estimate"] == table["mean"]["estimate"]
     (row,) = rows(shop, metrics=["load"], dimensions=[])
-    assert row["estimate"] == whole["geometric_mean"]["estimate"]
+    assert row["estimate"] == table["geometric_mean"]["estimate"]
     before = {"date_range": [day(0), day(0)], "compare": {"date_range": "previous"}}
     compared = {row["value"]: row for row in rows(shop, metrics=["load"], **before)}
     assert compared["geometric_mean"]["diff_low"] < 1 < compared["geometric_mean"]["diff_high"]

@@ -85,7 +85,7 @@ class Hanging:
 @pytest.fixture
 def sending(sending_threads, monkeypatch):
     """Make senders, and end their threads after the test. None sends what an earlier one left soon, however slow the test is."""
-    monkeypatch.setattr("deniable.transport._SOON", 60.0)
+    monkeypatch.setattr("deniable.transport.backlog.Backlog.begin_now", lambda _: None)
     senders: list[Sender] = []
     releases: list[threading.Event] = []
 

@@ -1,6 +1,7 @@
 """What a person has decided, and since when: a small file beside the state of the app.
 
-It never leaves the device. It is kept when a person changes their mind, so that they are not asked again.
+It never leaves the device. It is kept when a person changes their mind, so that they are not asked again. It does not say when or
+how the tool was used after that day.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ import stat
 import sys
 import time
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
-
-_WEEK = 7
 
 
 class Decision(NamedTuple):
@@ -21,17 +20,16 @@ class Decision(NamedTuple):
 
     agreed: bool
     since: str  # the day of the first answer, as 2026-11-27
-    returned: bool = False  # whether the tool was used in the second week after it
 
     @property
-    def days(self) -> int:
-        """Number of days since the first answer."""
-        return (_today() - date.fromisoformat(self.since)).days
+    def new(self) -> bool:
+        """Whether the first answer was in this calendar month."""
+        return self.since[:7] == _today().isoformat()[:7]
 
     @property
-    def noticed(self) -> Decision:
-        """The decision, with today's use."""
-        return self._replace(returned=self.returned or _WEEK <= self.days < 2 * _WEEK)
+    def weeks(self) -> int:
+        """Number of calendar weeks since that of the first answer."""
+        return (_monday(_today()) - _monday(date.fromisoformat(self.since))).days // 7
 
     @classmethod
     def of(cls, agreed: bool, earlier: Decision | None) -> Decision:  # noqa: FBT001 - the answer
@@ -49,7 +47,7 @@ def read(path: str) -> Decision | None:
             return None
         lines = dict(line.split(" = ") for line in text.splitlines())
         date.fromisoformat(lines["since"])
-        return Decision(lines["agreed"] == "yes", lines["since"], lines["returned"] == "yes")
+        return Decision(lines["agreed"] == "yes", lines["since"])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -58,8 +56,7 @@ def write(path: str, decision: Decision) -> None:
     """Replace the file; raise `OSError` if that fails."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - as above
     unfinished = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
-    words = ("agreed", decision.agreed), ("returned", decision.returned)
-    text = "".join(f"{name} = {'yes' if value else 'no'}\n" for name, value in words) + f"since = {decision.since}\n"
+    text = f"agreed = {'yes' if decision.agreed else 'no'}\nsince = {decision.since}\n"
     try:
         with open(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(text)
@@ -73,3 +70,7 @@ def write(path: str, decision: Decision) -> None:
 
 def _today() -> date:
     return datetime.now(UTC).date()
+
+
+def _monday(day: date) -> date:
+    return day - timedelta(days=day.weekday())

@@ -130,12 +130,9 @@ class Telemetry:
             answer = self.decision
             if self.off is not None or answer is None:
                 return
-            noticed = answer.noticed
-            if noticed != answer:
-                decision.write(self._path, noticed)
             client = self._begun()
-            for metric, value in usage.answers(noticed, self.version, command).items():
-                if client.explain(metric) is not None:
+            for metric, value in usage.answers(answer, self.version, command).items():
+                if metric in client._metrics.prepared:  # noqa: SLF001 - our own
                     client.record(metric, value)
         except Exception:  # noqa: BLE001, S110 - the tool must never notice
             pass
@@ -158,7 +155,7 @@ class Telemetry:
         except StateError as error:
             return f"{self.status()}\n{error}"
         sent = [f"  {entry}" for entry in entries] or ["  nothing"]
-        return "\n".join([self.status(), "Asked, each answer with noise:", *self._asked(), "Sent, the newest first:", *sent])
+        return "\n".join([self.status(), "Asked, each answer with noise:", *self._questions(), "Sent, the newest first:", *sent])
 
     # As a command of the tool
 
@@ -199,7 +196,7 @@ class Telemetry:
             self._client = deniable.init(self._dsn, registry=self._registry, consent=True, **self._options)
         return self._client
 
-    def _asked(self) -> list[str]:
+    def _questions(self) -> list[str]:
         from pathlib import Path
 
         from deniable.registry import load
@@ -213,7 +210,7 @@ class Telemetry:
         return "\n".join(
             [
                 f"May {self.app} count how it is used? It would ask:",
-                *self._asked(),
+                *self._questions(),
                 "Before an answer leaves this device, it is changed at random. So what is sent proves nothing about you:",
                 "for each answer you could as well have given another. You can say no and lose nothing.",
                 f"Look at what is sent: {self.command} telemetry show. Yes or no? [y/N]",

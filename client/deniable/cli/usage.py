@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import platform
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deniable.cli.decision import Decision
 
-_SETTLED = 14  # days after which it is known whether somebody came back in the second week
+_WEEKS = ("first", "second", "third", "fourth")
 
 
 def answers(decision: Decision, version: str, command: str) -> dict[str, object]:
-    """Return the answer to each metric that has one today. Which metrics these are does not depend on the answers."""
-    now = datetime.now(UTC)
+    """Return the answer to each metric. Which metrics have one does not depend on the answers."""
     known: dict[str, object] = {
-        "app.new": decision.since[:7] == f"{now:%Y-%m}",
+        "app.new": decision.new,
+        "app.week": _WEEKS[decision.weeks] if 0 <= decision.weeks < len(_WEEKS) else "later",
         "app.system": {"linux": "linux", "darwin": "macos", "win32": "windows"}.get(sys.platform, "other"),
         "app.python": ".".join(platform.python_version_tuple()[:2]),
     }
@@ -25,6 +24,4 @@ def answers(decision: Decision, version: str, command: str) -> dict[str, object]
         known["app.version"] = ".".join(version.split(".")[:2])
     if command:
         known["app.command"] = command
-    if decision.days >= _SETTLED:
-        known["app.returned"] = decision.returned
     return known

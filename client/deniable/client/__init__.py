@@ -143,6 +143,9 @@ class Client:
                     strict=strict,
                     exit=exit,
                 )
+                # A person who agreed before the program began. It shows when that was, so not where reports hide their moment.
+                if self._consent.agreed and not any(each.delayed for each in self._metrics.prepared.values()):
+                    self._session.sender.begin()
         except Exception as error:
             if strict:
                 raise

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from deniable.device.prepared import prepare
 from deniable.errors import ParameterError, RegistryError
-from deniable.explanation import Explanation
 from deniable.limits.admission import admit
 from deniable.limits.allowance import MICRO
 from deniable.limits.caps import budget_of
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from deniable.client.counts import Counts
     from deniable.device.prepared import Prepared
+    from deniable.explanation import Explanation
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget, Caps
 
@@ -86,6 +86,8 @@ class Metrics:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
         if metric not in self.prepared:
             raise self.unknown(metric, None)
+        from deniable.explanation import Explanation  # noqa: PLC0415 - few programs explain
+
         return Explanation.of(self.registry, metric, self.budget, value)
 
     @property

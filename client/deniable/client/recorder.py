@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from threading import local as thread_data
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable.client.undeclared import undeclared
 from deniable.errors import ParameterError
 from deniable.messages.notice import warn_once
 from deniable.messages.reasons import of_code
@@ -130,6 +129,8 @@ class Recorder:
         if fault is not None:
             self._counts.undeclared += 1
             if isinstance(fault, ParameterError) and (self._strict or self._warns):
+                from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
+
                 fault = undeclared(prepared.metric, value, fault)
             if self._warns:
                 _warn_of_undeclared(prepared.metric, fault)

@@ -66,13 +66,15 @@ format = 1
 app = "{app}"
 
 # What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
-# The metrics below need 11 nats a month.
+# The metrics below need 14 nats a month.
 [budget]
-per_month = 12.0             # in each calendar month
-lifetime = 120.0             # ever
+per_month = 15.0             # in each calendar month
+lifetime = 360.0             # ever: two years of full months
 
+# Reports travel when the tool is used again, so a period takes them for long. It is published for good when this is over.
+[publication]
+grace = "21d"
 # While you try things out: everything is published at once, however few the reports. Remove it before real people answer.
-{trial}[publication]
 {trial}trial = true
 
 # Each installation reports once a month, so the number of reports is that of the installations in use.
@@ -124,14 +126,13 @@ description = "Which command of {app} is the first one of a week"
 owner = "team@{app}.example"
 expires = {expires}
 
-# Asked from the fifteenth day on, of everybody who still uses it. The answer stays the same, and so does its noise.
-[metrics."app.returned"]
-type = "boolean"
+# The share of "second" in one week, times its reports, over that of "first" in the week before: who came back.
+[metrics."app.week"]
+type = "ordinal"
+values = ["first", "second", "third", "fourth", "later"]
 epsilon = 1.0
-epsilon_permanent = 2.0
-answers_per_month = 1
-period = "month"
-description = "Whether {app} was used in the second week after it was installed"
+period = "week"
+description = "For how many weeks {app} has been here"
 owner = "team@{app}.example"
 expires = {expires}
 """

@@ -15,6 +15,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from deniable.errors import StateError
+from deniable.registry.tables import TAKEN_FOR
 from deniable.source import OS
 from deniable.wire.report import Report, Stratum
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _MOST = 10_000  # reports that wait
 _MOST_AT_ONCE = 1000  # reports that are taken at once
-_MAX_AGE = 48 * 3600  # seconds after the earliest time of sending; as long as a batch is kept
 _LONGEST = 100 * 86_400  # seconds; no report waits for longer, since it would be refused
 _SEEN_EVERY = 600  # seconds; the latest time is written as a multiple of them
 _LOOK_EVERY = 600.0  # seconds, while reports wait
@@ -100,7 +100,7 @@ class Waiting:
                     self._look_at, self._empty = time.monotonic() + _LOOK_AGAIN, True
                     return []
                 now = self._see(db)
-                self.counts["spool_expired"] += db.execute("DELETE FROM waiting WHERE due < ?", (now - _MAX_AGE,)).rowcount
+                self.counts["spool_expired"] += db.execute("DELETE FROM waiting WHERE due < ?", (now - TAKEN_FOR,)).rowcount
                 columns = "id, metric, version, fingerprint, period, segment, payload"
                 due = f"SELECT {columns} FROM waiting WHERE due <= ? LIMIT ?"  # noqa: S608 - our own words
                 rows = db.execute(due, (now, _MOST_AT_ONCE)).fetchall()

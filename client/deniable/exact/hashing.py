@@ -19,6 +19,7 @@ M. Dietzfelbinger: Universal hashing and k-wise independent random variables via
 from __future__ import annotations
 
 from hashlib import sha256
+from math import isqrt
 from struct import unpack
 from typing import Any
 
@@ -43,7 +44,10 @@ def key(value: int, domain_size: int) -> int:
 
 def is_prime(n: int) -> bool:
     """Return whether n is a prime number, by trial division."""
-    return n > 1 and all(n % k for k in range(2, int(n**0.5) + 1))
+    for k in range(2, isqrt(n) + 1 if n > 1 else 0):  # without a generator, since the start of a program has many of these
+        if not n % k:
+            return False
+    return n > 1
 
 
 @dataclass(frozen=True, slots=True)

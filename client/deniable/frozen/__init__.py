@@ -26,11 +26,11 @@ else:
             import dataclasses  # noqa: PLC0415 - this is what is spared
 
             options = {name: getattr(self, name) for name in ("init", "repr", "compare", "hash", "kw_only")}
-            given = {"default": self.default, "default_factory": self.factory}
-            options |= {name: value for name, value in given.items() if value is not _MISSING}
-            made = dataclasses.field(**options)
-            made.name, made._field_type = self.name, dataclasses._FIELD  # noqa: SLF001 - as its decorator does
-            return made
+            defaults = {"default": self.default, "default_factory": self.factory}
+            options |= {name: value for name, value in defaults.items() if value is not _MISSING}
+            standard = dataclasses.field(**options)
+            standard.name, standard._field_type = self.name, dataclasses._FIELD  # noqa: SLF001 - as its decorator does
+            return standard
 
     def field(*, default=_MISSING, default_factory=_MISSING, init=True, repr=True, compare=True, hash=None):  # noqa: A002
         """Describe a field, as `dataclasses.field`."""
@@ -51,9 +51,9 @@ else:
 
     def replace(of, **changes):
         """Return a copy with other values, as `dataclasses.replace`."""
-        for each in of.__frozen_fields__.values():
-            if each.init:
-                changes.setdefault(each.name, getattr(of, each.name))
+        for member in of.__frozen_fields__.values():
+            if member.init:
+                changes.setdefault(member.name, getattr(of, member.name))
         return type(of)(**changes)
 
     def dataclass(*, frozen, slots=False, kw_only=False, repr=True):  # noqa: A002
@@ -77,11 +77,11 @@ else:
             inherited |= base.__dict__.get("__frozen_fields__", {})
         table = inherited | own
         body = {name: value for name, value in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
-        for each in own.values():  # a slot or a missing value has no attribute of the class
-            if slots or each.default is _MISSING:
-                body.pop(each.name, None)
+        for member in own.values():  # a slot or a missing value has no attribute of the class
+            if slots or member.default is _MISSING:
+                body.pop(member.name, None)
             else:
-                body[each.name] = each.default
+                body[member.name] = member.default
         if slots:
             body["__slots__"] = tuple(name for name in own if name not in inherited)
             body |= {"__getstate__": _get_state, "__setstate__": _set_state}
@@ -119,22 +119,22 @@ else:
                 raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}")
         values |= options
         put = object.__setattr__
-        for name, each in table.items():
+        for name, member in table.items():
             if name in values:
                 put(self, name, values[name])
-            elif each.default is not _MISSING:
-                put(self, name, each.default)
-            elif each.factory is not _MISSING:
-                put(self, name, each.factory())
-            elif each.init:
+            elif member.default is not _MISSING:
+                put(self, name, member.default)
+            elif member.factory is not _MISSING:
+                put(self, name, member.factory())
+            elif member.init:
                 raise TypeError(f"{type(self).__name__} is missing the value {name!r}")
         finish = getattr(self, "__post_init__", None)
         if finish is not None:
             finish()
 
     def _repr(self):
-        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
-        return f"{type(self).__qualname__}({', '.join(shown)})"
+        values = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+        return f"{type(self).__qualname__}({', '.join(values)})"
 
     def _eq(self, other):
         if type(other) is not type(self):
@@ -178,7 +178,7 @@ else:
                 Parameter.KEYWORD_ONLY if each.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
                 default=each.default if each.default is not _MISSING else Parameter.empty if each.factory is _MISSING else ...,
             )
-            for each in sorted(table.values(), key=lambda each: each.kw_only)
+            for each in sorted(table.values(), key=lambda field: field.kw_only)
             if each.init
         )
 

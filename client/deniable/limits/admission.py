@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.declared import declare
 from deniable.errors import Fault
 from deniable.frozen import dataclass
-from deniable.limits.advice import Admitted, month_of, room
-from deniable.limits.allowance import MICRO, Allowance
+from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
 
@@ -104,6 +103,8 @@ def _without_room(
             needs = metric.allowance.month
             others = "other metrics" if id_ in refused else "metrics above"
             left = (month_of(budget) - demand.month + needs) / MICRO
+            from deniable.limits.advice import room  # noqa: PLC0415 - only a budget that is too small needs it
+
             changes = changes or ", or ".join(room(registry, metrics, refused, caps, budget, in_code))
             change = f"write {changes}" if changes else "ask less often, or with a smaller epsilon"
             nats = f"it needs {needs / MICRO:.4g} nats a month, and the {others} leave {left:.4g} of {budget.per_month:g}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, inf
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import MAX_EPSILON, exact
-from deniable.frozen import dataclass, replace
-from deniable.limits.allowance import MICRO, Allowance, micro
+from deniable.frozen import replace
+from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import exceeding
 from deniable.limits.exposure import Exposure
 from deniable.registry.period import LENGTHS
@@ -27,14 +27,6 @@ _MOST_METRICS = 8  # that a message asks to change; for more, only a larger budg
 _KEPT = 1.5  # kept answers are a larger change than the next longer period, and a smaller one than the period after that
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A metric, and what it may spend."""
-
-    declared: Declared
-    allowance: Allowance
-
-
 class _Change(NamedTuple):
     """One line in one metric, which makes it spend less."""
 
@@ -42,11 +34,6 @@ class _Change(NamedTuple):
     changed: Admitted
     saved: int  # millionths of a nat in a month
     size: float  # how much it changes: in steps of the period
-
-
-def month_of(budget: Budget) -> float:
-    """Return what a budget allows in a month, in millionths of a nat."""
-    return inf if budget.per_month is None else micro(budget.per_month)
 
 
 def room(
@@ -62,10 +49,12 @@ def room(
     # Larger caps of rows and segments, where they are needed, are advised beside this.
     caps = replace(caps, rows=max(caps.rows, exposure.rows), segments=max(caps.segments, exposure.segments))
     longer = [_least(registry, metrics, _longer(metrics, length, budget), caps, budget) for length in LENGTHS]
-    kept = _least(registry, metrics, _kept(metrics, refused, caps, budget), caps, budget)
-    best = [min(options, key=_size) for options in ([each for each in longer if each], [kept] if kept else []) if options]
+    permanent = _least(registry, metrics, _permanent(metrics, refused, caps, budget), caps, budget)
+    best = [
+        min(options, key=_size) for options in ([each for each in longer if each], [permanent] if permanent else []) if options
+    ]
     for changes in sorted(best, key=_size):
-        seldom = " (for an answer that seldom changes)" if changes == kept else ""
+        seldom = " (for an answer that seldom changes)" if changes == permanent else ""
         yield _written(changes) + seldom
     yield from _raised(registry, in_code, sum(each.allowance.month for each in metrics.values()))
 
@@ -101,18 +90,18 @@ def _longer(metrics: Mapping[str, Admitted], length: str, budget: Budget) -> dic
     return {id_: change for id_, change in changes.items() if change.saved > 0}
 
 
-def _kept(metrics: Mapping[str, Admitted], refused: Collection[str], caps: Caps, budget: Budget) -> dict[str, _Change]:
+def _permanent(metrics: Mapping[str, Admitted], refused: Collection[str], caps: Caps, budget: Budget) -> dict[str, _Change]:
     """Return the changes to kept answers, of metrics that can have them."""
     changes = {}
-    for id_, each in metrics.items():
-        metric = each.declared.metric
+    for id_, admitted in metrics.items():
+        metric = admitted.declared.metric
         if id_ in refused or metric.permanent or metric.per_period > 1:
             continue
         # Twice the epsilon of a report is what the guide advises.
         own = exact(metric.epsilon)
         nats = f"{float(max(own, min(2 * own, Fraction(str(caps.permanent)), Fraction(MAX_EPSILON)))):.12g}"
         try:
-            change = _changed(each, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
+            change = _changed(admitted, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
         except ParameterError:
             continue  # no mechanism of this metric keeps answers
         if change.saved > 0 and not any(exceeding([change.changed.declared], caps, "")):

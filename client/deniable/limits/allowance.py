@@ -27,6 +27,11 @@ def micro(
     return int(Fraction(str(nats)) * MICRO)
 
 
+def month_of(budget: Budget) -> float:
+    """Return what a budget allows in a month, in millionths of a nat."""
+    return inf if budget.per_month is None else micro(budget.per_month)
+
+
 def cost(
     ratio: Fraction,  # a worst likelihood ratio, at least 1
 ) -> int:
@@ -81,3 +86,11 @@ class Allowance:
         """What the first report spends of the lifetime if responses are kept: the whole reserve."""
         # If each response were paid for separately, the rest would show how many different answers there were.
         return self.month if self.lifetime is None else self.lifetime
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A metric, and what it may spend."""
+
+    declared: Declared
+    allowance: Allowance

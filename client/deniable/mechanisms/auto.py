@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,7 @@ def _size(mechanism: FrequencyOracle) -> str:
     return f"{size} byte" if size == 1 else f"{size} bytes"
 
 
+@lru_cache(maxsize=1024)  # the metrics of an app are often alike
 def choose(
     *,
     domain_size: int,

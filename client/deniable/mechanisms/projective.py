@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
 from math import isqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
@@ -67,10 +67,11 @@ class Projective(TwoSided):
         if not fitting:
             raise ParameterError(f"domain_size: write less; a geometry has {MAX_CELLS} points at most", d)
         # Floats leave only a few geometries for the exact comparison, which is slow.
-        rough = [_roughly(order, dimension, true_weight / UNIT, d) for order, dimension in fitting]
+        ratio = true_weight / UNIT
+        rough = [_roughly(space, ratio, d) for space in fitting]
         least = min(rough) * (1 + 1e-6)
         few = [each for each, variance in zip(fitting, rough, strict=True) if variance <= least]
-        order, dimension = min(few, key=lambda g: mean_variance(*_support(g[0], g[1], true_weight), d))
+        order, dimension, *_ = min(few, key=lambda space: mean_variance(*_support(space[0], space[1], true_weight), d))
         p, q = _support(order, dimension, true_weight)
         firsts = tuple(points(order, digits) for digits in range(dimension))
         powers = tuple(order**digits for digits in range(dimension))
@@ -188,35 +189,47 @@ def _support(order: int, dimension: int, true_weight: int) -> tuple[Fraction, Fr
     return Fraction(one * true_weight, total), Fraction(both * true_weight + (one - both) * UNIT, total)
 
 
-def _roughly(order: int, dimension: int, ratio: float, domain_size: int) -> float:
+class _Space(NamedTuple):
+    """A geometry, and the numbers of its points."""
+
+    order: int
+    dimension: int
+    every: int
+    one: int  # on one hyperplane
+    both: int  # on two
+
+    @classmethod
+    def of(cls, order: int, dimension: int) -> _Space:
+        return cls(order, dimension, *(points(order, dimension - less) for less in range(3)))
+
+
+def _roughly(space: _Space, ratio: float, domain_size: int) -> float:
     """Compute the mean variance of a geometry as a float, to about nine digits."""
-    every, one, both = (_points(order, dimension - less) for less in range(3))
+    _, _, every, one, both = space
     total = one * ratio + every - one
     p, q = one * ratio / total, (both * ratio + one - both) / total
     # p - q is computed directly: in large geometries it is small, and a difference of floats would lose digits.
     return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (domain_size * ((one - both) * (ratio - 1) / total) ** 2)
 
 
-def _geometries(domain_size: int) -> Iterator[tuple[int, int]]:
-    """Yield the order and the dimension of each geometry that may be best for a domain of this size."""
+def _geometries(domain_size: int) -> Iterator[_Space]:
+    """Yield each geometry that may be best for a domain of this size."""
     # In two dimensions a hyperplane is one point, as in randomised response, so only the least order that fits can be best.
     lines = (order for order in range(max(2, domain_size - 1), MAX_CELLS) if is_order(order))
-    yield from ((order, 2) for order in islice(lines, 1))
-    yield from ((order, dimension) for order, dimension, number in _spaces() if number >= domain_size)
+    yield from (_Space.of(order, 2) for order in islice(lines, 1))
+    yield from (space for space in _spaces() if space.every >= domain_size)
 
 
 @lru_cache(maxsize=1)
-def _spaces() -> tuple[tuple[int, int, int], ...]:
-    """Return order, dimension and number of points of each geometry of three or more dimensions that fits into a tally."""
-    return tuple(
-        (order, dimension, points(order, dimension))
-        for dimension in range(3, MAX_CELLS.bit_length() + 1)
-        for order in _orders()
-        if points(order, dimension) <= MAX_CELLS
-    )
-
-
-_points = lru_cache(maxsize=None)(points)
+def _spaces() -> tuple[_Space, ...]:
+    """Return each geometry of three or more dimensions that fits into a tally."""
+    spaces: list[_Space] = []
+    for dimension in range(3, MAX_CELLS.bit_length() + 1):
+        for order in _orders():
+            if points(order, dimension) > MAX_CELLS:  # and so has each larger order
+                break
+            spaces.append(_Space.of(order, dimension))
+    return tuple(spaces)
 
 
 @lru_cache(maxsize=1)

@@ -18,14 +18,14 @@ class _Log:
 
     def __init__(self) -> None:
         self.unheard: logging.Handler | None = None  # else our warnings would go to the stderr of an app that set up no logging
-        self._shown = False
+        self._visible = False
         self._logger: logging.Logger | None = None
 
     def show(self) -> None:
         """Let an app that has set up no logging see warnings on its stderr, from now on: it is being developed."""
         import logging  # noqa: F401, PLC0415 - loaded for the developer
 
-        self._shown = True
+        self._visible = True
         logger = self._loaded()
         if logger is not None and self.unheard is not None:
             logger.removeHandler(self.unheard)
@@ -52,7 +52,7 @@ class _Log:
             if hasattr(loaded, "NullHandler"):
                 logger = loaded.getLogger("deniable")
                 self.unheard = loaded.NullHandler()
-                if not self._shown:
+                if not self._visible:
                     logger.addHandler(self.unheard)
                 self._logger = logger
         return self._logger

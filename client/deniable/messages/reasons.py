@@ -152,7 +152,8 @@ LOSSES: Mapping[str, Reason] = {
     ),
     "spool_full": Reason("too many reports wait on disk, so the oldest are deleted", "see why the server does not answer"),
     "spool_expired": Reason(
-        "reports have waited on disk for two days, so they are deleted", "see why the server does not answer"
+        "reports have waited on disk for so long that no server would count them, so they are deleted",
+        "see why the server does not answer, or how often the program runs",
     ),
     "spool_damaged": Reason("a file of waiting reports is damaged, so it is deleted", "see whether the disk is sound"),
     "delivered_error": Reason("what was sent could not be noted in the journal", "mend the state directory"),

@@ -83,7 +83,6 @@ from deniable.frozen import dataclass, field, fields
 from deniable.registry import hierarchy, text
 from deniable.registry.answers import types
 from deniable.registry.metric import Metric
-from deniable.registry.places import placed
 from deniable.registry.rules import COIN_EPSILON, faults_of
 from deniable.registry.tables import Analysts, Budget, Caps, Experiment, Publication, Retention
 
@@ -273,10 +272,10 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RegistryError(placed(text, [Fault(file, "-", f"this is no valid TOML: {error}; texts need quotes")])) from None
+        raise _refusal(text, [Fault(file, "-", f"this is no valid TOML: {error}; texts need quotes")]) from None
     faults = [Fault(file, *details) for details in faults_of(document, _KEYS)]
     if faults:
-        raise RegistryError(placed(text, faults))
+        raise _refusal(text, faults)
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
     publication = publication or Publication(**document.get("publication", {}))
     metrics = {id_: _metric(id_, table, publication) for id_, table in document["metrics"].items()}
@@ -297,6 +296,12 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
         analysts=Analysts(**document.get("analysts", {})),
         digest=sha256(text.encode()).hexdigest(),
     )
+
+
+def _refusal(text: str, faults: list[Fault]) -> RegistryError:
+    from deniable.registry.places import placed  # noqa: PLC0415 - only a registry with faults needs it
+
+    return RegistryError(placed(text, faults))
 
 
 def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric:

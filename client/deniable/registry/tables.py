@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Caps", "Experiment", "Publication", "Retention", "covered", "duration"]
 
 GRACE = "48h"
-"""How long a period takes reports after its end, by default.
-
-A device keeps for so long what it could not send. A longer grace would bring no more reports.
-"""
+"""How long a period takes reports after its end, by default."""
 
 MIN_REPORTS = 100
 """The default of `Publication.min_reports`."""
 
 _LONGEST = timedelta(days=30)
+TAKEN_FOR = (timedelta(days=31) + _LONGEST).total_seconds()
+"""Seconds for which a device keeps a report. After the longest period and the longest grace no server takes it any more."""
+
 _MOST_DAYS = 36_500
 _MOST_NATS_OF_ANALYSTS = 20.0
 _MAX_SEGMENTS = 4096

@@ -48,7 +48,6 @@ _EXIT_SECONDS = 1.0
 _YOUNG = 10.0  # seconds; a program that ends sooner does not wait for a server
 _SPOOL_SHARE = 0.25  # share of the time to close that is kept for the spool
 _PURGE_SECONDS = 1.0
-_SOON = 0.5  # seconds, and as many more at most: a shorter run sends nothing, so that it does not import what sends
 
 
 class Sender:
@@ -67,8 +66,8 @@ class Sender:
         delivered: Callable[[Batch, Verdict], None] | None = None,
         # Where reports wait that may not travel yet. With None they wait in memory, and at the end they are lost and counted.
         waiting: Waiting | None = None,
-        # Called in the thread that talks to the network, first when that starts. It returns the seconds until the next call.
-        # After an error, which is counted, the next call is an hour later. It is not called while paused.
+        # Called in the thread that talks to the network, first with the first request. It returns the seconds until the next
+        # call. After an error, which is counted, the next call is an hour later. It is not called while paused.
         chore: Callable[[], float] | None = None,
         exit: Exit = "auto",  # noqa: A002 - the app's word for it. What becomes of the queue when the process ends.
         # Called at the end of the process if batches are left on disk, which only `exit` "helper" asks for.
@@ -222,11 +221,15 @@ class Sender:
                 self._hasten()
             self._hastened = self._hastened or not quiet
 
+    def begin(self) -> None:
+        """Send what an earlier run left now, before anything is recorded: a program that runs briefly has no better moment."""
+        with self._orders.changed:
+            if self._has_left(quiet=True):
+                self._hasten()
+
     def _hasten(self) -> None:
-        """Send what an earlier run left soon: a program that runs briefly has no better moment."""
         self._hastened = True
-        with suppress(OSError):  # without randomness nothing is sent at any time
-            self._backlog.begin(_SOON + jitter(_SOON))
+        self._backlog.begin_now()
         self._orders.changed.notify_all()
 
     def look_after(self) -> None:
@@ -374,7 +377,7 @@ class Sender:
 
     def _is_all_settled(self) -> bool:
         """Return whether nothing is left to do at the end: all that was queued has ended, and what must wait is kept."""
-        return not self._outbox.hurried and self._is_settled(self._outbox.submitted)
+        return not (self._outbox.hurried or self._backlog.taken) and self._is_settled(self._outbox.submitted)
 
     def _is_settled(self, target: int) -> bool:
         return self._outbox.settled >= target and not self._backlog.purging

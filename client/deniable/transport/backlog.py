@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 _FIRST_PAUSE, _LAST_PAUSE = 60.0, 3600.0  # seconds between tries while the server is away
 _PURE_FOR = 60.0
+_BEGIN_EVERY = 3600.0  # seconds; programs that run briefly and often do not all try a server that is away
 
 
 class Backlog:
@@ -40,6 +41,8 @@ class Backlog:
         self._pause = _FIRST_PAUSE
         self._purging = 0
         self._pure_until = 0.0
+        self._beginning = False  # whether this run begins with what earlier ones left
+        self.taken = False  # whether a batch is taken, which must be released before the process ends
 
     @property
     def due(self) -> bool:
@@ -75,6 +78,11 @@ class Backlog:
     def begin(self, seconds: float) -> None:
         """Read what an earlier run left after some seconds, unless it is to be read sooner."""
         self._at = min(self._at, time.monotonic() + seconds)
+
+    def begin_now(self) -> None:
+        """Read what an earlier run left now, unless another run has done so within the hour."""
+        self._beginning = True
+        self.begin(0.0)
 
     @property
     def waiting(self) -> bool:
@@ -145,10 +153,15 @@ class Backlog:
             self._orders.seen = self._orders.purges
             if self._spool is None or not self.due:
                 return None
+            self.taken, beginning, self._beginning = True, self._beginning, False
+        if beginning and not self._spool.begin(_BEGIN_EVERY):
+            self.put_off()
+            self.taken = False
+            return None
         batch = self._spool.take()
         if batch is None:
             with self._orders.changed:
-                self._at = _NEVER
+                self._at, self.taken = _NEVER, False
                 self._orders.changed.notify_all()
         return batch
 
@@ -156,6 +169,9 @@ class Backlog:
         """Leave a taken batch for later. If nobody can have seen its key, it gets a new one."""
         if self._spool is not None:
             self._spool.release(batch, seen=seen)
+        with self._orders.changed:
+            self.taken = False
+            self._orders.changed.notify_all()
 
     def done(self, batch: Batch) -> None:
         """Remove a taken batch."""

@@ -51,6 +51,10 @@ class Http:
             import requests  # noqa: F401, PLC0415
         self._wire: _Wire | None = None
 
+    def prepare(self) -> None:
+        """Begin the next request, so that `cut` ends it before it is sent."""
+        self._wire = _Wire()
+
     def __call__(
         self,
         # method, url, headers, body: what to send
@@ -69,7 +73,10 @@ class Http:
         # The headers returned find a name in upper and lower case alike.
         from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
 
-        wire = self._wire = _Wire()
+        wire = self._wire
+        if wire is None or wire.used:
+            wire = self._wire = _Wire()
+        wire.used = True
         watch = Timer(total, wire.cut) if total is not None else None
         if watch is not None:
             watch.daemon = True
@@ -144,7 +151,7 @@ class _Wire:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self.ended = False
+        self.ended = self.used = False
         self.begun = False  # whether a connection was made, over which a request may have been sent
         self._socket: socket.socket | None = None  # a duplicate, because TLS takes over the original
         self._connection: Any = None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Answer = tuple[int, "Mapping[str, str]", Any]
 
 _AFTER_ERROR = 3600.0
+_YOUNG = 10.0  # seconds; a program that ends sooner and sends nothing does not import what calls the server
 _SHORTEST, _LONGEST = 1.0, 7 * 86400.0  # seconds between two calls of the chore
 
 
@@ -72,12 +73,12 @@ class Courier:
         self,
         orders: Orders,  # what the app wants
         make: Callable[[], Post],  # called in the thread before the first request; returns what sends requests
-        # Called when the thread starts. It returns the seconds until the next call; after an error it is an hour. It is not
-        # called while paused.
+        # Called with the first request, or some seconds after the thread starts. It returns the seconds until the next call.
+        # After an error that is an hour. It is not called while paused.
         chore: Callable[[], float] | None,
         failed: Callable[[], None],  # called after each error of the chore
         *,
-        # Whether the chore is first called with the first request. Its own request would tell when the thread was started.
+        # Whether the chore waits for the first request. Its own request would tell when the thread was started.
         quiet: bool = False,
     ) -> None:
         self._orders = orders
@@ -87,6 +88,7 @@ class Courier:
         self._quiet = quiet
         self._post: Post | None = None
         self._errand: _Errand | None = None
+        self._first = True
         self._stopped = False
         self.thread = Thread(target=self._run, name="deniable-courier", daemon=True)
 
@@ -121,22 +123,23 @@ class Courier:
         if errand.error is not None:
             raise errand.error
         if errand.answer is None:
-            if isinstance(self._post, HttpPost) and not self._post.http.cut():
+            # What is not there yet sends nothing more: it sees that the errand is given up.
+            if self._post is None or (isinstance(self._post, HttpPost) and not self._post.http.cut()):
                 raise UnreachedError
             raise TimeoutError
         return errand.answer
 
     def _run(self) -> None:
         orders = self._orders
-        due = time.monotonic() if self._chore and not self._quiet else float("inf")
+        due = time.monotonic() + _YOUNG if self._chore and not self._quiet else float("inf")
         while True:
             with orders.changed:
                 while not self._stopped and (orders.paused or (self._errand is None and time.monotonic() < due)):
                     orders.changed.wait(None if orders.paused or due == float("inf") else due - time.monotonic())
                 if self._stopped:
                     return
-                if self._quiet and self._chore:
-                    due, self._quiet = time.monotonic(), False
+                if self._first and self._chore:
+                    due, self._first = time.monotonic(), False
                 # A chore that is due comes first, because it may find that nothing may be sent any more.
                 errand = self._errand if time.monotonic() < due else None
                 if errand is not None:
@@ -150,6 +153,8 @@ class Courier:
         try:
             if self._post is None:
                 self._post = self._make()
+            if isinstance(self._post, HttpPost):
+                self._post.http.prepare()
             if errand.given_up:
                 raise TimeoutError  # noqa: TRY301 - as for a slow server
             errand.answer = self._post(errand.body, errand.headers, errand.timeout)

@@ -5,6 +5,9 @@ locks its file. On a file system without locks a batch may be sent twice. It has
 
 A batch whose key nobody can have seen has a name of its own kind until it is tried. After a try without a connection it gets
 another key. So networks that see different tries see different keys. Once it may have arrived, the key stays.
+
+A batch that nobody has seen is kept as long as any server takes it. One that may have arrived is kept as long as servers surely
+remember its key. The time of its file is that of the first try.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ParameterError, PayloadError, StateError
+from deniable.frozen import replace
 from deniable.messages.log import log
 from deniable.platform.files import let_go, lock, open_to_read, remove, rename, rename_onto, sync, write_new
 from deniable.platform.folders import make_own, require_own
+from deniable.registry.tables import TAKEN_FOR
 from deniable.wire.batch import Batch
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(\.unseen)?\.json\.gz")
 _UNSEEN, _SUFFIX, _UNFINISHED = ".unseen", ".json.gz", ".tmp"
+_BEGUN = "begun"  # a file whose time is that of the last program that began with these batches
 _KEY = 36  # characters of a key
 _UNFINISHED_AGE = 3600.0  # seconds; a write that takes longer was interrupted
 _LARGEST = 4 * 1024 * 1024  # bytes that are read of a decompressed file; every batch has fewer
@@ -50,6 +56,7 @@ class _Entry(NamedTuple):
 class _Held(NamedTuple):
     descriptor: int  # has the lock
     unseen: bool  # whether nobody else can have the file, nor have seen its key before this try
+    created: float  # when the batch was made, in seconds since 1970
 
 
 class Spool:
@@ -64,16 +71,18 @@ class Spool:
         *,
         max_files: int = 200,  # most batches that are kept
         max_bytes: int = 5_000_000,  # most bytes of all files
-        # Seconds for which a batch is kept. A server remembers idempotency keys for 72 hours, so it must be less.
-        max_age: float = 48 * 3600.0,
+        max_age: float = TAKEN_FOR,  # seconds for which a batch is kept that nobody can have seen
+        # Seconds for one that may have arrived. A server remembers idempotency keys for 72 hours, so it must be less.
+        max_seen: float = 48 * 3600.0,
     ) -> None:
-        for name, limit in (("max_files", max_files), ("max_bytes", max_bytes), ("max_age", max_age)):
+        limits = (("max_files", max_files), ("max_bytes", max_bytes), ("max_age", max_age), ("max_seen", max_seen))
+        for name, limit in limits:
             if not limit > 0:
                 raise ParameterError(f"{name} is {limit!r}: write a number above 0")
         self._directory = directory
         self._max_files = max_files
         self._max_bytes = max_bytes
-        self._max_age = max_age
+        self._ages = {True: max_age, False: max_seen}  # by whether nobody can have seen it
         self.counts: Counter[str] = Counter()
         """Lost reports: ``spool_full``, ``spool_expired``, ``purged``. And damaged files: ``spool_damaged``."""
         self._held: dict[str, _Held] = {}  # taken files, by key
@@ -113,7 +122,7 @@ class Spool:
                 return False
             try:
                 make_own(self._directory)  # but not the one above: without its state file, the state would count as deleted
-                self._write(unfinished, gzip.compress(batch.write(), mtime=0))
+                self._write(unfinished, gzip.compress(batch.write(), mtime=0), batch.created)
                 rename_onto(unfinished, path)
                 with suppress(OSError):  # without this the batch is kept, but may be lost in a power failure
                     sync(self._directory)
@@ -155,7 +164,10 @@ class Spool:
             if held is None:
                 return
             if held.unseen and not seen:
-                self._rename(f"{batch.key}{_SUFFIX}", f"{batch.renewed().key}{_UNSEEN}{_SUFFIX}")
+                new = f"{batch.renewed().key}{_UNSEEN}{_SUFFIX}"
+                if self._rename(f"{batch.key}{_SUFFIX}", new):
+                    with suppress(OSError):  # else it is taken after others
+                        os.utime(self._directory / new, (held.created, held.created))
             let_go(held.descriptor)
 
     def _rename(self, name: str, new: str) -> bool:
@@ -168,12 +180,26 @@ class Spool:
             return False
         return True
 
+    def begin(self, pause: float) -> bool:
+        """Note that a program begins with what is here; return False if one has done so less than `pause` seconds ago."""
+        marker = self._directory / _BEGUN
+        try:
+            now = time.time()
+            if not self._is_own() or (marker.exists() and abs(now - marker.stat().st_mtime) < pause):
+                return False
+            os.close(os.open(marker, os.O_CREAT | os.O_WRONLY, 0o600))
+            os.utime(marker, (now, now))
+        except OSError:
+            return False
+        return True
+
     def purge(self) -> None:
         """Remove all batches, also taken ones, and the files of unfinished writes."""
         with self._lock:
             for entry in self._entries():
                 self._drop(entry, "purged")
             self._remove_unfinished(0.0)
+            self._remove(_BEGUN)
 
     def _open(self, entry: _Entry) -> Batch | None:
         """Lock and read a file. If it is no batch of ours, or too old, remove and count it."""
@@ -190,14 +216,20 @@ class Spool:
             if batch is None:
                 self._drop(entry, "spool_damaged", 1)
                 return None
+            now = time.time()
+            since = batch.created if entry.unseen else entry.changed / 1e9
             # A file from the future would never expire, so it is removed like an old one.
-            if abs(time.time() - batch.created) > self._max_age:
+            if abs(now - since) > self._ages[entry.unseen]:
                 self._drop(entry, "spool_expired", len(batch.reports))
                 return None
-            # From now on somebody may see its key. Without a lock another process may have it, too.
+            if entry.unseen:  # from now on somebody may see its key
+                os.utime(self._directory / entry.name, (now, now))
+                since = now
+            # What is made of it, such as its halves, is as old as its key. Without a lock another process may have it, too.
+            created, batch = batch.created, replace(batch, created=since)
             taken = not entry.unseen or self._rename(entry.name, f"{entry.key}{_SUFFIX}")
             if taken:
-                self._held[batch.key] = _Held(descriptor, entry.unseen and locked is True)
+                self._held[batch.key] = _Held(descriptor, entry.unseen and locked is True, created)
         except OSError:
             return None
         else:
@@ -220,13 +252,12 @@ class Spool:
     def _trim(self) -> None:
         entries = self._entries()
         size = sum(entry.size for entry in entries)
-        oldest = (time.time() - self._max_age) * 1e9
+        now = time.time()
         for place, entry in enumerate(entries):
             full = len(entries) - place > self._max_files or size > self._max_bytes
-            if not full and entry.changed >= oldest:
-                break
-            self._drop(entry, "spool_full" if full else "spool_expired")
-            size -= entry.size
+            if full or abs(now - entry.changed / 1e9) > self._ages[entry.unseen]:
+                self._drop(entry, "spool_full" if full else "spool_expired")
+                size -= entry.size
         self._remove_unfinished(_UNFINISHED_AGE)
 
     def _drop(self, entry: _Entry, reason: str, reports: int | None = None) -> None:
@@ -281,12 +312,11 @@ class Spool:
             return False
         return True
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, data: bytes, created: float) -> None:
         with suppress(FileNotFoundError):
             remove(path)
         write_new(path, data)
-        now = time.time_ns()
-        os.utime(path, ns=(now, now))  # the system's own times are too coarse to order two files
+        os.utime(path, (created, created))  # also because the system's own times are too coarse to order two files
 
 
 def _read(key: str, descriptor: int) -> Batch | None:

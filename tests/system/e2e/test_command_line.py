@@ -82,9 +82,9 @@ def test_a_person_at_a_terminal(tool, state_directory):
     try:
         streams = {"stdin": theirs, "stderr": theirs, "stdout": subprocess.PIPE, "capture_output": False}
         assert tool("build", **streams).stdout == "built\n"
-        shown = os.read(ours, 65536).decode()
-        assert "[y/N]" in shown
-        assert "shop telemetry off" in shown
+        question = os.read(ours, 65536).decode()
+        assert "[y/N]" in question
+        assert "shop telemetry off" in question
         assert len(waiting(state_directory)) == 1
         tool("build", **streams)
         os.write(theirs, b"end")

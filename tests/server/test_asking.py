@@ -162,7 +162,7 @@ def test_without_pandas_and_polars(url, monkeypatch):
 
 def test_a_problem_is_told_in_the_servers_words(url):
     query = Query(f"{url}/", READ).metric("theme")
-    with pytest.raises(QueryError, match="did you mean theme") as results:
+    with pytest.raises(QueryError, match="did you mean 'theme") as results:
         Query(url, READ).metric("themes").rows()
     assert (results.value.status, results.value.code, results.value.retry_after) == (404, "unknown_metric", None)
     with pytest.raises(QueryError, match="cells are not added up"):

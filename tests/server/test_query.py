@@ -274,7 +274,7 @@ def test_what_is_not_published_has_one_shape(served):
 
 def test_a_mistyped_metric_gets_a_suggestion(served):
     """Whoever mistypes a metric is told the one that may be meant; an unlike one is only refused."""
-    assert served.get("/api/v1/metrics/ui.thme").get_json()["detail"].endswith("; did you mean ui.theme?")
+    assert served.get("/api/v1/metrics/ui.thme").get_json()["detail"].endswith("; did you mean 'ui.theme'?")
     assert "did you mean" not in served.get("/api/v1/metrics/zzz").get_json()["detail"]
 
 

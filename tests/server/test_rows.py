@@ -285,7 +285,7 @@ def test_a_segment_whose_name_is_taken_has_another_column(shop):
         ("dimension", {"dimensions": ["device"]}),
         ("dimension", {"dimensions": ["value", "value"]}),
         ("dimension", {"dimensions": ["time"], "filters": [["is", "value", ["dark"]]]}),
-        ("dimension", {"filters": [["is", "platform", ["amiga"]]]}),
+        ("value", {"filters": [["is", "platform", ["amiga"]]]}),
         ("filter", {"filters": [["is", "platform", ["linux", "macos"]]]}),
         ("filter", {"filters": [["is_not", "platform", ["linux"]]]}),
         ("incomparable", {"compare": {}}),
@@ -314,13 +314,19 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ({"metrics": []}, "metrics names 1 to 10 metrics; this is []"),
         ({"date_range": "90000d"}, 'or at most 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90000d'),
         ({"date_range": "90dd"}, 'or at most 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90dd'),
-        ({"filters": [["is", "value", ["Dark"]]]}, "theme has no value Dark: its values are light, dark, =cmd()"),
-        ({"filters": [["is_not", "value", ["nvim"]]]}, "theme has no value nvim: its values are light, dark, =cmd()"),
-        ({"metrics": ["update"], "filters": [["is", "value", ["True"]]]}, "update has no value True: its values are no, yes"),
-        ({"metrics": ["wait"], "filters": [["is", "value", ["p51"]]]}, "wait has no value p51: its values are "),
+        ({"filters": [["is", "value", ["Dark"]]]}, "theme has no value 'Dark': its values are light, dark, =cmd()"),
+        ({"filters": [["is_not", "value", ["nvim"]]]}, "theme has no value 'nvim': its values are light, dark, =cmd()"),
+        ({"metrics": ["update"], "filters": [["is", "value", ["True"]]]}, "update has no value 'True': its values are no, yes"),
+        ({"metrics": ["wait"], "filters": [["is", "value", ["p51"]]]}, "wait has no value 'p51': its values are "),
+        ({"date_range": ["2026-11-03", "2026-10-01"]}, "2026-11-03 is after 2026-10-01: write the earlier one first"),
+        ({"dimensions": ["platfrom"]}, "theme has no dimension 'platfrom': its dimensions are time, value, platform, and"),
+        ({"dimensions": ["platfrom"]}, "; did you mean 'platform'?"),
+        ({"filters": [["is", "platform", ["linus"]]]}, "segment platform has no value 'linus': write one of linux, macos, beos"),
+        ({"filters": [["is", "platform", ["linus"]]]}, "; did you mean 'linux'?"),
+        ({"filters": [["is", "value", ["drak"]]]}, "; did you mean 'dark'?"),
         (
             {"metrics": ["theme", "update"], "filters": [["is", "value", ["drak"]]]},
-            "theme, update has no value drak: its values are light, dark, =cmd(), no, yes",
+            "theme, update has no value 'drak': its values are light, dark",
         ),
         (
             {"dimensions": ["value", "platform"], "filters": [[op, "platform", ["linux"]] for op in ("is", "is_not")]},
@@ -352,7 +358,7 @@ def test_a_value_of_any_metric_asked_for_is_known(filled):
 def test_of_many_values_the_nearest_is_told(serve):
     shop = serve(REGISTRY.replace('["light", "dark", "=cmd()"]', json.dumps([f"theme{each:03}" for each in range(100)])))
     refused = ask(shop, 400, metrics=["theme"], filters=[["is", "value", ["tehme042"]]])
-    assert refused["detail"] == "theme has no value tehme042; did you mean theme042?"
+    assert refused["detail"] == "theme has no value 'tehme042'; did you mean 'theme042'?"
 
 
 def test_the_level_of_the_address_is_told_alike(shop):
@@ -764,3 +770,68 @@ def test_a_segment_called_like_a_column_may_be_asked_for_by_its_name(shop):
         shop, metrics=["update"], dimensions=["value", "version"], filters=[["is", "version", ["1.0"]]], compare=compare
     )
     assert {row["segment_version"] for row in table_rows} == {"1.0"}
+
+
+LOAD = registry_toml(
+    metric_toml("load", estimate="distribution", range=[1, 1000], scale="log", unit="ms", epsilon=8),
+    metric_toml("wait", estimate="distribution", range=[0, 1000], unit="ms", epsilon=4),
+    metric_toml("url", type="string", discover=True, epsilon=8, max_length=2),
+    metric_toml("page", type="string", discover=True, epsilon=8, max_length=2),
+    publication={"min_reports": 1, "trial": True, "grace": "30d"},
+)
+
+
+@pytest.fixture
+def over_days(serve):
+    """Serve numbers and searched answers of four closed days."""
+    shop = serve(LOAD)
+    for ago in (9, 8, 7, 6):
+        for metric in ("load", "wait"):
+            send(shop, metric, [10.0, 900.0] * 200, day(ago))
+        send(shop, "url", ["a"] * 300, day(ago))
+    shop.drain(days=40)
+    return shop
+
+
+@pytest.mark.parametrize("include", [{"compare": {"date_range": "previous"}}, {"include": ["trend"]}], ids=["compare", "trend"])
+@pytest.mark.parametrize("dimensions", [["value"], ["time", "value"]], ids=str)
+@pytest.mark.parametrize(("metric", "value", "mean"), [("wait", "p50", "mean"), ("load", "mean", "geometric mean")])
+def test_of_a_number_the_mean_alone_is_compared_and_followed(over_days, metric, value, mean, dimensions, include):
+    """A line that is no such mean has its estimate and the reason, whether the mean is asked for or not."""
+    query = {"metrics": [metric], "dimensions": dimensions, "date_range": [day(9 - 2 * ("compare" in include)), day(6)]} | include
+    reason = f"of a number the {mean} {'is compared' if 'compare' in include else 'has a trend'}"
+    for words in ([value], [value, mean.replace(" ", "_")]):
+        answered = rows(over_days, **query, filters=[["is", "value", words]])
+        own = [row for row in answered if row["value"] == value and row["period" if "time" in dimensions else "to"] >= day(7)]
+        assert {(row["reason"], row["estimate"] is None) for row in own} == {(reason, False)}
+
+
+def test_a_trend_says_which_rule_it_breaks(over_days):
+    """Too few periods, with their number, or a search, but never both."""
+
+    def reason(metric, first):
+        query = {"metrics": [metric], "date_range": [day(first), day(6)], "include": ["trend"]}
+        return {row["reason"] for row in rows(over_days, **query, filters=[["is_not", "value", ["mean"]]])}
+
+    few = "a trend takes 3 closed periods or more, and there"
+    assert reason("load", 6) == {f"{few} is 1", "of a number the geometric mean has a trend"}
+    query = {"metrics": ["load"], "dimensions": [], "include": ["trend"]}
+    assert {row["reason"] for row in rows(over_days, **query, date_range=[day(6), day(6)])} == {f"{few} is 1"}
+    assert {row["reason"] for row in rows(over_days, **query, date_range=[day(7), day(6)])} == {f"{few} are 2"}
+    assert reason("url", 9) == {"answers that are searched for have no trend: each period finds its own"}
+
+
+def test_searched_answers_are_compared_nowhere_and_each_place_says_so(over_days):
+    why = "answers that are searched for are not compared: each side finds its own"
+    compared = over_days.get(f"/api/v1/metrics/url/compare?a={day(7)}&b={day(6)}").get_json()
+    check("Comparison", compared)
+    assert (compared["differences"], compared["reason"]) == ([], why)
+    previous = {"date_range": [day(7), day(6)], "compare": {"date_range": "previous"}}
+    assert {row["reason"] for row in rows(over_days, metrics=["url"], **previous)} == {why}
+
+
+def test_a_failure_says_what_fits_the_request(shop, monkeypatch):
+    """A query that fails says nothing about an upload."""
+    monkeypatch.setattr("deniable_server.api.answers.rows.questions", lambda *_: 1 / 0)
+    failed = ask(shop, 500, metrics=["theme"])
+    assert (failed["code"], failed["detail"]) == ("internal", "the server failed; its log has the error; ask again later")

@@ -19,7 +19,7 @@ from deniable_aggregator.answer.model.comparison import (
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
-from deniable_aggregator.answer.readings.differing import differing
+from deniable_aggregator.answer.readings.differing import differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.refusal import Incomparable
 from deniable_aggregator.answer.versions import answers
@@ -88,7 +88,8 @@ def compare(
     metric, app = sides.version.declared.metric, sides.version.app
     arms = _arms(sides) if of_cells else None
     first, second = read(sides[-2:])
-    differences, left_out, overall = _differences(first, second, level, arms.planned if arms else None)
+    why = incomparable(metric) or _unpublished(sides, metric.version, a, b)
+    differences, left_out, overall = ([], 0, None) if why else _differences(first, second, level, arms.planned if arms else None)
     return Comparison(
         trial=app.trial,
         id=metric.id,
@@ -106,7 +107,14 @@ def compare(
         left_out=left_out,
         overall=overall,
         experiment=arms,
+        reason=why or None,
     )
+
+
+def _unpublished(sides: _Sides, version: int, a: str, b: str) -> str:
+    """Say which sides have no reports; empty if both have."""
+    names = [name for name, side in ((a, sides.a), (b, sides.b)) if not side.n]
+    return f"{_listed(names)} {'has' if len(names) == 1 else 'have'} no published reports of version {version}" if names else ""
 
 
 def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
@@ -144,14 +152,12 @@ def _arms(sides: _Sides) -> Arms | None:
 def _differences(
     first: Reading, second: Reading, level: float, planned: float | None
 ) -> tuple[list[ValueDiffering], int, Overall | None]:
-    if not first.n or not second.n:
-        return [], 0, None
     match first, second:
         case NumberReading(), NumberReading():
             metric, sides = first.declared.metric, (first.centre.side, second.centre.side)
             means = differing(*sides, level, planned, to_number(metric), moved(metric))
             return [_value_differing(None, mean_name(metric), each) for each in means], 0, None
-        case ShareReading(), ShareReading() if not first.declared.metric.discover:
+        case ShareReading(), ShareReading():
             return _shares(first, second, level, planned)
     return [], 0, None
 

@@ -61,9 +61,15 @@ class WithheldCell(Refusal):
 
 
 class UnknownDimension(Refusal):
-    """A metric has no such dimension, or the dimension has no such value."""
+    """A metric has no such dimension."""
 
     code = "dimension"
+
+
+class UnknownValue(Refusal):
+    """A filter or a base names a value that a metric or a segment does not have."""
+
+    code = "value"
 
 
 class Summed(Refusal):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
 from deniable.registry import OTHER
+from deniable.registry.lookalike import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,11 +70,12 @@ class Breakdown:
                 raise ParameterError(f"{part!r} is no segment: write name=value, several joined by commas")
             if name not in self.values:
                 known = f"write one of {', '.join(self.values)}" if self.values else "this metric has none, so write none"
-                raise ParameterError(f"the metric has no segment {name!r}: {known}")
+                raise ParameterError(f"the metric has no segment {name!r}: {known}{did_you_mean(name, self.values)}")
             if name in chosen:
                 raise ParameterError(f"the segment {name} is named twice: write it once")
             if word not in self._lineages[name]:
-                raise ParameterError(f"segment {name}: write one of {', '.join(self.words_of(name))}", word)
+                near = did_you_mean(word, self.words_of(name))
+                raise ParameterError(f"segment {name}: write one of {', '.join(self.words_of(name))}{near}", word)
             chosen[name] = word
         return tuple(chosen.get(name) for name in self.values)
 

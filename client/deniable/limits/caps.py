@@ -46,7 +46,8 @@ def exceeding(
     caps: Caps,
     place: str,  # where these caps stand, in words
 ) -> Iterator[tuple[str, str]]:
-o    # A line to change in the caps is the same for all metrics: when it is written, none exceeds them.
+    """Find what of each metric exceeds caps, with the line to change. Losses are those of the mechanism's integers."""
+    # A line to change in the caps is the same for all metrics: when it is written, none exceeds them.
     losses = {each.metric.id: list(_losses(each, caps)) for each in metrics}
     most = {loss.key: 0.0 for each in losses.values() for loss in each}
     for loss in (loss for each in losses.values() for loss in each if loss.exceeds):

@@ -81,6 +81,7 @@ _ROWS: dict[str, Any] = {
         400: (
             "date_range",
             "dimension",
+            "value",
             "filter",
             "format",
             "incomparable",

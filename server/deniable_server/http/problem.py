@@ -9,6 +9,7 @@ from flask import Flask, Response, current_app, json, request
 from werkzeug.exceptions import HTTPException
 
 from deniable.upload_rules import Refused
+from deniable.wire import addresses
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import StoreError, cause
@@ -106,4 +107,6 @@ def register(app: Flask) -> None:
     @app.errorhandler(Exception)
     def on_error(error: Exception) -> Response:
         log_failure(error)
-        return written(Problem(500, "internal", "the server failed; the upload was not counted unless it was accepted"))
+        sends = request.path == addresses.REPORTS
+        remedy = "the upload was not counted unless it was accepted" if sends else "its log has the error; ask again later"
+        return written(Problem(500, "internal", f"the server failed; {remedy}"))

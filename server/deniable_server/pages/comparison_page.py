@@ -145,7 +145,7 @@ def _sentence(comparison: Comparison, a: str, b: str) -> str:
     scale = comparison.scale
     rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
     if not rows:
-        return f"{a} and {b} cannot be compared: one of them has no published reports of this version."
+        return f"{a} and {b} cannot be compared: {comparison.reason}."
     moved = [row for row in rows if row.differs]
     if not moved:
         return f"No difference beyond chance between {a} and {b}."

@@ -132,7 +132,7 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
         list[ValueDiffering],
         Meta(
             description="Differences of values, or of a number's mean. Empty if answers are searched for, or if a side has no "
-            "reports."
+            "reports: `reason` says which."
         ),
     ]
     left_out: Annotated[Count, Meta(description="How many values are not among the differences")]
@@ -146,4 +146,8 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
             description="The experiment of which the sides are arms, if they are. Then all intervals and p-values hold however "
             "often anybody looks."
         ),
+    ] = None
+    reason: Annotated[
+        str | None,
+        Meta(description="Why there are no differences, in words; null if there are any"),
     ] = None

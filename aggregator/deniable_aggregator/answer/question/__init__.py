@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.model.number import line_names
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.question.cells import QueryCells, segments_of
-from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension
+from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension, UnknownValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
     known = dict.fromkeys(label for declared in versions for label in _labels(declared))
     for word in words:
         if word not in known:
-            raise UnknownDimension(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)))
+            raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)))
 
 
 def _labels(declared: Declared) -> Sequence[str]:
@@ -127,10 +127,8 @@ def _labels(declared: Declared) -> Sequence[str]:
 
 
 def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:
-    if len(known) <= _MOST_LISTED:
-        return f"{metrics} has no value {word}: its values are {', '.join(known)}"
-    near = get_close_matches(word, known, 1)
-    return f"{metrics} has no value {word}{f'; did you mean {near[0]}?' if near else ''}"
+    listed = f": its values are {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
+    return f"{metrics} has no value {word!r}{listed}{did_you_mean(word, known)}"
 
 
 def _question(registry: Registry, query: Query, declared: Sequence[Declared], span: DateRange) -> Question:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer.model.rows import COLUMNS
-from deniable_aggregator.answer.refusal import IncompatibleMembers, Summed, UnknownDimension
+from deniable_aggregator.answer.refusal import IncompatibleMembers, Summed, UnknownDimension, UnknownValue
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.publish.breakdown import Breakdown
 
@@ -80,8 +81,9 @@ class QueryCells(NamedTuple):
         filtered = [each for each in query.filters if each.dimension != "value"]
         for name in (*segments, *(each.dimension for each in filtered)):
             if name not in names:
-                known = ", ".join(("time", "value", *names))
-                raise UnknownDimension(f"dimensions of {declared.metric.id} are {known}; filters are of value or a segment")
+                known = ("time", "value", *names)
+                rule = f"{declared.metric.id} has no dimension {name!r}: its dimensions are {', '.join(known)}"
+                raise UnknownDimension(f"{rule}, and filters are of value or a segment{did_you_mean(name, known)}")
         by = {name: [each for each in filtered if each.dimension == name] for name in names}
         fixed = {names[name]: _one(breakdown, names[name], own) for name, own in by.items() if own and name not in segments}
         listed = tuple(_values(breakdown, names[name], by[name]) for name in segments)
@@ -126,7 +128,9 @@ def _check(breakdown: Breakdown, segment: str, words: Iterable[str]) -> None:
     known = breakdown.words_of(segment)
     for word in words:
         if word not in known:
-            raise UnknownDimension(f"segment {segment} is one of {', '.join(known)}")
+            raise UnknownValue(
+                f"segment {segment} has no value {word!r}: write one of {', '.join(known)}{did_you_mean(word, known)}"
+            )
 
 
 def value_filter(query: Query) -> Callable[[str], bool]:

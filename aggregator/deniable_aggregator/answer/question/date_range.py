@@ -86,7 +86,7 @@ def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
     first, _ = _moment(text[0])
     _, end = _moment(text[1])
     if first >= end:
-        raise UnknownRange(f"the first day of a date_range is not after the last; {_RANGE}")
+        raise UnknownRange(f"{text[0]} is after {text[1]}: write the earlier one first")
     return DateRange(first, end)
 
 

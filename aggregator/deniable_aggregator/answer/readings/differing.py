@@ -14,6 +14,7 @@ from deniable_aggregator.inference.difference import Difference
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from deniable.registry import Metric
     from deniable_aggregator.inference.difference import Side
 
 
@@ -38,6 +39,11 @@ def differing(
         Differing(number(one), number(other), length, (low, high), (lowest, highest), p, differs)
         for (one, other), (length, low, high, lowest, highest), (p, differs) in zip(numbers, distances, tests, strict=True)
     ]
+
+
+def incomparable(metric: Metric) -> str:
+    """Say why no two sides of a metric are compared; empty if they are."""
+    return "answers that are searched for are not compared: each side finds its own" if metric.discover else ""
 
 
 def between(first: Side, second: Side, planned: float | None) -> Difference:

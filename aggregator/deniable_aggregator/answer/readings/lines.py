@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.registry.period import CYCLES
+from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.readings.differing import between
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved
-from deniable_aggregator.inference.slope import Course, slope
+from deniable_aggregator.inference.slope import LEAST, Course, slope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,43 +27,67 @@ def differences(
     lines: Lines,
     options: LineOptions,
     planned: float | None,  # the difference for which an experiment was planned
-) -> NDArray[np.float64]:
-    """Compare each line with that of another tally: difference, low end, high end and p-value, (4, lines)."""
-    # nan of quantiles, and where the other tally is of another definition or its search found other values. On a logarithmic
-    # scale differences are ratios.
+) -> NDArray[np.float64] | str:
+    """Compare each line with that of another tally: difference, low end, high end and p-value, (4, lines). Or say why not."""
+    # nan of quantiles. On a logarithmic scale differences are ratios.
     columns = np.full((4, len(lines.labels)), _UNKNOWN)
-    if lines.alike == base.alike and lines.n and base.n and lines.side and base.side:
-        difference, distance = between(base.side, lines.side, planned), moved(lines.reading.declared.metric)
-        lengths = [difference.estimates, *difference.interval(options.level)]
-        compared = len(difference.estimates)  # of a number the mean alone, which comes first
-        columns[:, :compared] = *([distance(each) for each in column.tolist()] for column in lengths), difference.p_value
+    if lines.side is None or base.side is None:
+        return _mean_alone(lines, _COMPARED)
+    if lines.alike != base.alike:
+        return "the base has other answers"
+    difference, distance = between(base.side, lines.side, planned), moved(lines.reading.declared.metric)
+    lengths = [difference.estimates, *difference.interval(options.level)]
+    compared = len(difference.estimates)  # of a number the mean alone, which comes first
+    columns[:, :compared] = *([distance(each) for each in column.tolist()] for column in lengths), difference.p_value
     return columns
+
+
+def beside_mean(lines: Lines) -> tuple[list[str], list[str]]:
+    """Say of each line of a number beside its mean why it is not compared, and why it has no trend; empty of all others."""
+    mean = mean_name(lines.reading.declared.metric)
+    of_number = isinstance(lines.reading, NumberReading)
+    compared, followed = (
+        [_mean_alone(lines, what) if of_number and label != mean else "" for label in lines.labels]
+        for what in (_COMPARED, _FOLLOWED)
+    )
+    return compared, followed
+
+
+def _mean_alone(lines: Lines, what: str) -> str:
+    return f"of a number the {mean_name(lines.reading.declared.metric).replace('_', ' ')} {what}"
+
+
+_COMPARED, _FOLLOWED = "is compared", "has a trend"
 
 
 def trends(
     course: Sequence[tuple[int, Lines]],  # the times, which are rising whole numbers, each with its lines
     level: float,  # of the intervals
-) -> NDArray[np.float64] | None:
+) -> NDArray[np.float64] | str:
     """Fit a line through estimates of one definition: the rise in a period, and its interval's low and high end, (3, lines)."""
-    # nan of quantiles; None if there are too few times, or if a search found other values each time. On a logarithmic scale a
-    # rise is a factor.
+    # nan of quantiles. On a logarithmic scale a rise is a factor. Where there is no line, the answer says why.
     if not course:
-        return None
-    (*_, (_, last)) = course
-    times, lines, metric = [at for at, _ in course], [each for _, each in course], last.reading.declared.metric
-    if any(each.alike != last.alike for each in lines) or metric.discover:
-        return None
-    if last.centre is None:
-        shares = Course.of_shares(times, [each.shares for each in lines if each.shares], [each.reading.repeats for each in lines])
-        line = slope(shares, CYCLES[metric.period])
-        return None if line is None else np.array([line.estimate, *line.interval(level)])
-    means = [each.reading for each in lines if isinstance(each.reading, NumberReading)]
-    line = slope(course_of(times, means), CYCLES[metric.period])
+        return _too_few(0)
+    lines = [each for _, each in course]
+    if lines[-1].reading.declared.metric.discover:
+        return "answers that are searched for have no trend: each period finds its own"
+    if lines[-1].side is None:
+        return _mean_alone(lines[-1], _FOLLOWED)
+    if any(each.alike != lines[-1].alike for each in lines):
+        return "the periods have other answers"
+    times, means = [at for at, _ in course], [each.reading for each in lines if isinstance(each.reading, NumberReading)]
+    shares, repeats = [each.shares for each in lines if each.shares], [each.reading.repeats for each in lines]
+    metric = lines[-1].reading.declared.metric
+    line = slope(course_of(times, means) if means else Course.of_shares(times, shares, repeats), CYCLES[metric.period])
     if line is None:
-        return None
-    rises = np.full((3, len(last.labels)), _UNKNOWN)
-    if last.is_centred:
-        distance = moved(metric)
-        # No mean moves by more than the range in a period. Through few periods the interval may be wider.
-        rises[:, 0] = [distance(min(max(float(each[0]), -1.0), 1.0)) for each in (line.estimate, *line.interval(level))]
+        return _too_few(len(lines))
+    if not means:
+        return np.array([line.estimate, *line.interval(level)])
+    rises, distance = np.full((3, len(lines[-1].labels)), _UNKNOWN), moved(metric)
+    # No mean moves by more than the range in a period. Through few periods the interval may be wider.
+    rises[:, 0] = [distance(min(max(float(each[0]), -1.0), 1.0)) for each in (line.estimate, *line.interval(level))]
     return rises
+
+
+def _too_few(periods: int) -> str:
+    return f"a trend takes {LEAST} closed periods or more, and there {'is' if periods == 1 else 'are'} {periods}"

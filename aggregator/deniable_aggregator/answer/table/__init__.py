@@ -15,6 +15,7 @@ from deniable_aggregator.answer.pool import pooled
 from deniable_aggregator.answer.question.cells import segments_of, value_filter
 from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
+from deniable_aggregator.answer.readings.differing import incomparable
 from deniable_aggregator.answer.readings.lines import differences, trends
 from deniable_aggregator.answer.refusal import QueryTooLarge
 from deniable_aggregator.answer.select import state_of
@@ -112,6 +113,8 @@ def _sides(
     if not selections or query.compare is None:
         return ""
     (selection,) = selections
+    if why := incomparable(selection.declared.metric):
+        return why
     if of.question.earlier:
         before = [of.question.earlier.of(each) for each in span]
         base = of.find(words, before[0], before[1])
@@ -199,20 +202,20 @@ def _of_number(query: Query) -> Callable[[Metric], Sequence[str]]:
 
 def _rise(
     estimates: _Estimates, course: Sequence[tuple[int, Selection]], level: float
-) -> tuple[Lines, NDArray[np.float64]] | None:
+) -> tuple[Lines | None, NDArray[np.float64] | str]:
     lines = [(at, own) for at, each in course if (own := estimates.of(each))]
-    rise = trends(lines, level)
-    return None if rise is None else (lines[-1][1], rise)
+    return lines[-1][1] if lines else None, trends(lines, level)
 
 
-def _group(estimates: _Estimates, plan: _Plan, rise: tuple[Lines, NDArray[np.float64]] | None) -> Group:
+def _group(estimates: _Estimates, plan: _Plan, rise: tuple[Lines | None, NDArray[np.float64] | str] | None) -> Group:
     selections, lines = estimates.together(plan.selections)
-    difference = None
+    difference: NDArray[np.float64] | str | None = plan.alone or None
     if lines and plan.sides:
         base, own = map(estimates.of, plan.sides)
-        if base and own and own.labels == lines.labels:
+        if base and own:
             difference = differences(base, own, estimates.options, estimates.planned(plan))
-    alike = rise is not None and lines is not None and rise[0].alike == lines.alike
+    last, slope = rise or (None, None)
+    if last and lines and not isinstance(slope, str) and last.alike != lines.alike:
+        slope = f"the trend is that of version {last.reading.declared.metric.version}"
     compared = plan.sides[0] if plan.sides else None
-    slope = rise[1] if rise and alike else None
-    return Group(plan.of, plan.words, plan.name, selections, lines, compared, plan.alone, difference, slope)
+    return Group(plan.of, plan.words, plan.name, selections, lines, compared, difference, slope)

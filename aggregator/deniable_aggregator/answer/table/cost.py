@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer.model.number import QUANTILE_NAMES
@@ -30,11 +31,17 @@ def check(
 ) -> None:
     """Raise `QueryTooLarge` if the estimates of these tallies take too long."""
     bands = sum(_bands(each, options) for each in estimated)
-    others = sum(_values(each, options) * (_COMPARED if compared else 1) for each in estimated)
+    costs = Counter[str]()
+    for declared in estimated:
+        # What is searched for is compared with nothing.
+        times = _COMPARED if compared and not declared.metric.discover else 1
+        costs[declared.metric.id] += _bands(declared, options) + _values(declared, options) * times
+    others = sum(costs.values()) - bands
     reading = sum(_READ * each.layout.rows * each.layout.width for each in read)
     if bands + others + reading <= MOST_VALUES:
         return
-    rule = "this would take too long to estimate"
+    ((slowest, _),) = costs.most_common(1)
+    rule = f"this would take too long to estimate{f', {slowest} most of all' if len(costs) > 1 else ''}"
     if bands > others + reading:
         raise QueryTooLarge(
             f"{rule}, because of the quantiles: ask for a shorter date_range or fewer segments, filter value by one quantile, "

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, isnan, nan
+from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deniable.registry import period
 from deniable_aggregator.answer.model.fields import days_of
-from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.model.query import Page
 from deniable_aggregator.answer.model.rows import COLUMNS, About, RowColumn
 from deniable_aggregator.answer.question.cells import segments_of
+from deniable_aggregator.answer.readings.lines import beside_mean
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 
 if TYPE_CHECKING:
@@ -40,9 +40,10 @@ class Group:
     selections: Sequence[Selection]  # the releases that it rests on, one selection for each version; none if none is published
     lines: Lines | None  # its estimates; None if nothing is published, and if no value is asked for
     base: Selection | None  # the releases that it is compared with; None if it is compared with none
-    alone: str  # why it is compared with none, in words; empty if nothing is to be compared
-    difference: NDArray[np.float64] | None  # (4, lines), as `differences` returns it; None if nothing is compared
-    rise: NDArray[np.float64] | None  # (3, lines), as `trends` returns it; None if there is no trend
+    # difference, rise: (4, lines) and (3, lines), as `differences` and `trends` return them; or why there are none, in words.
+    # None if none is asked for.
+    difference: NDArray[np.float64] | str | None
+    rise: NDArray[np.float64] | str | None
 
     @property
     def size(self) -> int:
@@ -72,7 +73,7 @@ def _hypotheses(lines: Lines) -> int:
 
 def _tests(group: Group) -> NDArray[np.float64]:
     """Return a p-value of each hypothesis; none where nothing is compared."""
-    if group.difference is None or group.lines is None:
+    if not isinstance(group.difference, np.ndarray) or group.lines is None:
         return np.zeros(0)
     return np.asarray(group.difference[3][: group.lines.hypotheses], np.float64)
 
@@ -92,35 +93,34 @@ def _rows(query: Query, group: Group, together: float, adjusted: NDArray[np.floa
     columns["low"], columns["high"] = lines.interval(query.level)
     columns["low_all"], columns["high_all"] = lines.interval(together)
     columns["lowered_by"] = np.full(len(lines.labels), lines.lowered_by)
-    if group.difference is not None:
+    if isinstance(group.difference, np.ndarray):
         columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.difference, strict=True))
         columns["p_holm"] = np.resize(adjusted, len(lines.labels))
-    columns["reason"] = _reasons(query, group, lines)
-    if group.rise is not None:
+    columns["reason"] = _reasons(group, lines)
+    if isinstance(group.rise, np.ndarray):
         columns |= dict(zip(("trend", "trend_low", "trend_high"), group.rise, strict=True))
     cells = {name: _without_nan(each) for name, each in columns.items() if name in common}
     return [common | dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
 
 
-_NO_TREND = "there is no trend: it takes a line through three closed periods or more, and answers that are listed"
+_UNKNOWN = "these reports do not tell it"
 _NO_LINE = "these reports tell no answer that the query asks for"
 
 
-def _reasons(query: Query, group: Group, lines: Lines) -> list[str | None]:
-    """Say of each line why it has no estimate, or is compared with none."""
-    differences = [nan] * len(lines.labels) if group.difference is None else group.difference[0].tolist()
-    compared = lines.labels[:1] if lines.is_centred else lines.labels
-    reasons = list[str | None]()
-    for label, estimate, difference in zip(lines.labels, lines.estimates.tolist(), differences, strict=True):
-        if isnan(estimate):
-            reasons.append("these reports do not tell it")
-        elif query.compare is None or isfinite(difference):
-            reasons.append(_NO_TREND if query.include and group.rise is None else None)
-        elif lines.centre is not None and label not in compared:
-            reasons.append(f"of a number the {mean_name(lines.reading.declared.metric).replace('_', ' ')} is compared")
-        else:
-            reasons.append(group.alone or "the base has other answers")
-    return reasons
+def _reasons(group: Group, lines: Lines) -> list[str | None]:
+    """Say of each line why it has no estimate, is compared with none, or has no trend."""
+    alone = beside_mean(lines)
+
+    def why(at: int) -> Iterator[str]:
+        if isnan(lines.estimates[at]):
+            yield _UNKNOWN
+            return
+        for columns, of_number in zip((group.difference, group.rise), alone, strict=True):
+            if columns is None or (isinstance(columns, np.ndarray) and isfinite(columns[0][at])):
+                continue
+            yield of_number[at] or (columns if isinstance(columns, str) else _UNKNOWN)
+
+    return ["; ".join(why(at)) or None for at in range(len(lines.labels))]
 
 
 def _without_nan(column: Sequence[Cell] | NDArray[np.float64]) -> list[Cell]:

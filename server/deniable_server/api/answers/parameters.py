@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from flask import request
 
+from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.query import LEVELS, RULES
 from deniable_aggregator.answer.select import Published
@@ -46,9 +46,8 @@ def find_metric(app: App, id_: str) -> Declared:
         known = ", ".join(str(each.metric.version) for each in app.versions_of(id_.partition("@")[0]))
         if known:
             raise Problem(404, "unknown_version", f"versions of this metric are {known}")
-        near = get_close_matches(id_, app.highest, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric{hint}")
+        rule = f"the registry of {app.name} declares no such metric"
+        raise Problem(404, "unknown_metric", f"{rule}{did_you_mean(id_, app.highest)}")
     return declared
 
 

@@ -15,13 +15,14 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from deniable.errors import ConfigurationError
 from deniable.registry.text import visible
 from deniable_aggregator.commands.options import opened
+from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError, cause
 from deniable_aggregator.store.server.room import Room
 from deniable_aggregator.store.values.sessions import Sessions
+from deniable_server import sources
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
-from deniable_server.agreement import Sources
 from deniable_server.api import audit_trail, health
 from deniable_server.api.uploads import ingest
 from deniable_server.api.uploads.door import Door
@@ -52,16 +53,13 @@ def create_app(
         raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
     client = opened(settings.redis_url, timeout=_STORE_SECONDS)
     durability = settings.promise
-    registries = settings.registries()
-    sources = Sources(settings.registry, registries)
-    envelopes = settings.envelopes(registries)
-    for name, envelope in envelopes.items():
-        if not envelope.is_fresh(datetime.now(UTC).date()):
-            log.warning(
-                "the signed registry of %s was valid until %s: devices do not use it any more", name, envelope.valid_until
-            )
     room = Room()
-    apps = {name: App.of(registry, client, envelopes.get(name), durability, room) for name, registry in registries.items()}
+    apps = {name: App.of(source, Store(client, name, durability, room)) for name, source in sources.inherited(settings).items()}
+    for name, app in apps.items():
+        if app.envelope and not app.envelope.is_fresh(datetime.now(UTC).date()):
+            log.warning(
+                "the signed registry of %s was valid until %s: devices do not use it any more", name, app.envelope.valid_until
+            )
     try:
         if settings.serves != "query":  # a server for queries only has promised nothing about uploads
             durability.check(client)
@@ -75,13 +73,13 @@ def create_app(
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     fixed = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     ring = Ring([app.store for app in apps.values()], fixed)
-    known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client), sources)
+    known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client))
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
     answered = counted.register(flask, settings, apps)
     problem.register(flask)
     gate.register(flask, settings)
-    audit_trail.register(flask, apps.values())
+    audit_trail.register(flask, apps)
     for part in _parts(settings.serves, settings.about):
         flask.register_blueprint(part.blueprint)
     if settings.trusted_proxies:

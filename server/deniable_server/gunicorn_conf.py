@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 bind = "127.0.0.1:8080"
 workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
@@ -33,24 +35,35 @@ limit_request_fields = 32
 limit_request_field_size = 4096
 
 
-def on_starting(server: object) -> None:
-    """Read the settings and the registries once before processes start, and report errors and unknown variables."""
+def on_starting(server: Any) -> None:
+    """Read the settings and the registries once for all processes, and report errors and unknown variables."""
     # Then make the directory of the processes' common counters.
     from deniable.errors import DeniableError  # noqa: PLC0415 - names of this module are gunicorn's settings
     from deniable_aggregator.process import variables  # noqa: PLC0415
+    from deniable_server import sources  # noqa: PLC0415
     from deniable_server.prometheus import process_slots  # noqa: PLC0415
     from deniable_server.settings import Settings  # noqa: PLC0415
 
-    del server
     variables.warn()
     try:
         settings = Settings.from_environment()
         if settings.registry:  # else whatever needs one says so
-            settings.envelopes(settings.registries())
+            sources.hand_on(settings)
     except DeniableError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(process_slots.directory())
+
+    def renew() -> None:
+        """Have the processes read the registries anew, each under its requests. gunicorn would start other processes."""
+        try:
+            sources.hand_on(settings)
+        except (DeniableError, OSError) as error:
+            reason = sources.fault(error)
+            server.log.error("the registry cannot be used, so the one before stays in use: %s", reason)  # noqa: TRY400
+        server.kill_workers(signal.SIGHUP)  # which sends it; it ends nothing
+
+    server.handle_hup = renew
 
 
 def on_exit(server: object) -> None:

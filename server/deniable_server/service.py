@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from flask import current_app
 
-from deniable.declared import versions
+from deniable.errors import ConfigurationError
 from deniable_aggregator.answer.app import AppMetrics
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.questions.budgets import Budgets
-from deniable_aggregator.store import Store
+from deniable_server import sources
 
 if TYPE_CHECKING:
-    from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
     from deniable.wire.layout import Layout
-    from deniable_aggregator.store import Client
-    from deniable_aggregator.store.server.durability import Durability
-    from deniable_aggregator.store.server.room import Room
+    from deniable_aggregator.store import Client, Store
     from deniable_aggregator.store.values.sessions import Sessions
     from deniable_server.access.key_ring import Ring
     from deniable_server.access.rate_limits import Limits
-    from deniable_server.agreement import Sources
     from deniable_server.settings import Settings
+    from deniable_server.sources import Source
 
 
 class Collected(NamedTuple):
@@ -39,11 +36,11 @@ class Collected(NamedTuple):
     closes: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class App(AppMetrics):
     """One app of the service."""
 
-    envelope: Envelope | None = None  # the signed registry for devices; None if devices have their own
+    source: Source  # its registry, and what else its files say
     audit: AuditLog = field(init=False, compare=False, repr=False)
     budgets: Budgets = field(init=False, compare=False, repr=False)  # the budget of its analysts
     # Cache of valid groups, by their description.
@@ -56,19 +53,17 @@ class App(AppMetrics):
     def __post_init__(self) -> None:
         AppMetrics.__post_init__(self)
         object.__setattr__(self, "audit", AuditLog(self.store))
-        object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
+        object.__setattr__(self, "budgets", Budgets(self.store, self.declared.analysts))
 
     @classmethod
-    def of(
-        cls,
-        registry: Registry,
-        client: Client,
-        envelope: Envelope | None = None,
-        durability: Durability | None = None,
-        room: Room | None = None,
-    ) -> App:
-        """Resolve every version of every metric of a registry."""
-        return cls(registry, versions(registry), Store(client, registry.app, durability, room), envelope)
+    def of(cls, source: Source, store: Store) -> App:
+        """Return the app of a registry."""
+        return cls(source.registry, source.versions, store, source)
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """The signed registry for devices; None if devices have their own."""
+        return self.source.envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,14 @@ class Service:
     ring: Ring  # the keys
     limits: Limits  # the rate limits
     sessions: Sessions  # the sessions of the dashboard
-    sources: Sources  # where the registries came from
+
+    def renew(self) -> None:
+        """Read the registries anew, under running requests; if that raises, those before stay in use."""
+        read = sources.read(self.settings)
+        if list(read) != list(self.apps):
+            before, now = ", ".join(self.apps), ", ".join(read)
+            raise ConfigurationError(f"the app was {before} and is {now}: stop this and start it again to serve another app")
+        self.apps.update({name: App.of(source, self.apps[name].store) for name, source in read.items()})
 
 
 def service() -> Service:

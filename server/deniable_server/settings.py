@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_type_hints
 
 from deniable import registry
-from deniable.errors import ConfigurationError, RegistryError
-from deniable.limits.admission import admit
-from deniable.registry import published
-from deniable.registry.places import placed
+from deniable.errors import ConfigurationError
+from deniable.limits import admission
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
@@ -209,14 +206,9 @@ class Settings:
 
     def registries(self) -> dict[str, Registry]:
         """Load the registry of each app; a RegistryError has all errors of a file, and why a metric would be off in an app."""
-        loaded = published.load_all(self.registry)
+        loaded = admission.load_all(self.registry)
         if not loaded:
             raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
-        for path in filter(None, self.registry.split(os.pathsep)):
-            file = published.files(path)[-1]
-            faults = admit(registry.load(file), None, datetime.now(UTC).date()).faults
-            if faults:
-                raise RegistryError(placed(registry.read(file), faults))
         return loaded
 
     def envelopes(

@@ -36,6 +36,16 @@ def together(mechanism: Permanent, row: int, value: int) -> dict[bytes, Fraction
     return distribution(lambda tape: mechanism.respond_instantly(row, mechanism.respond_permanently(row, value, tape), tape))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_reports_of_many_devices_are_those_of_each(name):
+    """Drawn together they have the distribution that they have alone, each with its own row and response."""
+    mechanism = make(name, 2)
+    responses = [(0, 0), (mechanism.layout.rows - 1, 1)]
+    together_ = distribution(lambda tape: b"".join(mechanism.respond_to_all(responses, tape)))
+    alone = distribution(lambda tape: b"".join(mechanism.respond_instantly(*each, tape) for each in responses))
+    assert together_ == alone
+
+
 # the first step
 
 

@@ -19,6 +19,8 @@ from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.testing import StubServer
 from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.deletion.erase import Erased
+from deniable_aggregator.publish import definitions
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import schema
@@ -101,7 +103,8 @@ class Served:
         """
         Worker([self.store]).run(Event(), burst=True)
         self.turn_the_hour()
-        return Publisher(self.store, self.app.registry).publish(time() + 86400 * days)
+        known = definitions.remember(self.store, self.app.declared, Erased(self.store.erased.all()).has)
+        return Publisher(self.store, known).publish(time() + 86400 * days)
 
     def turn_the_hour(self):
         """Copy what administrators see, as after the next full hour."""

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from deniable.errors import ConfigurationError, RegistryError
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.uploads import registries
 from deniable_aggregator.store.uploads.registries import Loaded, Signs
-from deniable_server.agreement import Agreement, Sources
+from deniable_server.agreement import Agreement
 
 TEXT = """
 format = 1
@@ -33,12 +35,12 @@ def shop(serve):
 
 
 def agreement(shop):
-    return Agreement.of(shop.store, shop.service.sources)
+    return Agreement.of(shop.store, shop.app.source)
 
 
 def test_processes_say_what_they_have_loaded(shop):
     """As long as they live. One that ends takes it back, and one that was killed is forgotten after a minute."""
-    digest = shop.service.sources.loaded("shop")
+    digest = shop.app.source.identity
     signs = Signs("server", {shop.store: digest})
     signs.start()
     registries.say(shop.store, Loaded("worker", digest, "elsewhere:1"))
@@ -61,7 +63,7 @@ def test_processes_say_what_they_have_loaded(shop):
 def test_a_file_that_was_edited_is_told(shop):
     """By the page, by /readyz and by what the doctor asks, as is a list of candidates and a worker with another registry."""
     path = Path(shop.service.settings.registry)
-    digest = shop.service.sources.loaded("shop")
+    digest = shop.app.source.identity
     for role in ("server", "worker"):
         registries.say(shop.store, Loaded(role, digest, "here:1"))
     part = shop.http.get("/readyz").get_json()["parts"]["registry:shop"]
@@ -74,24 +76,48 @@ def test_a_file_that_was_edited_is_told(shop):
     ready = shop.http.get("/readyz")
     assert (ready.status_code, ready.get_json()["status"]) == (200, "ok")  # reports can be taken
     assert not ready.get_json()["parts"]["registry:shop"]["agrees"]
-    sentence = "1 server, 1 worker: they run with another registry than the file, which has changed since."
+    sentence = "About the registry: the file was edited. The one before is still in use by all processes (1 server, 1 worker)."
     assert agreement(shop).doubt == sentence
     assert sentence in shop.http.get("/").text
-    registries.say(
-        shop.store, Loaded("worker", Sources(str(path), shop.restarted().service.settings.registries()).loaded("shop"), "here:2")
-    )
-    assert "2 of them run with another registry" in agreement(shop).doubt
+    registries.say(shop.store, Loaded("worker", shop.restarted().app.source.identity, "here:2"))
+    assert "in use by 1 server, 1 worker of 1 server, 2 workers." in agreement(shop).doubt
     path.unlink()
-    assert "the file, which cannot be read" in agreement(shop).doubt
+    assert "the file cannot be read. The" in agreement(shop).doubt
 
 
 def test_a_file_with_faults_is_told_by_who_refuses_it(shop):
-    """Servers of `deniable serve` run from a copy, so it says itself that the file is another one."""
-    digest = shop.service.sources.loaded("shop")
+    """Servers of `deniable serve` run from a copy, so it says itself that the file is another one, and why it is refused."""
+    digest, fault = shop.app.source.identity, "metrics.toml:6: page: epsilon is a number"
     registries.say(shop.store, Loaded("server", digest, "here:1"))
-    registries.say(shop.store, Loaded("file", "0" * 64, "here:2"))
-    sentence = "The registry&#39;s file was edited and has faults. All processes run with the one before."
-    assert sentence in shop.http.get("/").text
-    assert agreement(shop).numbers == {"server": 1}
-    registries.take_back(shop.store, Loaded("file", "0" * 64, "here:2"))
+    for sign, end in (
+        (Loaded("serve", "0" * 64, "here:2", fault), "."),
+        (Loaded("serve", "0" * 64, "here:2"), " for a few seconds."),
+    ):
+        registries.say(shop.store, sign)
+        faults = " and has faults" if sign.fault else ""
+        sentence = f"the file was edited{faults}. The one before is still in use by all processes (1 server){end}"
+        assert sentence in shop.http.get("/").text
+        assert shop.http.get("/readyz").get_json()["parts"]["registry:shop"]["fault"] == (sign.fault or None)
+        assert agreement(shop).numbers == {"server": 1}
+        registries.take_back(shop.store, sign)
     assert agreement(shop).doubt == ""
+
+
+def test_a_server_reads_an_edited_registry_under_its_requests(shop):
+    """A fault changes nothing and is in /readyz; what has none is in use at once, and the audit log has it."""
+    path = Path(shop.service.settings.registry)
+    before, app = shop.app.source.identity, shop.app
+    path.write_text(TEXT.replace("epsilon = 2.0", "epsilon = -2.0"), "utf-8")
+    with pytest.raises(RegistryError):
+        shop.service.renew()
+    assert shop.service.apps["shop"] is app
+    registries.say(shop.store, Loaded("server", before, "here:1", "page: epsilon"))
+    assert shop.http.get("/readyz").get_json()["parts"]["registry:shop"]["fault"] == "page: epsilon"
+    path.write_text(TEXT.replace("epsilon = 2.0", "epsilon = 1.0"), "utf-8")
+    shop.service.renew()
+    assert shop.get("/api/v1/metrics/page").get_json()["epsilon"] == 1.0
+    served = shop.store.get(schema.AUDIT_SERVED).decode()
+    assert served == shop.service.apps["shop"].declared.digest
+    path.write_text(TEXT.replace('"shop"', '"blog"'), "utf-8")
+    with pytest.raises(ConfigurationError, match="the app was shop and is blog"):
+        shop.service.renew()

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +30,6 @@ from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_aggregator.store.uploads.health import Health
 from deniable_aggregator.store.uploads.refused_reports import Refused
 from deniable_server.access.keys import KeyStore
-from deniable_server.agreement import Sources
 from deniable_server.doctor import host, pipeline, store
 
 ROOT = Path(__file__).parents[2]
@@ -242,7 +242,7 @@ def test_releases_of_another_definition(examined, good, registry_file):
 def test_processes_with_another_registry(examined, good, registry_file):
     """A process that has loaded something else than the file is named; all is well once it has gone."""
     shop = Store(good.redis, "shop")
-    now = Sources(str(registry_file), published.load_all(str(registry_file))).loaded("shop")
+    now = published.identity(registry.load(registry_file))
     registries.say(shop, registries.Loaded("server", now, "web-1:7"))
     assert examined(good)[1]["registry"]["seen"] == "1 server: all have loaded the file as it is"
     other = registries.Loaded("worker", "f" * 64, "web-2:8")
@@ -250,8 +250,24 @@ def test_processes_with_another_registry(examined, good, registry_file):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"registry": "warning"})
     assert findings["registry"]["seen"].endswith(f" is {now[:12]}, but worker web-2:8 has loaded ffffffffffff")
-    registries.take_back(shop, other)
-    assert wrong(examined(good)[1]) == {}
+    assert findings["registry"]["remedy"] == "restart the worker"
+    serving = registries.Loaded("serve", now, "web-1:6", "ui.theme: epsilon")
+    registries.say(shop, serving)
+    finding = examined(good)[1]["registry"]
+    assert "the file was refused, and the one before is in use: ui.theme: epsilon" in finding["meaning"]
+    assert finding["remedy"].endswith("names all faults")
+    registries.take_back(shop, serving)
+    registries.say(shop, serving._replace(fault=""))
+    Timer(0.5, registries.take_back, (shop, other)).start()
+    assert wrong(examined(good)[1]) == {}  # it waits while processes read an edited file
+
+
+def test_a_file_with_faults(examined, good, registry_file):
+    """Running processes go on with the one before: the finding has the fault, and the store is looked at all the same."""
+    registry_file.write_text(registry_file.read_text("utf-8") + "[metrics.x]\n", "utf-8")
+    status, findings = examined(good)
+    assert (status, findings["registry"]["status"], findings["writes"]["status"]) == (1, "fault", "ok")
+    assert f"{registry_file.name}:" in findings["registry"]["seen"]
 
 
 def test_refused_reports_of_another_registry(examined, good, registry_file):
@@ -275,7 +291,7 @@ def test_refused_reports_of_another_registry(examined, good, registry_file):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"refused": "warning"})
     seen = findings["refused"]["seen"]
-    assert f"3 of ui.theme version 1, defined as {tag} (as the file is now: restart the server) as definition_mismatch" in seen
+    assert f"3 of ui.theme version 1, defined as {tag} (as the file is now, before it was loaded) as definition_mismatch" in seen
     assert f"3 of ui.theme version 1, defined as {'a' * 16} (published until 2026-11-02) as definition_mismatch" in seen
     assert f"3 of ui.theme version 2, defined as {'b' * 16} as unknown_version" in seen
     assert "3 of ui.theme of other definitions as unknown_version" in seen

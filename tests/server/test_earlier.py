@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from registries import metric_toml, registry_toml
 
 from deniable.registry import load
+from deniable.wire.report import Stratum
+from deniable_aggregator.answer.select import Selection
 from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.publish import definitions
+from deniable_aggregator.publish.release import Release
+from deniable_aggregator.store import schema
 
 TEXT = registry_toml(
     metric_toml("theme", values=["light", "dark", "system"], epsilon=2.0, segments=["platform"]),
@@ -65,6 +71,37 @@ def test_pages_mark_it(changed):
     assert "400 reports published under an earlier definition of version 1" in shop.http.get("/").text
 
 
+def test_every_answer_names_it(changed):
+    """Also series, comparisons and rows, whose numbers are without it; and all say for which days people were simulated."""
+    shop, before = changed
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
+    assert shop.post({"format": 1, "groups": [shop.group("theme", [0] * 300, period=yesterday)]}).status_code == 202
+    publish(shop, "theme", [0] * 300)
+    until = before["theme"]["included"][0]["last"]
+    note = f"theme: 400 reports published under an earlier definition of version 1 (until {until})"
+    days = "2026-01-01 to 2026-01-30"
+    for simulated in (None, days):
+        if simulated:
+            shop.store.put(schema.SIMULATED, days)
+        answers = [shop.get(f"/api/v1/metrics/theme{path}") for path in ("/series", f"/compare?a={yesterday}&b={until}")]
+        query = {"metrics": ["theme"]}
+        answers.append(shop.http.post("/api/v1/query", json=query, headers={"Authorization": "Bearer rk_test_12345678"}))
+        for answer in answers:
+            assert (answer.status_code, answer.get_json()["earlier"]) == (200, [note])
+        answers += [shop.get("/api/v1/metrics/theme"), shop.get("/api/v1/metrics")]
+        assert {answer.get_json()["simulated"] for answer in answers} == {simulated}
+        files = [shop.http.get("/m/theme/values.csv"), shop.get("/api/v1/query?metrics=theme&format=csv")]
+        assert [("simulated.csv" in each.headers["Content-Disposition"]) for each in files] == [bool(simulated)] * 2
+
+
+def test_an_open_period_is_no_end():
+    """An earlier definition is told until its last closed period, though a step of an open one was published."""
+    periods = {"2026-W47": True, "2026-W48": False}
+    strata = {Stratum("theme", 1, "f" * 16, name, ""): Release(closed=closed, n=5) for name, closed in periods.items()}
+    selection = Selection(None, None, strata)
+    assert (selection.last, selection.until) == ("2026-W48", "2026-W47")
+
+
 def test_periods_and_segments(changed):
     """A period that it covers has it, another one has not; of segments it is not asked."""
     shop, before = changed
@@ -87,8 +124,10 @@ def test_the_answer_changes_when_it_does(changed):
 
 def test_definitions_are_read_as_they_were_written(registry_file):
     """For every type; what cannot be read is left out, and is no error."""
-    for metric in load(registry_file).metrics.values():
-        assert definitions.read(definitions.written(metric)) == metric
+    registry = load(registry_file)
+    for metric in registry.metrics.values():
+        record = definitions.Record.of(registry, metric)
+        assert definitions.Record.read(record.written()) == record
 
 
 def test_what_cannot_be_read_is_left_out(changed):

@@ -62,21 +62,21 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
         seen = look(registry)
         assert seen.changed
         assert seen.line == (
-            "metrics.toml was edited and is in use from now on: BREAKING theme: epsilon was '1', is '0.5'; raise version to 2"
+            "metrics.toml was edited, and the processes read it: BREAKING theme: epsilon was '1', is '0.5'; raise version to 2"
         )
         assert (registry.settings.registry, epsilon(registry)) == (path, "0.5")
         file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = -1"), "utf-8")
         seen = look(registry)
-        assert (seen.changed, seen.valid) == (False, False)
+        assert (seen.changed, bool(seen.fault)) == (False, True)
         assert "stays in use: " in seen.line
         assert "theme: epsilon is a number of nats above 0" in seen.line
         assert registry.look() is None
         assert epsilon(registry) == "0.5"
         file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
         seen = look(registry)
-        assert (seen.changed, seen.valid, seen.line) == (False, True, "metrics.toml is again what is in use")
+        assert (seen.changed, seen.fault, seen.line) == (False, "", "metrics.toml is again what is in use")
         (file.parent.parent / "pages.txt").write_text("c.example\n", "utf-8")
-        assert look(registry).line == "metrics.toml was edited and is in use from now on: no metric has changed"
+        assert look(registry).line == "metrics.toml was edited, and the processes read it: no metric has changed"
         (loaded,) = registry.settings.registries().values()
         assert len(loaded.candidates(loaded.metrics["page"])) == 1
         file.unlink()
@@ -97,7 +97,7 @@ def test_what_stops_a_start_stops_an_edit(file, before, after, words):
     with ServedRegistry(Settings(registry=str(file))) as registry:
         file.write_text(TEXT.replace(before, after), "utf-8")
         seen = look(registry)
-        assert (seen.changed, seen.valid, words in seen.line) == (False, False, True), seen.line
+        assert (seen.changed, words in seen.fault, words in seen.line) == (False, True, True), seen.line
     if "app" not in before:
         with pytest.raises(RegistryError, match=words):
             ServedRegistry(Settings(registry=str(file)))
@@ -108,5 +108,5 @@ def test_what_an_app_refuses_is_refused(file):
     with ServedRegistry(Settings(registry=str(file))) as registry:
         file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 1.0\nper_period = 31"), "utf-8")
         seen = look(registry)
-        assert (seen.changed, seen.valid) == (False, False)
+        assert (seen.changed, bool(seen.fault)) == (False, True)
         assert "of 32: write " in seen.line

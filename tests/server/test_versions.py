@@ -7,6 +7,8 @@ from base64 import b64encode
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from registries import metric_toml, registry_toml
@@ -14,7 +16,10 @@ from registries import metric_toml, registry_toml
 from deniable.declared import Declared
 from deniable.registry import published
 from deniable_aggregator.audit.entry import intact_entry
+from deniable_aggregator.deletion.erase import Removal
+from deniable_aggregator.publish import definitions
 from deniable_aggregator.publish.strata import strata_by_period
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.keys import KeyStore
 
 from .conftest import READ, Served
@@ -285,3 +290,95 @@ def test_queries_are_logged_with_their_version(shop, real_redis):
 def test_all_fingerprints_differ(shop):
     """What two versions have in common does not make them one."""
     assert len({Declared.of(metric).fingerprint for metric in shop.app.registry.definitions}) == 4
+
+
+# One file, in which the version was raised
+
+
+@pytest.fixture
+def edited(settings, tmp_path):
+    """Serve one file, publish version 1, and have some of its reports wait; then serve it with version 2."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(OLD, "utf-8")
+    before = Served(replace(settings, registry=str(path), dashboard="open"))
+    accepted(before, group(before, "theme", [0] * 150 + [1] * 50, days=2))
+    before.drain(days=1)
+    accepted(before, group(before, "theme", [0] * 70))
+    before.drain()
+    path.write_text(NEW, "utf-8")
+    after = before.restarted()
+    after.before = before
+    yield after
+    after.store._client.close()
+
+
+def test_one_file_with_a_raised_version(edited):
+    """What was published of the former version stays, marked; what waits and what comes late is published with it."""
+    accepted(edited, group(edited, "theme@1", [1] * 50), group(edited, "theme@2", [0] * 120))
+    edited.drain(days=4)
+    body = edited.get("/api/v1/metrics/theme").get_json()
+    ends = (datetime.now(UTC) + timedelta(days=3)).date().isoformat()  # of today's grace of two days
+    assert [(each["version"], each["n"], each["former"]) for each in body["versions"]] == [(2, 120, False), (1, 320, True)]
+    assert body["versions"][1]["expires"] == ends
+    assert body["merged"]["n"] == 440
+    assert edited.get("/api/v1/metrics/theme@1").get_json()["n"] == 320
+    assert {row["n"] for row in answer_of(edited, metrics=["theme"], pool=True)} == {440}
+    assert "320 reports, replaced in the registry" in edited.http.get("/m/theme").text
+    assert "A higher version replaced this one in the registry." in edited.http.get("/m/theme@1").text
+    assert "version 1 has 320 reports, and is replaced in the registry" in edited.http.get("/").text
+
+
+def test_late_reports_of_a_former_version_end_with_its_grace(edited):
+    """They are refused with its last day from then on, and the answer says so."""
+    edited.drain()  # a worker has the new file
+    name = "|".join(map(str, edited.before.app.find("theme").definition))
+    record = definitions.Record.read(edited.store.definitions.get(name))
+    assert record.replaced == pytest.approx(datetime.now(UTC).timestamp(), abs=60)
+    edited.store.definitions.put({name: record._replace(replaced=record.replaced - 10 * 86400).written()})
+    late = edited.restarted()
+    refused = late.post({"format": 1, "groups": [group(edited.before, "theme@1", [0])]}).get_json()
+    assert (refused["errors"][0]["code"], "ended on" in refused["errors"][0]["detail"]) == ("metric_expired", True)
+    assert late.get("/api/v1/metrics/theme@1").get_json()["n"] == 200
+    with_it = late.service.settings.registry
+    Path(with_it).write_text(OLD, "utf-8")  # it is the present one again
+    back = late.restarted()
+    back.drain()
+    assert definitions.Record.read(back.store.definitions.get(name)).replaced == 0
+    accepted(back, group(back, "theme", [0]))
+    assert [each.metric.version for each in back.app.versions_of("theme")] == [1]  # and a higher one is none of the past
+
+
+def test_an_erased_former_version_is_forgotten(edited):
+    """Its definition is deleted, and no worker notes it again."""
+    edited.drain()
+    removal = Removal(edited.store, "theme", 1)
+    removal.mark(1)
+    removal.sweep()
+    edited.before.drain()
+    assert not [name for name in edited.store.definitions.names() if name.startswith(b"theme|1|")]
+    assert edited.restarted().get("/api/v1/metrics/theme@1").status_code == 404
+
+
+def test_a_former_version_keeps_its_segments(settings, tmp_path):
+    """Also where the new file has no such segment any more."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(OLD, "utf-8")
+    before = Served(replace(settings, registry=str(path)))
+    accepted(before, group(before, "export", [1] * 150, segment="version=1.0"))
+    before.drain()
+    no_segments = registry_toml(metric_toml("export", version=2), publication={"min_reports": 100})
+    path.write_text(no_segments, "utf-8")
+    after = before.restarted()
+    accepted(after, group(before, "export", [1] * 10, segment="version=1.0"))
+    after.drain(days=4)
+    assert after.get("/api/v1/metrics/export@1?segment=version%3D1.0").get_json()["n"] == 160
+    after.store._client.close()
+
+
+def test_while_the_store_is_away_nothing_of_a_former_version_is_refused_for_good(edited, monkeypatch):
+    """Nobody knows then whether there is one: 503, after which the device tries again."""
+    late = edited.restarted()
+    with monkeypatch.context() as away:
+        away.setattr(definitions, "completed", Mock(side_effect=StoreError("away")))
+        assert late.post({"format": 1, "groups": [group(edited.before, "theme@1", [0])]}).status_code == 503
+    accepted(late, group(edited.before, "theme@1", [0]))

@@ -4,42 +4,76 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from deniable.declared import Declared
 from deniable.registry.period import bounds
 from deniable_aggregator.answer.model.metric import Description
+from deniable_aggregator.publish import definitions
 
 if TYPE_CHECKING:
-    from deniable.declared import Declared
+    from collections.abc import Mapping
+
     from deniable.registry import Registry
     from deniable_aggregator.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AppMetrics:
     """The metrics of an app."""
 
-    registry: Registry  # the app's registry
-    versions: dict[tuple[str, int], Declared]  # all versions that are accepted, by metric id and version
+    declared: Registry  # what its files say
+    present: Mapping[tuple[str, int], Declared]  # all versions that they declare, by metric id and version
     store: Store  # the store of the app
-    # The highest version of each metric that the registry declares, by its id.
+    # The highest version of each metric that the files declare, by its id.
     highest: dict[str, Declared] = field(init=False, compare=False, repr=False)
-    _by_metric: dict[str, list[Declared]] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        highest = {id_: self.present[id_, metric.version] for id_, metric in self.declared.metrics.items()}
+        object.__setattr__(self, "highest", highest)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """What the files say, with the former versions that the store remembers. StoreError while it cannot be read."""
+        return definitions.completed(self.store, self.declared)
+
+    @cached_property
+    def versions(self) -> dict[tuple[str, int], Declared]:
+        """All versions that are accepted, former ones too, by metric id and version."""
+        former = {
+            (metric.id, metric.version): Declared.of(metric, definitions.candidates(self.registry, metric))
+            for metric in self.registry.older
+            if (metric.id, metric.version) not in self.present
+        }
+        return former | dict(self.present)
+
+    @cached_property
+    def _by_metric(self) -> dict[str, list[Declared]]:
+        listed: dict[str, list[Declared]] = {}
         for metric, version in sorted(self.versions, reverse=True):
-            self._by_metric.setdefault(metric, []).append(self.versions[metric, version])
-        object.__setattr__(self, "highest", {metric: self._by_metric[metric][0] for metric in self.registry.metrics})
+            listed.setdefault(metric, []).append(self.versions[metric, version])
+        return listed
 
     @property
     def name(self) -> str:
         """The app's name."""
-        return self.registry.app
+        return self.declared.app
 
     @property
     def trial(self) -> bool:
         """Whether everything is published at once, however few reports there are."""
-        return self.registry.publication.trial
+        return self.declared.publication.trial
+
+    @property
+    def simulated(self) -> str | None:
+        """The days for which the store has reports of simulated people; None if it has none."""
+        return self.store.simulated or None
+
+    @property
+    def marks(self) -> list[str]:
+        """Words for the names of files: what to know of their numbers."""
+        return [word for word, holds in (("trial", self.trial), ("simulated", self.simulated)) if holds]
 
     def versions_of(self, metric: str) -> list[Declared]:
         """Return the versions of a metric, the highest first."""
@@ -88,7 +122,7 @@ class AppMetrics:
         least, due = declared.metric.min_reports, self.next_release(declared)
         if due is None:
             return "everything is published at once" if self.trial else "collection has ended"
-        steps = self.registry.publication.early and not declared.metric.segments
+        steps = self.declared.publication.early and not declared.metric.segments
         before = f", or earlier once there are some {2 * declared.mechanism.needed(least):,}" if steps else ""
         needed = f"{declared.needed} {'are' if least > 1 else 'is'} needed"
         wait = "" if declared.metric.permanent else f"; fewer wait for those of the next {declared.metric.period}"

@@ -22,6 +22,7 @@ from deniable_aggregator.answer.readings import NumberReading, ShareReading, rea
 from deniable_aggregator.answer.readings.differing import differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.refusal import Incomparable
+from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.decode.some_values import some_values
@@ -92,6 +93,8 @@ def compare(
     differences, left_out, overall = ([], 0, None) if why else _differences(first, second, level, arms.planned if arms else None)
     return Comparison(
         trial=app.trial,
+        simulated=app.simulated,
+        earlier=earlier_in_words(published),
         id=metric.id,
         version=metric.version,
         level=level,

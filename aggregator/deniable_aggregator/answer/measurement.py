@@ -11,7 +11,7 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.metric import Earlier, Latest, Listed, Measurement, Version
 from deniable_aggregator.answer.pool import merged
 from deniable_aggregator.answer.readings import NumberReading, read
-from deniable_aggregator.answer.select import Selection, moment
+from deniable_aggregator.answer.select import Selection, earlier_says, moment
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
@@ -84,6 +84,7 @@ def measure(
         included=selection.spans,
         days=selection.days,
         versions=versions_of(app, version.declared.metric.id, known),
+        simulated=app.simulated,
         level=level,
         closed=selection.closed,
         periods=version.between(cell, "", "~").spans,
@@ -103,8 +104,8 @@ def earlier(published: Sequence[Published], period: str | None, level: float) ->
         Earlier(
             **asdict(reading.estimates(selection.app.describe(reading.declared), level)),
             definition=reading.declared.fingerprint,
-            until=selection.last,
-            says=f"published under an earlier definition of version {reading.declared.metric.version} (until {selection.last})",
+            until=selection.until,
+            says=earlier_says(selection),
             updated=selection.updated,
             included=selection.spans,
             days=selection.days,
@@ -123,6 +124,7 @@ def versions_of(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) 
             each.metric.expires,
             summary.n,
             moment(summary.updated) if summary.n else None,
+            (each.metric.id, each.metric.version) not in app.present,
             sum(n for of, n in under.items() if of[1] == each.metric.version and of != each.definition),
         )
         for each, summary in rows

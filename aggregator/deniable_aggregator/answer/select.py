@@ -13,6 +13,7 @@ from hashlib import sha256
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from deniable.messages.plural import plural
 from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.refusal import check_period, read_cell, withheld
 from deniable_aggregator.publish import definitions, release
@@ -52,6 +53,11 @@ class Selection(NamedTuple):
     def last(self) -> str:
         """The last period of the last one."""
         return max(stratum.period for stratum in self.releases)
+
+    @property
+    def until(self) -> str:
+        """The last period that is closed; the last one if none is."""
+        return max((stratum.period for stratum, note in self.releases.items() if note.closed), default=self.last)
 
     @property
     def spans(self) -> list[Span]:
@@ -194,6 +200,21 @@ def _latest_first(before: Mapping[Definition, Published], version: int) -> list[
     return sorted((cells for of, cells in before.items() if of[1] == version), key=lambda cells: max(cells.names), reverse=True)
 
 
+def earlier_says(selection: Selection) -> str:
+    """Say what releases under an earlier definition are."""
+    return f"published under an earlier definition of version {selection.declared.metric.version} (until {selection.until})"
+
+
+def earlier_in_words(published: Iterable[Published]) -> list[str]:
+    """Say what was published of all reports under earlier definitions of some versions, the latest first."""
+    selections = [before.overall() for version in published for before in version.earlier]
+    return [
+        f"{selection.declared.metric.id}: {plural(selection.n, 'report')} {earlier_says(selection)}"
+        for selection in selections
+        if selection.releases
+    ]
+
+
 def state(versions: Iterable[tuple[Published, str]], name: str) -> State:
     """Say what became of a cell in a period, which each version names in its own way."""
     states: set[State] = {version.state(cell, name) for version, cell in versions}
@@ -209,7 +230,7 @@ def state_of(app: AppMetrics, versions: Iterable[Published]) -> str:
         for version in versions
         for each in (version, *version.earlier)
     )
-    return sha256(repr((app.name, app.registry.digest, fields)).encode()).hexdigest()[:16]
+    return sha256(repr((app.name, app.registry.digest, app.simulated, fields)).encode()).hexdigest()[:16]
 
 
 def _release_fields(version: Published) -> list[tuple[object, ...]]:

@@ -24,6 +24,7 @@ def publish(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.publish import definitions
         from deniable_aggregator.publish.publisher import Publisher
 
         environment = options.environment(arguments)
@@ -34,7 +35,7 @@ def publish(parser: argparse.ArgumentParser) -> Run:
         for store in options.stores(environment, arguments.app):
             if store.app not in loaded:
                 raise ConfigurationError(f"--registry names the registry of each app; {store.app} has none")
-            publisher = Publisher(store, loaded[store.app], actor="command")
+            publisher = Publisher(store, definitions.completed(store, loaded[store.app]), actor="command")
             for release in publisher.publish(store.now()):
                 number += 1
                 cell = f", {release.segment}" if release.segment else ""

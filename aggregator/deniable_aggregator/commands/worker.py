@@ -6,9 +6,9 @@ import logging
 import os
 import signal
 import sys
-from functools import partial
+from functools import cached_property, partial
 from threading import Event, Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from deniable.errors import ConfigurationError
 from deniable.messages.plural import plural
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
     from deniable.registry import Registry
+    from deniable_aggregator.alarms.watcher import Watch
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.counting.faults import Faults
+    from deniable_aggregator.deletion.archived_files import ArchivedFiles
+    from deniable_aggregator.deletion.retention import Retention
+    from deniable_aggregator.publish.publisher import Publisher
     from deniable_aggregator.store import Store
 
 log = logging.getLogger("deniable.worker")
@@ -81,10 +85,11 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         )
         events = _events(stores, arguments.metrics_bind)
         archive = options.archive(arguments)
+        from deniable.limits import admission
         from deniable.registry import published
         from deniable_aggregator.store.uploads.registries import Signs
 
-        loaded = published.load_all(arguments.registry or "")
+        loaded = admission.load_all(arguments.registry or "")
         chores = list(_chores(stores, loaded, events, archive))
         signs = Signs("worker", {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded})
         counter = Worker(stores, settings, chores=chores, archive=archive, events=events)
@@ -131,33 +136,76 @@ def _chores(
         faults = Faults(store, events)
         yield Chore("departures", deliveries.FORGET_SECONDS, partial(deliveries.forget_dead, store), faults)
         if store.app in loaded:
-            yield from _published(store, loaded[store.app], faults, archive)
+            yield from _Published(store, loaded[store.app], faults, archive).chores()
         else:
             log.warning("this worker publishes nothing of %s: DENIABLE_REGISTRY names no registry of it", store.app)
             if archive:
                 log.warning("for the same reason it neither mixes nor deletes files of %s's archive", store.app)
 
 
-def _published(store: Store, registry: Registry, faults: Faults, archive: Folder | None) -> Iterator[Chore]:
-    """Yield the chores of an app with a registry."""
-    from deniable_aggregator.alarms import watcher
-    from deniable_aggregator.counting.chores import Chore
-    from deniable_aggregator.deletion import retention
-    from deniable_aggregator.publish import hourly, publisher
+class _Published:
+    """What is done for an app with a registry. It is made when first needed, because the store has definitions for it."""
 
-    # Chores run in this order. Retention comes after the publisher, which knows then which periods wait.
-    publishing = publisher.Publisher(store, registry, faults=faults)
-    often = publisher.TRIAL_SECONDS if registry.publication.trial else publisher.EVERY_SECONDS
-    yield Chore("watch", watcher.EVERY_SECONDS, watcher.Watch(store, registry, faults=faults).run, faults)
-    yield Chore("publisher", often, publishing.run, faults)
-    yield Chore("copies", hourly.EVERY_SECONDS, partial(hourly.Hourly(store).run, registry), faults)
-    deleting = retention.Retention(store, registry, publishing, faults=faults)
-    yield Chore("retention", retention.EVERY_SECONDS, deleting.run, faults)
-    if archive:
-        from deniable_aggregator.deletion import archived_files
+    def __init__(self, store: Store, declared: Registry, faults: Faults, archive: Folder | None) -> None:
+        self._store, self._declared, self._faults, self._archive = store, declared, faults, archive
 
-        keeping = archived_files.ArchivedFiles(store, registry, publishing, archive, faults=faults)
-        yield Chore("mixture", archived_files.EVERY_SECONDS, keeping.run, faults)
+    @cached_property
+    def registry(self) -> Registry:
+        """The registry, with former versions of its metrics."""
+        from deniable_aggregator.deletion.erase import Erased
+        from deniable_aggregator.publish import definitions
+
+        return definitions.remember(self._store, self._declared, Erased(self._store.erased.all()).has)
+
+    @cached_property
+    def watch(self) -> Watch:
+        """Looks for made-up reports."""
+        from deniable_aggregator.alarms.watcher import Watch
+
+        return Watch(self._store, self.registry, faults=self._faults)
+
+    @cached_property
+    def publisher(self) -> Publisher:
+        """Publishes."""
+        from deniable_aggregator.publish.publisher import Publisher
+
+        return Publisher(self._store, self.registry, faults=self._faults)
+
+    @cached_property
+    def retention(self) -> Retention:
+        """Deletes what is due."""
+        from deniable_aggregator.deletion.retention import Retention
+
+        return Retention(self._store, self.registry, self.publisher, faults=self._faults)
+
+    @cached_property
+    def files(self) -> ArchivedFiles:
+        """Mixes and deletes files of the archive."""
+        from deniable_aggregator.deletion.archived_files import ArchivedFiles
+
+        assert self._archive  # noqa: S101 - the caller checks it
+        return ArchivedFiles(self._store, self.registry, self.publisher, self._archive, faults=self._faults)
+
+    def _run(self, part: Literal["watch", "publisher", "retention", "files"]) -> bool | None:
+        more: bool | None = getattr(self, part).run()
+        return more
+
+    def chores(self) -> Iterator[Chore]:
+        """Yield the chores of the app."""
+        from deniable_aggregator.alarms import watcher
+        from deniable_aggregator.counting.chores import Chore
+        from deniable_aggregator.deletion import archived_files, retention
+        from deniable_aggregator.publish import hourly, publisher
+
+        # Chores run in this order. Retention comes after the publisher, which knows then which periods wait.
+        copies, faults = hourly.Hourly(self._store), self._faults
+        often = publisher.TRIAL_SECONDS if self._declared.publication.trial else publisher.EVERY_SECONDS
+        yield Chore("watch", watcher.EVERY_SECONDS, partial(self._run, "watch"), faults)
+        yield Chore("publisher", often, partial(self._run, "publisher"), faults)
+        yield Chore("copies", hourly.EVERY_SECONDS, lambda: copies.run(self.registry), faults)
+        yield Chore("retention", retention.EVERY_SECONDS, partial(self._run, "retention"), faults)
+        if self._archive:
+            yield Chore("mixture", archived_files.EVERY_SECONDS, partial(self._run, "files"), faults)
 
 
 def _events(stores: list[Store], bind: str | None) -> Events | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
 
-_AT_ONCE = 1024  # reports whose noise is drawn together
+_AT_ONCE = 2048  # reports whose noise is drawn together
 
 
 class Devices:
@@ -42,7 +42,9 @@ class Devices:
             self._rows = OS.indices(self._permanent.layout.rows, len(of))
             axis = self._metric.axis
             self._points = OS.indices(axis.steps, len(of)) if axis and self._metric.rounded else []
-            self._responses: dict[int, dict[int, int]] = defaultdict(dict)  # by device, then by key
+            # Responses by device: by key, and by the place of the answer, which has them at once
+            self._by_key: dict[int, dict[int, int]] = defaultdict(dict)
+            self._responses: dict[int, dict[int, int]] = defaultdict(dict)
 
     def report(
         self,
@@ -67,13 +69,24 @@ class Devices:
 
     def _copies(self, devices: NDArray[np.int64], held: Sequence[int]) -> Iterable[bytes]:
         """Make a noisy copy of the response that each device keeps for its answer, which is drawn the first time."""
-        mechanism, metric = self._permanent, self._metric
+        mechanism = self._permanent
         assert mechanism is not None  # noqa: S101 - the caller checks it
-        for device, place in zip(devices.tolist(), held, strict=True):
-            row, value, responses = self._rows[device], self._positions[place], self._responses[device]
+        responses = [
+            (self._rows[device], self._response(device, place)) for device, place in zip(devices.tolist(), held, strict=True)
+        ]
+        for start in range(0, len(responses), _AT_ONCE):
+            yield from mechanism.respond_to_all(responses[start : start + _AT_ONCE], OS)
+
+    def _response(self, device: int, place: int) -> int:
+        """Return the response that a device keeps for an answer."""
+        responses = self._responses[device]
+        if place not in responses:
+            mechanism, metric, row, value = self._permanent, self._metric, self._rows[device], self._positions[place]
+            assert mechanism is not None  # noqa: S101 - the caller checks it
             if metric.rounded:
                 value = metric.round_at(value, self._points[device])
             key = mechanism.response_key(row, value)
-            if key not in responses:
-                responses[key] = mechanism.respond_permanently(row, value, OS)
-            yield mechanism.respond_instantly(row, responses[key], OS)
+            if key not in self._by_key[device]:
+                self._by_key[device][key] = mechanism.respond_permanently(row, value, OS)
+            responses[place] = self._by_key[device][key]
+        return responses[place]

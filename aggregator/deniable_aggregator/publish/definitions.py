@@ -1,7 +1,8 @@
-"""Definitions: how the registry declared each metric of which something was published.
+"""Definitions: how the registry declared each version of each metric, now and before.
 
-A tally can be read only with the definition that its reports were made by. The registry has the present one. Where a definition
-was changed in the same version, the one before is read here.
+A tally can be read only with the definition that its reports were made by. The registry has the present one. A worker notes each
+definition that its registry has, and when it first had a registry without it. So former ones can be read here: those of a version
+that was replaced by a higher one, and those that were changed in the same version.
 """
 
 from __future__ import annotations
@@ -9,40 +10,86 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import MISSING, fields, replace
-from datetime import date
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.declared import Declared
 from deniable.errors import DeniableError, RegistryError
-from deniable.registry import Metric
+from deniable.registry import Metric, period
 from deniable_aggregator.store.sums.tallies import name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from deniable.declared import Definition
     from deniable.registry import Registry
     from deniable_aggregator.store import Store
 
 
-def note(store: Store, declared: Declared) -> None:
-    """Record how a metric is declared."""
-    store.definitions.put({name(declared.definition): written(declared.metric)})
+class Record(NamedTuple):
+    """A definition as it is stored."""
+
+    metric: Metric
+    segments: Mapping[str, tuple[str, ...]]  # the values of its segments
+    generalize: Mapping[str, Mapping[str, str]]  # what they generalise to
+    replaced: int  # Unix time at which a worker first had a registry without it; 0 while the registry has it
+
+    @classmethod
+    def of(cls, registry: Registry, metric: Metric) -> Record:
+        """Return the record of a metric that a registry declares."""
+        segments = {each: registry.segments[each] for each in metric.segments}
+        return cls(metric, segments, {each: registry.generalize[each] for each in segments if each in registry.generalize}, 0)
+
+    def written(self) -> str:
+        """Write it, without fields of the metric that are the defaults."""
+        values = {each.name: getattr(self.metric, each.name) for each in fields(Metric) if each.init}
+        defaults = {each.name: each.default for each in fields(Metric) if each.default is not MISSING}
+        metric = {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
+        return json.dumps(self._asdict() | {"metric": metric}, default=str)
+
+    @classmethod
+    def read(cls, text: bytes | str) -> Record:
+        """Read what `written` wrote."""
+        record = json.loads(text)
+        members = {key: _fixed(value) for key, value in record["metric"].items()}
+        if members.get("expires"):
+            members["expires"] = date.fromisoformat(members["expires"])
+        segments = {each: tuple(values) for each, values in record["segments"].items()}
+        return cls(Metric(**members), segments, record["generalize"], record["replaced"])
+
+    def ended(self, now: float) -> Metric:
+        """Return the metric with its last day, on which the grace of the period ends in which it was replaced."""
+        last = self.metric.closes(period.of(datetime.fromtimestamp(self.replaced or now, UTC), self.metric.period)).date()
+        return replace(self.metric, expires=min(last, self.metric.expires or last))
+
+
+def note(store: Store, registry: Registry, declared: Declared) -> None:
+    """Record how a metric is declared, unless that is known."""
+    if store.definitions.get(name(declared.definition)) is None:
+        store.definitions.put({name(declared.definition): Record.of(registry, declared.metric).written()})
 
 
 def noted(store: Store, registry: Registry, definitions: Iterable[Definition]) -> list[Declared]:
     """Read some definitions. Those that are not there, or cannot be read any more, are left out."""
     sought = sorted(definitions)
-    readable: list[Declared] = []
-    for definition, text in zip(sought, store.definitions.values([name(each) for each in sought]), strict=True):
-        with suppress(DeniableError, ValueError, TypeError, KeyError):  # an earlier version of the software wrote it
-            declared = Declared.of(read(text)) if text else None
-            if declared and declared.definition == definition:
-                readable.append(replace(declared, candidates=_candidates(registry, declared.metric)))
-    return readable
+    texts = store.definitions.values([name(each) for each in sought])
+    return [
+        declared
+        for definition, text in zip(sought, texts, strict=True)
+        if text and (declared := _declared(registry, definition, text))
+    ]
 
 
-def _candidates(registry: Registry, metric: Metric) -> tuple[int, ...]:
+def _declared(registry: Registry, definition: Definition, text: bytes) -> Declared | None:
+    declared = None
+    with suppress(DeniableError, ValueError, TypeError, KeyError):  # an earlier version of the software wrote it
+        declared = Declared.of(Record.read(text).metric)
+    if declared is None or declared.definition != definition:
+        return None
+    return replace(declared, candidates=candidates(registry, declared.metric))
+
+
+def candidates(registry: Registry, metric: Metric) -> tuple[int, ...]:
     """Read the answers to look for; none if the file that the metric named is no longer there."""
     try:
         return registry.candidates(metric)
@@ -50,19 +97,53 @@ def _candidates(registry: Registry, metric: Metric) -> tuple[int, ...]:
         return ()
 
 
-def written(metric: Metric) -> str:
-    """Write the fields of a metric that are not the defaults."""
-    values = {each.name: getattr(metric, each.name) for each in fields(metric) if each.init}
-    defaults = {each.name: each.default for each in fields(metric) if each.default is not MISSING}
-    return json.dumps({key: value for key, value in values.items() if key not in defaults or value != defaults[key]}, default=str)
+def remember(
+    store: Store,
+    registry: Registry,  # what the files declare
+    erased: Callable[[str, int], bool],  # whether a version of a metric was erased: it is not noted
+) -> Registry:
+    """Note what a worker's registry declares, and what it has no longer; return it as `completed` does."""
+    now, known = store.now(), store.definitions.all()
+    present: dict[str, str] = {}
+    for metric in registry.definitions:
+        if not erased(metric.id, metric.version):
+            present[name(Declared.of(metric).definition)] = Record.of(registry, metric).written()
+    gone = {field: record._replace(replaced=int(now)).written() for field, record in _records(known) if not record.replaced}
+    news = {field: text for field, text in (gone | present).items() if known.get(field.encode()) != text.encode()}
+    store.definitions.put(news)
+    return completed(store, registry)
 
 
-def read(text: bytes | str) -> Metric:
-    """Read what `written` wrote."""
-    members = {key: _fixed(value) for key, value in json.loads(text).items()}
-    if members.get("expires"):
-        members["expires"] = date.fromisoformat(members["expires"])
-    return Metric(**members)
+def completed(store: Store, registry: Registry) -> Registry:
+    """Return what files declare with the versions that a higher one replaced there, each with its last day."""
+    now = store.now()
+    former: dict[tuple[str, int], Record] = {}
+    segments: dict[str, tuple[str, ...]] = {}
+    generalize: dict[str, Mapping[str, str]] = {}
+    present = {(metric.id, metric.version) for metric in registry.definitions}
+    # Of definitions of one version, the last one counts.
+    for _, record in sorted(_records(store.definitions.all()), key=lambda pair: pair[1].replaced or now + 1):
+        metric = record.metric
+        segments |= record.segments
+        generalize |= record.generalize
+        current = registry.metrics.get(metric.id)
+        if current and metric.version < current.version and (metric.id, metric.version) not in present:
+            former[metric.id, metric.version] = record
+    return replace(
+        registry,
+        older=(*registry.older, *(record.ended(now) for _, record in sorted(former.items()))),
+        segments={**segments, **registry.segments},
+        generalize={each: above for each, above in generalize.items() if each not in registry.segments} | {**registry.generalize},
+    )
+
+
+def _records(texts: Mapping[bytes, bytes]) -> Iterator[tuple[str, Record]]:
+    """Yield the records that can be read, by the name of their definition."""
+    for field, text in texts.items():
+        with suppress(DeniableError, ValueError, TypeError, KeyError):  # an earlier version of the software wrote it
+            record = Record.read(text)
+            if name(Declared.of(record.metric).definition) == field.decode():
+                yield field.decode(), record
 
 
 def _fixed(value: Any) -> Any:

@@ -72,7 +72,7 @@ class Publisher:
         actor: str = "worker",  # actor for the audit log
         faults: Faults | None = None,  # records a metric that fails, while the others continue
     ) -> None:
-        self._store = store
+        self._store, self._registry = store, registry
         self._early, self._trial = registry.publication.early, registry.publication.trial
         self._actor, self._faults = actor, faults or Faults(store)
         self._looked: dict[Stratum, _Looks] = {}
@@ -182,7 +182,7 @@ class Publisher:
             return False
         declared = current.version.declared
         if declared.definition not in self._noted:
-            definitions.note(self._store, declared)  # before the release, which cannot be read without
+            definitions.note(self._store, self._registry, declared)  # before the release, which cannot be read without
             self._noted.add(declared.definition)
         stratum, known, first = current.stratum, current.known, step.cells[current.stratum].note
         first_keys = [self._store.snapshots.key(name(stratum)), self._audit.key, self._store.published.key]

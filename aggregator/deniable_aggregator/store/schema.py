@@ -124,7 +124,9 @@ REGISTRIES = Key(
     "for a minute after the last one",
 )
 DEFINITIONS = Key(
-    "{app}:definitions", "how the registry declared each metric that was published, by version", "until the metric is erased"
+    "{app}:definitions",
+    "how the registry declared each version of each metric, and when it was replaced",
+    "until the metric is erased",
 )
 KEYS = Key("{app}:keys", "SHA-256 of each key, its role, name and the day it was made", "until the key is revoked")
 KEYS_USED = Key("{app}:keys:used", "the day on which each key was last used", "until the key is revoked")

@@ -6,14 +6,18 @@ from the registry, the app and the day, and does not depend on any answer.
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import declare
-from deniable.errors import Fault
+from deniable.errors import Fault, RegistryError
 from deniable.frozen import dataclass
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
+from deniable.registry import published, read
+from deniable.registry.places import placed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -53,6 +57,17 @@ def admit(
     reasons = sorted([*excesses, *crowded], key=lambda reason: order.index(reason[0]))
     on = {id_: admitted for id_, admitted in metrics.items() if id_ not in off}
     return Admission(budget, on, tuple(Fault(registry.file, id_, rule) for id_, rule in reasons))
+
+
+def load_all(paths: str) -> dict[str, Registry]:
+    """Read registries as `published.load_all` does; a RegistryError also says why a metric would be off in the newest app."""
+    loaded = published.load_all(paths)
+    for path, declared in zip(filter(None, paths.split(os.pathsep)), loaded.values(), strict=True):
+        newest = published.newest(path) if len(published.files(path)) > 1 else declared
+        faults = admit(newest, None, datetime.now(UTC).date()).faults
+        if faults:
+            raise RegistryError(placed(read(newest.file), faults))
+    return loaded
 
 
 class _Demand(NamedTuple):

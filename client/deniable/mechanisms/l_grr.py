@@ -10,6 +10,8 @@ from deniable.mechanisms.direct import Grr, shifts
 from deniable.mechanisms.permanent import Permanent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from deniable.source import Source
 
 
@@ -61,10 +63,15 @@ class Shifted(Permanent):
 
     def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Shift the kept cell."""
-        cells = self.layout.width
+        (report,) = self.respond_to_all([(row, response)], source)
+        return report
+
+    def respond_to_all(self, responses: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
+        """Shift each kept cell."""
+        cells, pack = self.layout.width, self.layout.pack
         true_weight, other_weight = self._again
-        (shift,) = shifts(source, true_weight, cells, 1, other_weight)
-        return self.layout.pack(row, (response + shift) % cells)
+        noise = shifts(source, true_weight, cells, len(responses), other_weight)
+        return [pack(row, (response + shift) % cells) for (row, response), shift in zip(responses, noise, strict=True)]
 
 
 class LGrr(Grr, Shifted):

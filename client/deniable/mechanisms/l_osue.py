@@ -6,10 +6,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.permanent import Permanent, flips, second_flip
+from deniable.mechanisms.permanent import Permanent, flips_of_all, second_flip
 from deniable.mechanisms.unary import Oue, draw, place
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from deniable.source import Source
 
 _HALF = Fraction(1, 2)
@@ -61,4 +63,10 @@ class LOsue(Oue, Permanent):
 
     def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Flip some of the kept bits."""
-        return self.layout.pack(row, response ^ flips(source, self._flip, self.domain_size))
+        (report,) = self.respond_to_all([(row, response)], source)
+        return report
+
+    def respond_to_all(self, responses: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
+        """Flip some of the kept bits of each."""
+        noise = flips_of_all(source, self._flip, self.domain_size, len(responses))
+        return [self.layout.pack(row, response ^ flip) for (row, response), flip in zip(responses, noise, strict=True)]

@@ -13,6 +13,8 @@ from deniable.frozen import dataclass, field
 from deniable.mechanisms.base import FrequencyOracle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from deniable.source import Source
 
 
@@ -111,6 +113,10 @@ class Permanent(FrequencyOracle):
     def respond_instantly(self, row: int, response: int, source: Source) -> bytes:
         """Draw a report from a permanent response. Both steps together have the distribution of `randomize` in this row."""
 
+    def respond_to_all(self, responses: Sequence[tuple[int, int]], source: Source) -> Iterable[bytes]:
+        """Draw a report from each of some permanent responses, with their rows: as `respond_instantly`, faster."""
+        return (self.respond_instantly(row, response, source) for row, response in responses)
+
 
 def second_flip(first: Fraction, both: Fraction) -> Fraction:
     """Compute the probability of a second flip, so that a bit is flipped by both steps together with probability `both`."""
@@ -121,4 +127,9 @@ def second_flip(first: Fraction, both: Fraction) -> Fraction:
 
 def flips(source: Source, probability: Fraction, width: int) -> int:
     """Draw which of `width` bits are flipped, each with the given probability."""
-    return source.words(probability.numerator, probability.denominator, width, 1)[0]
+    return flips_of_all(source, probability, width, 1)[0]
+
+
+def flips_of_all(source: Source, probability: Fraction, width: int, count: int) -> list[int]:
+    """Draw the flips of `count` reports."""
+    return source.words(probability.numerator, probability.denominator, width, count)

@@ -25,7 +25,7 @@ from deniable_server.http.visit import visit
 from deniable_server.service import App, service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
 
     from deniable.declared import Declared
     from deniable_server.http.visit import Visit
@@ -51,7 +51,7 @@ def log_query(
         event = "query.refused"
         details["problem"] = logs.current().get("code", f"http_{status}")
     try:
-        _publisher()()  # so that the registry stands in the log before its first query
+        _publisher(current_app)()  # so that the registry stands in the log before its first query
         app.audit.append(event, here.actor, details)
     except StoreError as error:
         return current_app.make_response(current_app.handle_user_exception(error))
@@ -105,16 +105,16 @@ def _is_period(text: str, declared: Declared) -> bool:
 
 def register(
     flask: Flask,  # the server
-    apps: Iterable[App],  # the apps it serves
+    apps: Mapping[str, App],  # the apps it serves; an app is replaced when its registry is read anew
 ) -> None:
     """Log the registry of each app once for all processes, unless the last one logged is the same."""
-    # If the store is unavailable, this happens later: before the registry is sent, or a query is answered with it.
-    pending = {app.name: app for app in apps}
+    logged: dict[str, App] = {}
 
     def publish() -> None:
-        for app in list(pending.values()):
-            _publish(app)
-            pending.pop(app.name, None)
+        for name, app in apps.items():
+            if logged.get(name) is not app:
+                _publish(app)
+                logged[name] = app
 
     @flask.before_request
     def before() -> None:
@@ -122,21 +122,29 @@ def register(
             publish()
 
     flask.extensions[_NAME] = publish
+    log_registries(flask)
+
+
+def log_registries(
+    flask: Flask,  # the server
+) -> None:
+    """Log the registries that are new."""
+    # If the store is unavailable, this happens later: before the registry is sent, or a query is answered with it.
     try:
-        publish()
+        _publisher(flask)()
     except StoreError as error:
         log.warning("the audit log cannot be written yet (%s); until then no query is answered", type(error).__name__)
 
 
-def _publisher() -> Callable[[], None]:
-    return cast("Callable[[], None]", current_app.extensions[_NAME])
+def _publisher(flask: Flask) -> Callable[[], None]:
+    return cast("Callable[[], None]", flask.extensions[_NAME])
 
 
 def _publish(app: App) -> None:
-    audit, digests = app.audit, [app.registry.digest]
-    details: dict[str, str | int] = {"digest": app.registry.digest, "metrics": len(app.versions)}
-    if app.registry.revision:  # a registry that is not served to devices may have none
-        details["revision"] = app.registry.revision
+    audit, digests = app.audit, [app.declared.digest]
+    details: dict[str, str | int] = {"digest": app.declared.digest, "metrics": len(app.source.versions)}
+    if app.declared.revision:  # a registry that is not served to devices may have none
+        details["revision"] = app.declared.revision
     if app.envelope:
         details["signed"] = app.envelope.digest
         digests.append(app.envelope.digest)

@@ -97,12 +97,13 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
 def _registry(app: App) -> dict[str, Any]:
     """Return which registries processes have loaded, beside the file."""
     try:
-        agreement = Agreement.of(app.store, service().sources)
+        agreement = Agreement.of(app.store, app.source)
     except StoreError as error:  # its user may lack this right
         return {"reason": reason(error)}
     return {
         "agrees": not agreement.differing,
         "on_disk": agreement.on_disk[:SHOWN] or None,
+        "fault": agreement.fault or None,
         "processes": [
             {"role": role, "loaded": digest, "number": number}
             for (role, digest), number in Counter((each.role, each.digest[:SHOWN]) for each in agreement.running).items()

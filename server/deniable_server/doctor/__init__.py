@@ -44,7 +44,7 @@ def examine(
         home = Store(client, app).place
         if home not in away:
             try:
-                yield from list(_checked(app, pipeline.checks(settings, app, client, served), skipped))
+                yield from list(_checked(app, pipeline.checks(settings, app, client, served.sources.get(app)), skipped))
                 continue
             except AWAY:
                 away.add(home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -28,19 +29,26 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Client
     from deniable_aggregator.store.uploads.health import Health
     from deniable_aggregator.store.uploads.refused_reports import Refused
-    from deniable_server.doctor.served import Served
     from deniable_server.settings import Settings
+    from deniable_server.sources import Source
 
 _SOON = 7  # days before the end of a signed registry that need attention
 _NAMED = 5  # in one finding
+_READ_SECONDS = 10.0  # in which processes of `deniable serve` read an edited file
+_LOOK_SECONDS = 0.25
 _OTHER_REGISTRY = ("definition_mismatch", "unknown_metric", "unknown_version")
 """Why reports are refused that were made for another registry."""
 _LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; the second is the shortest period
 
 
-def checks(settings: Settings, app: str, client: Client, served: Served) -> dict[str, Callable[[], Finding]]:
+def checks(
+    settings: Settings,
+    app: str,
+    client: Client,
+    source: Source | None,  # of the app's registry; None if that has faults
+) -> dict[str, Callable[[], Finding]]:
     """Return the checks of an app, by name. Some need its registry."""
-    store, registry = Store(client, app), served.registries.get(app)
+    store = Store(client, app)
     named: dict[str, Callable[[], Finding]] = {
         "server": lambda: server(store),
         "workers": lambda: workers(app, health.read(store)),
@@ -51,12 +59,12 @@ def checks(settings: Settings, app: str, client: Client, served: Served) -> dict
         "chores": lambda: chores(app, faults.present(store)),
         "archive": lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE)),
     }
-    if registry is not None:
-        sources = served.sources
+    if source is not None:
+        registry = source.registry
         named |= {
-            "registry": lambda: processes(Agreement.of(store, sources), app=app, path=sources.path(app)),
-            "signed registry": lambda: signed_registry(app, served.envelopes.get(app)),
-            "refused": lambda: refused(registry, store),
+            "registry": lambda: processes(settled(store, source), app=app, path=source.path),
+            "signed registry": lambda: signed_registry(app, source.envelope),
+            "refused": lambda: refused(registry, store, agree=not Agreement.of(store, source).differing),
             "releases": lambda: releases(registry, store),
             "simulated people": lambda: simulated_people(registry, store),
             "experiments": lambda: experiments(registry, store),
@@ -74,6 +82,16 @@ def server(store: Store) -> Finding:
     )
 
 
+def settled(store: Store, source: Source) -> Agreement:
+    """Look whether processes and file agree, again and again for some seconds while `deniable serve` has them read it."""
+    deadline = time.monotonic() + _READ_SECONDS
+    while True:
+        agreement = Agreement.of(store, source)
+        if not agreement.differing or not agreement.reloads or agreement.fault or time.monotonic() > deadline:
+            return agreement
+        time.sleep(_LOOK_SECONDS)
+
+
 def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
     """Check that running processes have loaded the registry that is on disk."""
     if not agreement.differing:
@@ -83,15 +101,29 @@ def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
         return Finding("registry", "ok", seen, app=app)
     others = ", ".join(f"{each.role} {each.process} has loaded {each.digest[:SHOWN]}" for each in agreement.differing[:_NAMED])
     more = f", and {len(agreement.differing) - _NAMED} more have others" if len(agreement.differing) > _NAMED else ""
-    meaning = "what was changed in the file is not in effect there: its reports may be refused, and are published as before"
     file = agreement.on_disk[:SHOWN] or "unreadable"
-    remedy = f"restart these processes, after `deniable registry lint {path}`"
-    if agreement.faulty:
-        remedy = f"`deniable serve` refuses the file and goes on with the one before: `deniable registry lint {path}` says why"
-    return Finding("registry", "warning", f"{path} is {file}, but {others}{more}", meaning, remedy, app)
+    meaning = "what was changed in the file is not in effect there: its reports may be refused, and are published as before"
+    if agreement.fault:
+        meaning = f"the file was refused, and the one before is in use: {agreement.fault}"
+    return Finding("registry", "warning", f"{path} is {file}, but {others}{more}", meaning, _remedy(agreement, path), app)
 
 
-def refused(registry: Registry, store: Store) -> Finding:
+def _remedy(agreement: Agreement, path: str) -> str:
+    """Say how processes come to read the file."""
+    lint = f"`deniable registry lint {path}` names all faults"
+    if agreement.reloads:
+        return lint if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
+    roles = {each.role for each in agreement.differing}
+    ways = {"server": "send SIGHUP to gunicorn's first process, under running requests", "worker": "restart the worker"}
+    return "; ".join([*([lint] if agreement.fault else []), *(way for role, way in ways.items() if role in roles)])
+
+
+def refused(
+    registry: Registry,
+    store: Store,
+    *,
+    agree: bool,  # whether all processes have loaded this registry
+) -> Finding:
     """Check which reports were refused, why, and for which version and definition of their metrics they were made."""
     numbers = refused_reports.numbers(store, refused_reports.visible(store, trial=registry.publication.trial))
     if not numbers:
@@ -99,7 +131,7 @@ def refused(registry: Registry, store: Store) -> Finding:
     known = {Declared.of(metric).definition for metric in registry.definitions}
     published = {definition: each.last for definition, each in release.summaries(store).items() if each.n}
     sorted_numbers = sorted(numbers.items(), key=lambda pair: (pair[0].code not in _OTHER_REGISTRY, -pair[1], pair[0]))
-    parts = [f"{n:,} of {_made_for(of, known, published)} as {of.code}" for of, n in sorted_numbers[:_NAMED]]
+    parts = [f"{n:,} of {_made_for(of, known, published, agree=agree)} as {of.code}" for of, n in sorted_numbers[:_NAMED]]
     if len(sorted_numbers) > _NAMED:
         parts.append(f"{sum(n for _, n in sorted_numbers[_NAMED:]):,} others")
     seen = f"in the last {refused_reports.DAYS} days: {'; '.join(parts)}"
@@ -113,7 +145,7 @@ def refused(registry: Registry, store: Store) -> Finding:
     return Finding("refused", "warning", seen, meaning, remedy, store.app)
 
 
-def _made_for(of: Refused, known: Collection[Definition], published: Mapping[Definition, str]) -> str:
+def _made_for(of: Refused, known: Collection[Definition], published: Mapping[Definition, str], *, agree: bool) -> str:
     """Say of which metric refused reports were, and for what they were made if it is not what the server has."""
     if not of.metric:
         return "metrics that are not declared"
@@ -123,7 +155,7 @@ def _made_for(of: Refused, known: Collection[Definition], published: Mapping[Def
     definition = of.metric, int(version), tag
     what = f"{of.metric} version {version}, defined as {tag}"
     if definition in known:
-        return f"{what} (as the file is now: restart the server)"
+        return f"{what} (as the file is now, {'before it was loaded' if agree else 'which a server has not loaded'})"
     return f"{what} (published until {published[definition]})" if definition in published else what
 
 
@@ -197,7 +229,8 @@ def signed_registry(app: str, envelope: Envelope | None) -> Finding:
     if left >= _SOON:
         return Finding("signed registry", "ok", seen, app=app)
     meaning = "after that day, devices that have not had it do not use it, and the others pause what was ever turned off"
-    remedy = "sign it again with `deniable registry sign --against FILE --valid-for 30d`, and restart the server"
+    again = "sign it again with `deniable registry sign --against FILE --valid-for 30d`"
+    remedy = f"{again}; `deniable serve` reads it by itself, other servers at SIGHUP"
     return Finding("signed registry", "fault" if left < 0 else "warning", seen, meaning, remedy, app)
 
 

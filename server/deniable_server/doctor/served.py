@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deniable.errors import DeniableError
 from deniable.registry import published
-from deniable_server.agreement import Sources
+from deniable_server import sources
 from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
     from deniable_server.settings import Settings
 
@@ -24,9 +22,7 @@ class Served:
     """The apps of a server."""
 
     apps: tuple[str, ...]  # their names, also of those whose registry has faults
-    registries: Mapping[str, Registry]  # by app, of the others
-    sources: Sources  # where these came from
-    envelopes: Mapping[str, Envelope]  # the signed registries for devices, by app
+    sources: Mapping[str, sources.Source]  # by app, of the others
     faults: tuple[Finding, ...]  # of files that cannot be used
 
     @classmethod
@@ -45,13 +41,12 @@ class Served:
             remedy = "correct DENIABLE_SIGNED_REGISTRY, or sign the file again (`deniable registry sign`)"
             faults.append(Finding("signed registry", "fault", str(error), meaning, remedy))
         bad = {each.path for each in faulty}
-        good = os.pathsep.join(path for path in settings.registry.split(os.pathsep) if path not in bad)
+        good = [path for path in sources.paths(settings.registry) if path not in bad]
         apps = dict.fromkeys([*loaded, *(each.app for each in faulty if each.app)])
-        return cls(tuple(apps), loaded, Sources(good, loaded), envelopes, tuple(faults))
+        return cls(tuple(apps), sources.of(loaded, envelopes, good), tuple(faults))
 
 
 def _fault(faulty: published.Faulty) -> Finding:
-    first, *others = str(faulty.error).splitlines()
-    seen = f"{first} (and {len(others)} more)" if others else first
     meaning = "servers and workers do not start with it; those that run go on with what they have loaded"
-    return Finding("registry", "fault", seen, meaning, f"correct what `deniable registry lint {faulty.path}` names", faulty.app)
+    remedy = f"correct what `deniable registry lint {faulty.path}` names"
+    return Finding("registry", "fault", sources.fault(faulty.error), meaning, remedy, faulty.app)

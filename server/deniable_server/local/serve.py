@@ -6,15 +6,19 @@ import os
 import shlex
 import signal
 import sys
+import time
+from collections import Counter
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from deniable.messages.plural import plural
 from deniable_aggregator.process import running, variables
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server.embedded import redacted
 from deniable_aggregator.store.uploads.registries import Signs
+from deniable_aggregator.store.uploads.registries import running as running_in
 from deniable_server.access.key_file import KeyFile
 from deniable_server.doctor.pipeline import releases, simulated_people
 from deniable_server.local.served_registry import ServedRegistry
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deniable.registry import Registry
+
+_READ_SECONDS = 60.0  # in which processes should have read an edited file
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -80,35 +86,59 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Files:
-    """Has processes read the registries anew when their files were edited, and tells it."""
+    """Has processes read the registries anew when their files were edited, and tells it; says in the store what the files are."""
 
     def __init__(self, registry: ServedRegistry, stack: Stack) -> None:
         self._registry, self._stack = registry, stack
         self._client = connect(stack.store_url)
-        self._signs: Signs | None = None
+        self._stores = {app: Store(self._client, app) for app in registry.sources}
+        self._signs = Signs("serve", self._digests())
+        self._signs.start()
+        self._until: float | None = None  # when processes should have read the files; None if nobody waits for it
 
     def look(self) -> None:
-        """Look at the files."""
+        """Look at the files, and at the processes that are reading them."""
         seen = self._registry.look()
         if seen is None:
+            self._follow()
             return
         print(seen.line, file=sys.stderr, flush=True)
-        if self._signs:
-            self._signs.stop()
-            self._signs = None
-        if not seen.valid:  # pages and others can tell then that the file is not what runs
-            self._signs = Signs("file", {Store(self._client, app): digest for app, digest in self._registry.identities.items()})
-            self._signs.start()
+        self._signs.change(self._digests(), seen.fault)
         if not seen.changed:
             return
         self._stack.reload()
+        self._until = time.monotonic() + _READ_SECONDS
         for line in _hidden(self._registry.registries, self._stack.store_url):
             print(f"Warning:   {line}", file=sys.stderr, flush=True)
 
+    def _follow(self) -> None:
+        """Tell when all processes have read the files."""
+        if self._until is None:
+            return
+        digests = {app: source.identity for app, source in self._registry.sources.items()}
+        try:
+            running = {app: [each for each in running_in(store) if each.role != "serve"] for app, store in self._stores.items()}
+        except StoreError:
+            return
+        behind = sorted({each.process for app, every in running.items() for each in every if each.digest != digests[app]})
+        enough = all(self._stack.numbers <= Counter(each.role for each in every) for every in running.values())
+        if enough and not behind:
+            numbers = ", ".join(plural(n, role) for role, n in self._stack.numbers.items())
+            print(f"{self._registry.names} is in use from now on: {numbers} have read it", file=sys.stderr, flush=True)
+        elif time.monotonic() > self._until:
+            who = f"by {', '.join(behind)}" if behind else "by a process that does not say what it runs"
+            line = f"{self._registry.names} was not read {who}: see `deniable doctor`"
+            print(line, file=sys.stderr, flush=True)
+        else:
+            return
+        self._until = None
+
+    def _digests(self) -> dict[Store, str]:
+        return {self._stores[app]: digest for app, digest in self._registry.on_disk.items()}
+
     def close(self) -> None:
         """Take back what was said of the files."""
-        if self._signs:
-            self._signs.stop()
+        self._signs.stop()
         self._client.close()
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from deniable import lint
-from deniable.declared import versions
-from deniable.errors import ConfigurationError, DeniableError, Fault, RegistryError
+from deniable.errors import ConfigurationError, DeniableError, RegistryError
 from deniable.registry import published
+from deniable_server import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from deniable.registry import Registry
@@ -34,7 +34,7 @@ class Look:
 
     line: str  # what to tell
     changed: bool  # whether the copies are new
-    valid: bool  # whether the files can be served: they are what the copies are of
+    fault: str = ""  # why the files cannot be served; empty if they are what the copies are of
 
 
 class ServedRegistry:
@@ -45,7 +45,7 @@ class ServedRegistry:
         settings: Settings,  # name the files
     ) -> None:
         self._named = settings
-        self.registries = usable(settings)  # what is served, by app
+        self.sources = sources.read(settings)  # what is served, by app
         self._last = self._seen = self._served = self._content()  # at the last look, of the last that was told, of the copies
         self._number = 0
 
@@ -67,10 +67,19 @@ class ServedRegistry:
         )
 
     @property
-    def identities(self) -> dict[str, str]:
+    def registries(self) -> dict[str, Registry]:
+        """What is served, by app."""
+        return {app: source.registry for app, source in self.sources.items()}
+
+    @property
+    def on_disk(self) -> dict[str, str]:
         """The identity of each app's registry as its file is now; empty if it cannot be read."""
-        loaded = zip(self.registries.values(), _paths(self._named.registry), strict=True)
-        return {registry.app: published.identity_on_disk(registry, path) for registry, path in loaded}
+        return {app: source.on_disk for app, source in self.sources.items()}
+
+    @property
+    def names(self) -> str:
+        """The names of the files."""
+        return " and ".join(dict.fromkeys(Path(path).name for path in _paths(self._named.registry)))
 
     def look(self) -> Look | None:
         """Look at the files; None if there is nothing new to tell."""
@@ -79,31 +88,30 @@ class ServedRegistry:
         if content == self._seen or not steady:  # an editor may still be writing
             return None
         self._seen = content
-        names = " and ".join(dict.fromkeys(Path(path).name for path in _paths(self._named.registry)))
         if content == self._served:
-            return Look(f"{names} is again what is in use", changed=False, valid=True)
+            return Look(f"{self.names} is again what is in use", changed=False)
         try:
             changes = self._take(content)
         except (DeniableError, OSError) as error:
-            fault = _first(error.faults) if isinstance(error, RegistryError) else str(error)
-            line = f"{names} was edited and cannot be used, so the one before stays in use: {fault}"
-            return Look(line, changed=False, valid=False)
-        return Look(f"{names} was edited and is in use from now on: {changes}", changed=True, valid=True)
+            reason = sources.fault(error)
+            line = f"{self.names} was edited and cannot be used, so the one before stays in use: {reason}"
+            return Look(line, changed=False, fault=reason)
+        return Look(f"{self.names} was edited, and the processes read it: {changes}", changed=True)
 
     def _take(self, content: str) -> str:
         """Check the files and copy them; return what changed. Raise if they cannot be used."""
-        loaded, before = usable(self._named), self.registries
+        loaded, before = sources.read(self._named), self.sources
         if list(loaded) != list(before):
             was, now = ", ".join(before), ", ".join(loaded)
             raise ConfigurationError(f"the app was {was} and is {now}: stop this and start it again to serve another app")
-        self.registries = loaded
+        self.sources = loaded
         try:
             self._copy()
         except OSError:
-            self.registries = before
+            self.sources = before
             raise
         self._served = content
-        return _changes(before, loaded)
+        return _changes({app: source.registry for app, source in before.items()}, self.registries)
 
     def _place(self, path: str | Path, root: str = "current") -> Path:
         """Return where the copy of a path is: under a folder that stands for the root of all."""
@@ -139,15 +147,6 @@ class ServedRegistry:
         return digest.hexdigest()
 
 
-def usable(settings: Settings) -> dict[str, Registry]:
-    """Load the registries as a server does, with all that it needs of them; raise for whatever would stop it."""
-    loaded = settings.registries()
-    for registry in loaded.values():
-        versions(registry)
-    settings.envelopes(loaded)
-    return loaded
-
-
 def _put(file: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, place)
@@ -160,11 +159,6 @@ def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry]) -> s
         return "no metric has changed"
     more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
     return "; ".join(changes[:_SHOWN]) + more
-
-
-def _first(faults: Sequence[Fault]) -> str:
-    more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"{faults[0]}{more}"
 
 
 def _paths(joined: str) -> list[str]:

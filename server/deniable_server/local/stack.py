@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
@@ -61,6 +62,7 @@ class Stack:
         self._environment: dict[str, str] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._restarts: dict[str, Restarts] = {}
+        self._leaving = False  # whether the worker ends to be started anew
 
     def __enter__(self) -> Self:
         try:
@@ -141,24 +143,31 @@ class Stack:
                 lines = self._log_file.read_text(errors="replace").splitlines()[-8:] if self._log_file else []
                 raise ConfigurationError("\n".join([f"the {name} ended with status {process.returncode}", *lines]))
 
+    @property
+    def numbers(self) -> Counter[str]:
+        """How many processes use the registries, by what they do."""
+        return Counter(server=self._web_workers, worker=1)
+
     def reload(self) -> None:
-        """Have all processes read the registries anew. No report is lost: uploads wait until the server or the worker is back."""
-        self._end("worker")  # when it has counted what it has in hand
-        self._launch("worker")
-        self._restarts["worker"].started()
-        self._processes["server"].send_signal(signal.SIGHUP)  # gunicorn starts new processes, and ends the others
+        """Have all processes read the registries anew. Uploads go on: servers read them beside their requests."""
+        self._processes["server"].send_signal(signal.SIGHUP)
+        if not self._restarts["worker"].waits:
+            self._processes["worker"].terminate()  # it ends when it has counted what it has in hand
+            self._leaving = True
 
     def _revive(self) -> None:
-        """Start a process again that has ended by itself; raise if the store has."""
+        """Start a process again that has ended by itself, or to read the registries; raise if the store has ended."""
         if self._store:
             self._store.check()
         for name, restarts in self._restarts.items():
             status = self._processes[name].poll()
-            if status is not None and not restarts.waits:
+            leaving = name == "worker" and self._leaving
+            if status is not None and not restarts.waits and not leaving:
                 print(restarts.died(status), file=sys.stderr, flush=True)
-            elif restarts.due:
+            elif restarts.due or (leaving and status is not None):
                 self._launch(name)
                 restarts.started()
+                self._leaving = False
 
     def wait(
         self,

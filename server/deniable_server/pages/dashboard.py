@@ -143,7 +143,7 @@ def _cell() -> tuple[str | None, str | None]:
 def _file(app: App, id_: str, table: str, text: str) -> Response:
     response = make_response(text)
     response.mimetype = "text/csv"
-    response.headers["Content-Disposition"] = f'attachment; filename="{app.name}-{id_}-{table}.csv"'
+    response.headers["Content-Disposition"] = f'attachment; filename="{"-".join([app.name, id_, table, *app.marks])}.csv"'
     return response
 
 

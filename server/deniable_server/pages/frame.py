@@ -80,7 +80,7 @@ def page(template: str, status: int = 200, **context: Any) -> Response:
 def doubt(app: App) -> str:
     """Say which processes have loaded another registry than the file; empty if none."""
     try:
-        return Agreement.of(app.store, service().sources).doubt
+        return Agreement.of(app.store, app.source).doubt
     except CommandForbidden:
         return ""
 

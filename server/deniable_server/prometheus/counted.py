@@ -161,7 +161,7 @@ def register(
         return None
     vitals = Vitals(apps)
     everything.register(vitals.counted)
-    everything.register(Gauges(settings, apps.values()))
+    everything.register(Gauges(settings, apps))
 
     @app.after_request
     def count(answer: Response) -> Response:

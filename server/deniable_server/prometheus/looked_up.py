@@ -13,7 +13,7 @@ from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.uploads import health
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from deniable_server.service import App
     from deniable_server.settings import Settings
@@ -30,12 +30,12 @@ class Gauges(Collector):
     def __init__(
         self,
         settings: Settings,  # the cap of the backlog, and what the server serves
-        apps: Iterable[App],
+        apps: Mapping[str, App],  # by name; an app's metrics change when its registry is read anew
     ) -> None:
         self._limit = settings.max_backlog
         # A store user for uploads only may not read alarms.
         self._looks = settings.serves != "ingest"
-        self._apps = [(app, [question.definition for question in app.versions.values()]) for app in apps]
+        self._apps = apps
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the state."""
@@ -65,7 +65,7 @@ class Gauges(Collector):
         alarms = family("alarms", "Alarms about made-up reports that stand")
         raised = family("alarm_raised_timestamp_seconds", "Hour in which the latest of them was raised; 0 for none")
         deadline = monotonic() + _SECONDS
-        for app, definitions in self._apps:
+        for app in self._apps.values():
             if monotonic() > deadline:
                 raise StoreError("the store is too slow to be asked about all apps")
             state, labels = health.read(app.store), [app.name]
@@ -80,6 +80,7 @@ class Gauges(Collector):
             if self._looks:
                 from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - servers for uploads may lack scipy
 
+                definitions = [question.definition for question in app.versions.values()]
                 since = [alarm.since for standing in watcher.alarms(app.store, definitions).values() for alarm in standing]
                 alarms.add_metric(labels, len(since))
                 raised.add_metric(labels, max(since, default=0))

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import struct
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -32,11 +34,10 @@ from gunicorn.http import errors
 from gunicorn.workers import gthread
 
 from deniable.wire.report import MAX_BODY_BYTES
-from deniable_aggregator.store.uploads.registries import Signs
 from deniable_server.access.addresses import network
 from deniable_server.http.gate import SHARED
 from deniable_server.http.trace import HEADER
-from deniable_server.serving import plain_request
+from deniable_server.serving import plain_request, renewal
 from deniable_server.serving.direct import Direct, close, usable
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         """Set up a process before it accepts connections."""
         self.pages = ThreadPoolExecutor(PAGE_THREADS)
         self.due = 0.0  # time of the next check of addresses
+        self.edits: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it at any moment
         self.direct: Direct | None = None
         super().init_process()
 
@@ -145,16 +147,17 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         if door and door.app == self.wsgi.wsgi_app and usable(self.cfg):  # nobody else stands before the app
             self.direct = Direct(self, door)
 
+    def init_signals(self) -> None:
+        """Read the registries anew at SIGHUP, which would end the process."""
+        super().init_signals()
+        signal.signal(signal.SIGHUP, lambda *_: self.edits.put(None))
+        signal.siginterrupt(signal.SIGHUP, False)  # noqa: FBT003 - it takes no names
+
     def run(self) -> None:
         """Serve until stopped. Meanwhile others can see which registries this process has loaded."""
         known: Service | None = getattr(self.wsgi, "extensions", {}).get("deniable")
-        loaded = {app.store: known.sources.loaded(app.name) for app in known.apps.values()} if known else {}
-        signs = Signs("server", loaded)
-        signs.start()
-        try:
+        with renewal.renewing(self.wsgi, self.edits) if known else nullcontext():
             super().run()
-        finally:
-            signs.stop()
 
     def enqueue_req(self, conn: Any) -> None:
         """Read what has arrived; give a complete request to a thread, and wait for the rest of another."""

@@ -176,8 +176,9 @@ def test_an_edited_registry_is_in_use_at_once_and_a_faulty_one_never(trial, tmp_
             sending = pool.submit(send)
             for edition in range(3):
                 trial.write_text(f"{text}\n# edition {edition}\n{metric}", "utf-8")
-                line = service.await_line("is in use from now on")
+                line = service.await_line("was edited, and the processes read it")
                 assert ("late: added" in line) == (edition == 0), line
+                assert "2 servers, 1 worker have read it" in service.await_line("is in use from now on")
                 trial.write_text(f"{text}\n# edition {edition}\n{metric.replace('0.5', '-1')}", "utf-8")
                 assert "late: epsilon is a number of nats above 0" in service.await_line("stays in use")
             stop.set()

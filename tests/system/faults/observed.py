@@ -60,7 +60,7 @@ class Observed:
         self.redis_server = Redis(next(iter(servers().values())), folder, "everysec")
         self.url = f"http://127.0.0.1:{free_port()}"
         self.worker_url = f"http://127.0.0.1:{free_port()}"
-        self.registry = registry.load(registry_file)
+        self.file, self.registry = registry_file, registry.load(registry_file)
         self.settings = Settings(
             redis_url=f"redis://127.0.0.1:{self.redis_server.port}",
             registry=str(registry_file),

@@ -13,6 +13,10 @@ import pytest
 from observed import WEB, observed, series
 from processes import in_time
 
+from deniable import registry
+from deniable.registry import published
+from deniable_aggregator.store.uploads import registries
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 
 SHOP = {"app": "shop"}
@@ -84,11 +88,29 @@ def test_counts_outlive_the_processes_that_counted(service):
     (service.folder() / "counter_99.db").unlink()
     files = sorted(path.name for path in service.folder().glob("*.db"))
     assert files == sorted(f"{kind}_{slot}.db" for kind in ("counter", "histogram") for slot in range(WEB))
-    old = service.web()
-    service.server.send_signal(signal.SIGHUP)  # all at once: the new ones start before the old ones have ended
-    service.until(lambda: not set(old) & set(service.web()) and len(service.web()) == WEB)
-    assert totals(service.numbers()) == last
-    assert len(list(service.folder().glob("counter_*.db"))) <= 2 * WEB
+
+
+def test_a_registry_with_faults_ends_no_server(service):
+    """At SIGHUP processes say the fault and go on, and one that dies starts with the registry before; a good one is read."""
+    text, processes = service.file.read_text("utf-8"), service.web()
+    loaded = published.identity(service.registry)
+
+    def agree(*, fault, digest):
+        signs = registries.running(service.store)
+        servers = [each for each in signs if each.role == "server" and int(each.process.rpartition(":")[2]) in service.web()]
+        return len(servers) == WEB and all(bool(each.fault) == fault and each.digest == digest for each in servers)
+
+    service.file.write_text(f"{text}\nx =", "utf-8")
+    service.server.send_signal(signal.SIGHUP)
+    service.until(lambda: agree(fault=True, digest=loaded))
+    assert service.web() == processes
+    kill(service, processes[0])
+    assert service.upload(0, 1) == 202
+    service.file.write_text(f"{text}\n# edited\n", "utf-8")
+    service.server.send_signal(signal.SIGHUP)
+    service.until(lambda: agree(fault=False, digest=published.identity(registry.load(service.file))))
+    assert service.upload(0, 1) == 202
+    assert len(set(processes) & set(service.web())) == WEB - 1  # no other process was started
 
 
 def test_the_worker_counts_what_it_does(service):

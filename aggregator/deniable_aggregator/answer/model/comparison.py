@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
-from deniable_aggregator.answer.model.fields import Count, Days, Interval, Number, Span
+from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Simulated, Span, Trial
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,7 +113,9 @@ class Arms(Struct, frozen=True, forbid_unknown_fields=True):
 class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     """Two periods or two segments of a metric."""
 
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
+    simulated: Simulated
+    earlier: EarlierNotes
     id: Annotated[str, Meta(description="Id of the metric")]
     version: Annotated[Count, Meta(description="Version of the metric")]
     level: Annotated[float, Meta(description="Confidence of the intervals and of the test")]

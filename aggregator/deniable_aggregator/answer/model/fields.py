@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 else:
     Number = float | None
 Interval = tuple[Number, Number]
+Trial = Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+Simulated = Annotated[
+    str | None,
+    Meta(description="The days for which reports of simulated people are among these (`deniable simulate --send`), or null"),
+]
+EarlierNotes = Annotated[
+    list[str], Meta(description="What was published under earlier definitions of these versions, and is not in these numbers")
+]
 
 
 class Span(Struct, frozen=True, forbid_unknown_fields=True):

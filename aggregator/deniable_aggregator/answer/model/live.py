@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from deniable_aggregator.answer.model.fields import Count, Moment
+from deniable_aggregator.answer.model.fields import Count, Moment, Trial
 from deniable_aggregator.answer.model.metric import Description, Estimates
 
 _Refused = dict[str, Count]  # reports by the code for which they were refused
@@ -82,7 +82,7 @@ class Live(Struct, frozen=True, forbid_unknown_fields=True):
     """What is counted of an app, published or not."""
 
     app: Annotated[str, Meta(description="Name of the app")]
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
     live: Annotated[Literal[True], Meta(description="Always true: this is no release")]
     backlog: Annotated[Count, Meta(description="Batches that are not counted yet")]
     refused: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.period import LENGTHS
-from deniable_aggregator.answer.model.fields import Count, Days, Moment, Number, Span
+from deniable_aggregator.answer.model.fields import Count, Days, Moment, Number, Simulated, Span, Trial
 from deniable_aggregator.answer.model.number import NumberEstimate
 from deniable_aggregator.answer.model.shares import Association, Chosen, OrderEstimate, Unallocated, ValueEstimate, ValueShare
 
@@ -20,13 +20,16 @@ class Version(Struct, frozen=True, forbid_unknown_fields=True):
     expires: Annotated[date | None, Meta(description="Last day of collection, or null")]
     n: Annotated[Count, Meta(description="Reports in the version's releases")]
     updated: Annotated[Moment | None, Meta(description="The hour of the last release; null: nothing was published")]
+    former: Annotated[
+        bool, Meta(description="Whether a higher version replaced it in the registry: its reports are taken until `expires`")
+    ]
     earlier: Annotated[Count, Meta(description="Reports published under earlier definitions of the version; not in `n`")]
 
 
 class Description(Struct, frozen=True, forbid_unknown_fields=True):
     """A metric, independently of its reports."""
 
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
     id: Annotated[str, Meta(description="Id of the metric")]
     type: Annotated[
         Literal["boolean", "categorical", "ordinal", "product", "string", "key", "number", "set"],
@@ -162,6 +165,7 @@ class Earlier(Estimates, frozen=True, forbid_unknown_fields=True):
 class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
     """The answer about one metric: `Latest`, and what else can be asked for."""
 
+    simulated: Simulated
     level: Annotated[float, Meta(description="Confidence of the intervals, and of detection")]
     closed: Annotated[bool, Meta(description="Whether nothing more will be published for the periods included")]
     periods: Annotated[list[Span], Meta(description="All releases")]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from deniable_aggregator.answer.model.fields import Count
+from deniable_aggregator.answer.model.fields import Count, EarlierNotes, Simulated, Trial
 from deniable_aggregator.answer.model.query import Query
 
 Kind = Literal["text", "integer", "number", "boolean", "time"]
@@ -78,7 +78,9 @@ class Rows(Struct, frozen=True, forbid_unknown_fields=True):
     """The answer to a query."""
 
     app: Annotated[str, Meta(description="The app's name")]
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
+    simulated: Simulated
+    earlier: EarlierNotes
     query: Annotated[Query, Meta(description="The query, with what was not given")]
     metrics: Annotated[list[About], Meta(description="What the metrics of the query are")]
     columns: Annotated[list[RowColumn], Meta(description="The columns of the rows, in order")]

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
 from deniable_aggregator.answer.model.comparison import Differing
-from deniable_aggregator.answer.model.fields import Count, Days, Interval, Number, Span
+from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Simulated, Span, Trial
 
 
 class SeriesPeriod(Struct, frozen=True, forbid_unknown_fields=True):
@@ -148,7 +148,9 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
 class Series(Struct, frozen=True, forbid_unknown_fields=True):
     """A metric over time."""
 
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
+    simulated: Simulated
+    earlier: EarlierNotes
     id: Annotated[str, Meta(description="Id of the metric")]
     version: Annotated[Count, Meta(description="The version that change and trend are of: that of the last period")]
     period_length: Annotated[str, Meta(description="Length of a period")]

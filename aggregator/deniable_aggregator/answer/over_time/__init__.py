@@ -9,6 +9,7 @@ from deniable_aggregator.answer.model.series import Series
 from deniable_aggregator.answer.over_time.numbers import number_lines
 from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, last_periods, period_state
 from deniable_aggregator.answer.over_time.shares import share_lines
+from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def series(
     lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level)
     return Series(
         trial=app.trial,
+        simulated=app.simulated,
+        earlier=earlier_in_words(published),
         id=metric.id,
         version=metric.version,
         period_length=metric.period,

@@ -18,7 +18,7 @@ from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.readings.differing import incomparable
 from deniable_aggregator.answer.readings.lines import differences, trends
 from deniable_aggregator.answer.refusal import QueryTooLarge
-from deniable_aggregator.answer.select import state_of
+from deniable_aggregator.answer.select import earlier_in_words, state_of
 from deniable_aggregator.answer.table import cost
 from deniable_aggregator.answer.table.topic import Topic
 from deniable_aggregator.answer.table.written import Group, about, columns_of, written
@@ -72,6 +72,8 @@ def rows(
     return Rows(
         app=app.name,
         trial=app.trial,
+        simulated=app.simulated,
+        earlier=[note for topic in topics for note in earlier_in_words(topic.versions)],
         query=query,
         metrics=[about(each.question.versions[0]) for each in topics],
         columns=columns_of(query),

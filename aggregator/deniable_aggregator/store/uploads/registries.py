@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable_aggregator.store.errors import AWAY, StoreError
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store import Store
 
-Role = Literal["server", "worker", "file"]
-"""What a process does. ``file`` is of `deniable serve`: the file as it is now, where that has faults and is not served."""
+Role = Literal["server", "worker", "serve"]
+"""What a process does. `deniable serve` has the others read the file when it is edited, and its digest is that of the file."""
 
 EVERY_SECONDS = 15.0
 """Seconds between two signs of life."""
@@ -34,27 +34,33 @@ class Loaded(NamedTuple):
     role: Role
     digest: str  # `deniable.registry.published.identity`
     process: str  # name of its machine, and its number there
+    fault: str = ""  # why it did not take the file when it was edited last; empty if it did
 
     @classmethod
-    def here(cls, role: Role, digest: str) -> Loaded:
+    def here(cls, role: Role, digest: str, fault: str = "") -> Loaded:
         """Return what this process says."""
-        return cls(role, digest, f"{socket.gethostname()}:{os.getpid()}")
+        return cls(role, digest, f"{socket.gethostname()}:{os.getpid()}", fault)
+
+    @property
+    def written(self) -> str:
+        """As it is stored."""
+        return " ".join(self).rstrip()
 
 
 def say(store: Store, loaded: Loaded) -> None:
     """Say which registry of an app this process has loaded."""
-    store.script("loaded")([store.registries], [" ".join(loaded), LIFE_SECONDS])
+    store.script("loaded")([store.registries], [loaded.written, LIFE_SECONDS])
 
 
 def take_back(store: Store, loaded: Loaded) -> None:
     """Take back what was said."""
-    store._client.zrem(store.registries, " ".join(loaded))
+    store._client.zrem(store.registries, loaded.written)
 
 
 def running(store: Store) -> list[Loaded]:
     """Return what living processes say of an app's registry, in order."""
     members: list[bytes] = store.script("running")([store.registries], [LIFE_SECONDS])
-    return sorted(Loaded(*each.decode().split(" ", 2)) for each in members)  # type: ignore[arg-type] # the role is one of ours
+    return sorted(Loaded(*each.decode().split(" ", 3)) for each in members)  # type: ignore[arg-type] # the role is one of ours
 
 
 class Signs:
@@ -65,33 +71,54 @@ class Signs:
         role: Role,
         digests: Mapping[Store, str],  # of the registry of each app
     ) -> None:
+        self._role: Role = role
         self._loaded = {store: Loaded.here(role, digest) for store, digest in digests.items()}
-        self._over = Event()
+        self._past: list[tuple[Store, Loaded]] = []  # to be taken back
+        self._lock, self._news, self._over = Lock(), Event(), Event()
         self._thread = Thread(target=self._run, name="signs", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
+    def change(
+        self,
+        digests: Mapping[Store, str],  # of the same apps
+        fault: str = "",  # as of `Loaded`
+    ) -> None:
+        """Say something else from now on."""
+        with self._lock:
+            self._past += self._loaded.items()
+            self._loaded = {store: Loaded.here(self._role, digest, fault) for store, digest in digests.items()}
+        self._news.set()
+
     def stop(self) -> None:
         """End, and take back what was said, as far as the store can be used."""
         self._over.set()
+        self._news.set()
         self._thread.join(_PATIENCE)
-        self._of_each(take=True)
+        with self._lock:
+            past, self._loaded = [*self._past, *self._loaded.items()], {}
+        self._tell([], past)
 
     def _run(self) -> None:
         while not self._over.is_set():
-            self._of_each()
-            self._over.wait(EVERY_SECONDS)
+            self._news.clear()
+            with self._lock:
+                past, loaded, self._past = self._past, list(self._loaded.items()), []
+            self._tell(loaded, [each for each in past if each not in loaded])
+            self._news.wait(EVERY_SECONDS)
 
-    def _of_each(self, *, take: bool = False) -> None:
+    def _tell(self, loaded: list[tuple[Store, Loaded]], past: list[tuple[Store, Loaded]]) -> None:
+        """Say what is loaded, and take back what was."""
         away: set[Hashable] = set()  # servers that did not answer: none is waited for twice
-        for store, loaded in self._loaded.items():
-            if store.place in away or (self._over.is_set() and not take):
-                continue
-            try:
-                (take_back if take else say)(store, loaded)
-            except AWAY:
-                away.add(store.place)
-            except StoreError:  # a full store, or a user without this right: `deniable doctor` says so
-                continue
+        for tell, signs in ((say, loaded), (take_back, past)):
+            for store, sign in signs:
+                if store.place in away or (self._over.is_set() and tell is say):
+                    continue
+                try:
+                    tell(store, sign)
+                except AWAY:
+                    away.add(store.place)
+                except StoreError:  # a full store, or a user without this right: `deniable doctor` says so
+                    continue

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from deniable_aggregator.answer import measurement
 from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.model.fields import Simulated, Trial
 from deniable_aggregator.answer.model.metric import Listed
 from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.select import state_of
@@ -38,7 +39,8 @@ class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
     """Metrics of an app."""
 
     app: Annotated[str, Meta(description="Name of the app")]
-    trial: Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
+    trial: Trial
+    simulated: Simulated
     metrics: Annotated[list[Listed], Meta(description="Up to `limit` metrics, in the registry's order")]
     next: Annotated[str | None, Meta(description="`after` of the next request; null: there are no more")]
 
@@ -57,7 +59,7 @@ def metrics() -> Response:
     page = ids[begin : begin + limit]
     known = release.summaries(app.store)
     listed = [measurement.listed(app, id_, known) for id_ in page]
-    return jsonify(Metrics(app.name, app.trial, listed, page[-1] if begin + limit < len(ids) else None))
+    return jsonify(Metrics(app.name, app.trial, app.simulated, listed, page[-1] if begin + limit < len(ids) else None))
 
 
 def _limit_asked() -> int:

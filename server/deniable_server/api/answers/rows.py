@@ -131,7 +131,7 @@ def _answer(app: App, query: Query, name: str) -> Response:
         if encoding == "gzip":
             answer.headers["Content-Encoding"] = encoding
         if form is not JSON:
-            file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *["trial"] * app.trial])
+            file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *app.marks])
             answer.headers["Content-Disposition"] = f'attachment; filename="{file}.{name}"'
         if answered_rows.next is not None and request.method != "POST":
             answer.headers["Link"] = f'<{_next(answered_rows.next)}>; rel="next"'

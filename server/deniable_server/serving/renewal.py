@@ -1,0 +1,59 @@
+"""Renewal: a process reads its registries anew while it answers, and says in the store which ones it has."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from deniable.errors import DeniableError
+from deniable_aggregator.store.uploads.registries import Signs
+from deniable_server.api.audit_trail import log_registries
+from deniable_server.sources import fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from queue import SimpleQueue
+
+    from flask import Flask
+
+    from deniable_aggregator.store import Store
+    from deniable_server.service import Service
+
+log = logging.getLogger("deniable.server")
+
+
+@contextmanager
+def renewing(
+    flask: Flask,  # the server
+    edits: SimpleQueue[None],  # has something in it when the files were edited
+) -> Iterator[None]:
+    """Read the registries anew after each edit, in a thread of its own. With a fault those before stay in use."""
+    known: Service = flask.extensions["deniable"]
+    signs = Signs("server", _loaded(known))
+    signs.start()
+    Thread(target=_renew, args=(flask, known, edits, signs), name="registries", daemon=True).start()
+    try:
+        yield
+    finally:
+        signs.stop()
+
+
+def _renew(flask: Flask, known: Service, edits: SimpleQueue[None], signs: Signs) -> None:
+    while True:
+        edits.get()
+        reason = ""
+        try:
+            known.renew()
+        except (DeniableError, OSError) as error:
+            reason = fault(error)
+            log.info("this process goes on with the registry before: %s", reason)  # gunicorn's first one logs it, too
+        else:
+            log_registries(flask)
+        signs.change(_loaded(known), reason)
+
+
+def _loaded(known: Service) -> dict[Store, str]:
+    """Return the identity of each registry that a process has loaded."""
+    return {app.store: app.source.identity for app in known.apps.values()}

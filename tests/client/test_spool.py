@@ -184,9 +184,12 @@ def test_too_many_bytes(directory):
 @pytest.mark.parametrize("seconds", [48 * 3600 + 60, -(48 * 3600 + 60)])
 def test_too_old(spool, directory, seconds):
     """A batch that a server may have forgotten is removed and counted, and so is one from the future."""
-    spool.put(batch(3, created=time.time() - seconds))
+    old = batch(3)
     spool.put(batch(1, created=time.time() - 47 * 3600))
+    spool.put(old)
+    os.utime(directory / f"{old.key}.json.gz", (time.time() - seconds,) * 2)
     assert len(spool.take().reports) == 1
+    assert spool.take() is None
     assert spool.counts == {"spool_expired": 3}
     assert len(files(directory)) == 1
 

@@ -640,6 +640,17 @@ def test_a_run_begins_with_what_is_left(sending, spool, monkeypatch):
     assert not len(spool)
 
 
+@pytest.mark.parametrize("young", [True, False])
+def test_the_chore_waits_for_the_first_request(sending, monkeypatch, young):
+    """A program that ends soon and sends nothing does not import what calls the server. Where it sends, the chore comes first."""
+    monkeypatch.setattr("deniable.transport.network._YOUNG", 3600.0 if young else 0.0)
+    calls = []
+    sender = sending(Fake(lambda *_: calls.append("request") or 202), count=1, chore=lambda: calls.append("chore") or 3600.0)
+    if young:
+        assert sender.flush(60)
+    assert eventually(lambda: calls == ["chore", "request"][: 1 + young])
+
+
 @pytest.mark.parametrize("reached", [False, True])
 def test_a_try_that_the_end_cuts(sending, spool, monkeypatch, reached):
     """The batch stays: under its key if it may have arrived, else as one that nobody has seen, and it is not sent any more."""

@@ -47,13 +47,14 @@ def _question(metric: Metric, allowance: Allowance) -> str:
 def _lasts(declared: Declared, allowance: Allowance, today: date) -> str:
     """Say for how long a device can report a metric, if its part of the lifetime ends before the metric expires."""
     # If answers are kept and all are paid for, it never ends. Otherwise only answers that were reported before are reported then.
-    kept = declared.permanent if allowance.answers else None
-    if allowance.lifetime is None or (kept and not declared.metric.open and allowance.answers_ever >= kept.kept_responses):
+    permanent = declared.permanent if allowance.answers else None
+    endless = permanent and not declared.metric.open and allowance.answers_ever >= permanent.kept_responses
+    if allowance.lifetime is None or endless:
         return ""
     months, expires = allowance.lifetime // allowance.month, declared.metric.expires
     if expires is not None and months_between(today, expires) <= months:
         return ""
-    return f"{'new answers for' if kept else 'lasts'} {plural(months, 'month')}"
+    return f"{'new answers for' if permanent else 'lasts'} {plural(months, 'month')}"
 
 
 def _share(month: int, budget: Budget) -> str:

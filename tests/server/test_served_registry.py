@@ -69,7 +69,7 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
         seen = look(registry)
         assert (seen.changed, bool(seen.fault)) == (False, True)
         assert "stays in use: " in seen.line
-        assert "theme: epsilon is a number of nats above 0" in seen.line
+        assert "theme: epsilon = -1: write a number of nats above 0" in seen.line
         assert registry.look() is None
         assert epsilon(registry) == "0.5"
         file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
@@ -89,7 +89,7 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
     [
         ("epsilon = 1.0", "epsilon = 1.0\nmechanism = 'window'", "theme: "),  # of numbers only
         ('app = "shop"', 'app = "blog"', "the app was shop and is blog"),
-        ("pages.txt", "none.txt", "candidates is a readable UTF-8 file"),
+        ("pages.txt", "none.txt", "page: candidates = "),
     ],
 )
 def test_what_stops_a_start_stops_an_edit(file, before, after, words):

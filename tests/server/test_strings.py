@@ -236,5 +236,5 @@ def test_nothing_found(start):
 
 def test_a_bad_list_stops_the_start(start):
     """A server with a candidate twice does not start, and says which."""
-    with pytest.raises(RegistryError, match="a candidate is listed once"):
+    with pytest.raises(RegistryError, match="line 3: 'a': remove it; it is on line 1 already"):
         start(registry(""), ["a", "b", "a"])

@@ -105,5 +105,5 @@ def test_of_a_folder_the_newest_registry_counts(tmp_path):
     (tmp_path / "0002.toml").write_text(fitting, "utf-8")
     assert len(Settings(registry=str(tmp_path)).registries()["shop"].definitions) == 4
     (tmp_path / "0003.toml").write_text(fitting.replace("epsilon = 0.5\nversion = 2", "epsilon = 4\nversion = 3"), "utf-8")
-    with pytest.raises(RegistryError, match=r"0003\.toml:11: few: it needs 124 nats a month, and the metrics above leave 31 of 32: write "):
+    with pytest.raises(RegistryError, match=r"0003\.toml:11: few: it needs 124 nats a month, and .* 31 of 32: write "):
         Settings(registry=str(tmp_path)).registries()

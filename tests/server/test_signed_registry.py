@@ -200,7 +200,7 @@ def test_files_that_are_none_stop_the_start(start, settings, revised, tmp_path):
         (None, ConfigurationError, "DENIABLE_SIGNED_REGISTRY names readable files"),
         (b"<html>", ConfigurationError, "wrong.json is none"),
         (revised.read_bytes(), ConfigurationError, "wrong.json is none"),
-        (b'{"restriction": 1}', ServedRegistryError, "the members of an envelope = 'restriction': write format, restriction, signature"),
+        (b'{"restriction": 1}', ServedRegistryError, "envelope = 'restriction': write format, restriction, signature"),
     ):
         if content is not None:
             wrong.write_bytes(content)

@@ -58,7 +58,7 @@ def rivals(
     first = int(np.nanargmax(frequency))
     near = ~(high < low[first]) & ~np.isnan(frequency)
     near[first] = False
-    return near
+    return np.asarray(near, np.bool_)
 
 
 def tail(level: float, intervals: int = 1) -> float:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import requests
 from requests.auth import AuthBase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    Value = str | bool | float
     Row = dict[str, str | int | float | bool | None]
 
 __all__ = ["Answer", "Metric", "Query", "QueryError"]
@@ -99,8 +100,8 @@ class Answer:
         since = [str(row["from"]) for row in self.rows if row["from"]]
         about = f", {min(since) if since else 'the beginning'} to {max(days)}" if days else ""
         reasons = Counter(row["reason"] for row in self.rows if row["reason"])
-        remarks = "".join(f"; {n} of them: {reason}" for reason, n in reasons.items())
-        return f"<Answer: {len(self.rows)} row{'s' * (len(self.rows) != 1)} of {names}{about}{remarks}>"
+        remarks = "".join(f"; {_rows(n)}: {reason}" for reason, n in reasons.items())
+        return f"<Answer: {_rows(len(self.rows))} of {names}{about}{remarks}>"
 
     def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
         """Return the rows as a data frame, each column with its type.
@@ -153,6 +154,35 @@ class Answer:
         return [datetime.fromisoformat(str(each)) if each else None for each in values] if of["type"] == "time" else values
 
 
+def _rows(number: int) -> str:
+    return f"{number} row{'s' * (number != 1)}"
+
+
+def _word(value: object) -> str:
+    """Write a value of a filter as rows have it: yes and no for booleans, numbers as texts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Real):
+        return f"{float(value):.12g}" if not isinstance(value, Integral) else str(int(value))
+    raise QueryError(0, "", f"a filter names texts, True, False or numbers, one or several; this is {value!r}")
+
+
+def _words(values: object) -> list[str]:
+    one = isinstance(values, str) or not isinstance(values, Iterable)
+    return [_word(values)] if one else [_word(each) for each in values]  # type: ignore[attr-defined]
+
+
+def _time(at: str | date) -> str:
+    """Write a day, or a time in UTC unless it has another offset. A midnight without an offset is a day."""
+    if not isinstance(at, datetime):
+        return at if isinstance(at, str) else at.isoformat()
+    if at.tzinfo is None and at.time() == time():
+        return at.date().isoformat()
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+
+
 class _Bearer(AuthBase):
     """The key. As a header of our own, a password in ~/.netrc would take its place."""
 
@@ -198,17 +228,17 @@ class Query:
 
     def between(self, first: str | date, last: str | date) -> Query:
         """Ask about the periods that overlap the time between two days in UTC, both included, or between two times."""
-        return self._with(date_range=[each if isinstance(each, str) else each.isoformat() for each in (first, last)])
+        return self._with(date_range=[_time(each) for each in (first, last)])
 
     def last(self, days: int | str) -> Query:
         """Ask about the periods that overlap the last days, today included: 30, or ``"30d"``; seven weeks are 49."""
         return self._with(date_range=f"{days}d" if isinstance(days, int) or days.isdigit() else days)
 
-    def where(self, **segments: str | Iterable[str]) -> Query:
-        """Keep rows of these segments: one value of each, or several if rows are broken down by it. ``value`` is one, too."""
+    def where(self, **segments: Value | Iterable[Value]) -> Query:
+        """Keep rows of these segments, or of a ``value``: one of each, or several if rows are broken down by it."""
         return self._filtered("is", segments)
 
-    def where_not(self, **segments: str | Iterable[str]) -> Query:
+    def where_not(self, **segments: Value | Iterable[Value]) -> Query:
         """Leave out rows of segments that rows are broken down by, or of a ``value``."""
         return self._filtered("is_not", segments)
 
@@ -331,8 +361,8 @@ class Query:
         # Of two ways to compare both stay, so that the server refuses them. The same way once more replaces the first.
         return self._with(compare=compare if before.keys() & compare.keys() else before | compare)
 
-    def _filtered(self, op: str, segments: dict[str, str | Iterable[str]]) -> Query:
-        new = [[op, name, [values] if isinstance(values, str) else list(values)] for name, values in segments.items()]
+    def _filtered(self, op: str, segments: dict[str, Value | Iterable[Value]]) -> Query:
+        new = [[op, name, _words(values)] for name, values in segments.items()]
         return self._with(filters=[*self._members.get("filters", ()), *new])
 
     def _with(self, **members: Any) -> Query:

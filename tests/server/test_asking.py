@@ -7,9 +7,10 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -140,7 +141,7 @@ def test_an_answer_without_estimates_says_why(url):
     (row,) = query.rows()
     assert (row["estimate"], row["time"]) == (None, None)
     assert query.frame()["reason"][0] == query.frame("polars")["reason"][0] == row["reason"]
-    assert repr(query.answer()) == f"<Answer: 1 row of theme; 1 of them: {row['reason']}>"
+    assert repr(query.answer()) == f"<Answer: 1 row of theme; 1 row: {row['reason']}>"
     assert repr(Query(url, READ).metric("tools").answer()).endswith(f"of tools, the beginning to {RANGE[1]}>")
     both = Query(url, READ).metric("theme").by("platform").last(14).compare("platform", base="linux").compare_previous()
     with pytest.raises(QueryError, match="not with both: ask twice"):
@@ -265,3 +266,35 @@ def test_the_examples_of_the_page_run(url, code, capsys):
         code = code.replace(name, ours)
     exec(code, {})
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (True, ["yes"]),
+        (5, ["5"]),
+        (np.int64(5), ["5"]),
+        (2.5, ["2.5"]),
+        ([False, "maybe"], ["no", "maybe"]),
+    ],
+)
+def test_a_filter_takes_what_the_type_of_the_metric_takes(values, words):
+    assert Query("https://example.org", "rk")._filtered("is", {"value": values})._members["filters"] == [["is", "value", words]]
+
+
+def test_a_filter_of_anything_else_says_what_it_takes():
+    with pytest.raises(QueryError, match="a filter names texts, True, False or numbers"):
+        Query("https://example.org", "rk").where(value=None)
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (date(2026, 10, 1), "2026-10-01"),
+        (pd.Timestamp("2026-10-01"), "2026-10-01"),
+        (datetime(2026, 10, 1, 6), "2026-10-01T06:00:00+00:00"),  # noqa: DTZ001 - without an offset
+        (pd.Timestamp("2026-10-01 06:00", tz="UTC"), "2026-10-01T06:00:00+00:00"),
+    ],
+)
+def test_a_range_takes_days_and_times(at, text):
+    assert Query("https://example.org", "rk").between(at, at)._members["date_range"] == [text, text]

@@ -318,6 +318,10 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ({"filters": [["is_not", "value", ["nvim"]]]}, "theme has no value 'nvim': its values are light, dark, =cmd()"),
         ({"metrics": ["update"], "filters": [["is", "value", ["True"]]]}, "update has no value 'True': its values are no, yes"),
         ({"metrics": ["wait"], "filters": [["is", "value", ["p51"]]]}, "wait has no value 'p51': its values are "),
+        (
+            {"filters": [["is", "value", ["light"]], ["is", "value", ["dark"]]]},
+            "the filters of value exclude each other: write one filter with all values that have rows",
+        ),
         ({"date_range": ["2026-11-03", "2026-10-01"]}, "2026-11-03 is after 2026-10-01: write the earlier one first"),
         ({"dimensions": ["platfrom"]}, "theme has no dimension 'platfrom': its dimensions are time, value, platform, and"),
         ({"dimensions": ["platfrom"]}, "; did you mean 'platform'?"),
@@ -716,11 +720,16 @@ def test_what_has_no_answer_says_why(filled):
     long_ago = {"metrics": ["theme"], "date_range": ["2001-01-01", "2001-01-31"]}
     nothing = f"nothing of theme is published in this date_range, but from the beginning to {day(2)}"
     assert reasons(**long_ago) == reasons(**long_ago, dimensions=["time", "value"]) == {nothing}
-    assert reasons(metrics=["update"]) == {"nothing of update is published yet"}
+    (yet,) = reasons(metrics=["update"])
+    assert yet.startswith("nothing of update is published yet: 50 reports are needed, and the next release is due ")
     assert reasons(metrics=["theme"]) == {None}
     by_platform = {row["platform"]: row["reason"] for row in rows(filled, metrics=["theme"], dimensions=["platform"])}
     assert by_platform["linux"] is None
-    assert by_platform["beos"].startswith("this segment is withheld")
+    assert by_platform["beos"].startswith("this segment is withheld: what is published rests on 50 reports (min_reports), and")
+    assert "POST /api/v1/metrics/theme/withheld" in by_platform["beos"]
+    assert "(other)" not in by_platform  # nobody is known to have sent an undeclared value
+    named = rows(filled, metrics=["theme"], dimensions=["platform"], filters=[["is", "platform", ["(other)"]]])
+    assert [row["state"] for row in named] == ["withheld"]
     before = rows(
         filled, metrics=["theme"], date_range=[day(2), day(2)], compare={"date_range": "previous"}, dimensions=["value"]
     )
@@ -776,7 +785,8 @@ LOAD = registry_toml(
     metric_toml("load", estimate="distribution", range=[1, 1000], scale="log", unit="ms", epsilon=8),
     metric_toml("wait", estimate="distribution", range=[0, 1000], unit="ms", epsilon=4),
     metric_toml("url", type="string", discover=True, epsilon=8, max_length=2),
-    metric_toml("page", type="string", discover=True, epsilon=8, max_length=2),
+    metric_toml("mode", epsilon=4, segments=["platform"]),
+    segments={"platform": ["linux", "macos"]},
     publication={"min_reports": 1, "trial": True, "grace": "30d"},
 )
 
@@ -789,8 +799,24 @@ def over_days(serve):
         for metric in ("load", "wait"):
             send(shop, metric, [10.0, 900.0] * 200, day(ago))
         send(shop, "url", ["a"] * 300, day(ago))
+    send(shop, "mode", [1] * 50, day(6))
     shop.drain(days=40)
     return shop
+
+
+def test_a_trial_withholds_nothing_and_each_place_says_so(over_days):
+    """A segment that nobody sent is missing; no rule of fewest reports is told, and no undeclared value is listed."""
+    by_platform = rows(over_days, metrics=["mode"], dimensions=["value", "platform"])
+    assert {(row["platform"], row["state"]) for row in by_platform} == {("linux", "published"), ("macos", "missing")}
+    for value in ("macos", "(other)"):
+        assert over_days.get(f"/api/v1/metrics/mode?segment=platform={value}").get_json()["n"] == 0
+
+
+def test_a_shorter_range_before_is_remarked_upon(over_days):
+    compared = {"date_range": [day(8), day(5)], "compare": {"date_range": "previous"}, "filters": [["is", "value", ["mean"]]]}
+    (row,) = rows(over_days, metrics=["wait"], **compared)
+    assert row["reason"] == "3 days compared with 1 day: of the range before no more is published"
+    assert row["difference"] is not None
 
 
 @pytest.mark.parametrize("include", [{"compare": {"date_range": "previous"}}, {"include": ["trend"]}], ids=["compare", "trend"])

@@ -109,8 +109,13 @@ def read_cell(breakdown: Breakdown, cell: str) -> str:
 def withheld(declared: Declared, breakdown: Breakdown, cell: str, published: Some[str]) -> WithheldCell:
     """Explain why a cell is withheld. The words are the same for few reports and for none."""
     instead = next((each for each in breakdown.coarser(cell) if each in published), "")
-    least = declared.metric.min_reports
-    part = declared.mechanism.part
+    rule = f"this segment is withheld: {why_withheld(declared)}"
+    return WithheldCell(f"{rule}; or ask for {instead or 'all segments'}", instead or None)
+
+
+def why_withheld(declared: Declared) -> str:
+    """Say which rule withholds a cell, and how to ask about it all the same."""
+    metric, part = declared.metric, declared.mechanism.part
     rests = f"each {part} that is published rests" if part else "what is published rests"
-    rule = f"{rests} on {least} reports, and nothing computed from it on fewer: this segment is withheld"
-    return WithheldCell(f"{rule}; ask for {instead or 'all segments'}", instead or None)
+    rule = f"{rests} on {metric.min_reports} reports (min_reports), and nothing computed from it on fewer"
+    return f"{rule}; how many it has, POST /api/v1/metrics/{metric.id}/withheld tells with noise"

@@ -155,8 +155,9 @@ class Published:
             check_period(self.declared.metric, period)
         releases = self.cells.get(cell, {})
         selected = [releases[last] for last in sorted(releases) if period is None or releases[last][1].covers(last, period)]
-        # A cell with few reports and one without any are refused alike. Where no cell is published, the answer is empty.
-        if not selected and (others := self.covered(period)):
+        # A cell with few reports and one without any are refused alike. Where no cell is published, and in a trial, which
+        # withholds nothing, the answer is empty.
+        if not selected and not self.app.trial and (others := self.covered(period)):
             raise withheld(self.declared, self.breakdown, cell, others)
         return Selection(self.app, self.declared, dict(selected))
 

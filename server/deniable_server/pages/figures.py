@@ -134,6 +134,11 @@ def days(
     return f"From {first.day} {first:%B}{'' if first.year == covered.last.year else f' {first.year}'} to {last}"
 
 
+def interval(level: float, *, together: bool = False) -> str:
+    """Name an interval: of one value alone, or one that holds together with those of all other values."""
+    return f"{100 * level:g}% interval{', all values at once' if together else ''}"
+
+
 def quoted(label: str) -> str:
     """Write a value as it stands in a sentence, where it may look like a word of it."""
     return f"\N{LEFT DOUBLE QUOTATION MARK}{label}\N{RIGHT DOUBLE QUOTATION MARK}"

@@ -113,6 +113,7 @@ blueprint.add_app_template_filter(figures.count, "thousands")
 blueprint.add_app_template_filter(plural, "plural")
 blueprint.add_app_template_filter(plural_noun, "plural_noun")
 blueprint.add_app_template_filter(figures.segment, "segment")
+blueprint.add_app_template_filter(figures.interval, "interval")
 
 
 # Failures, as pages

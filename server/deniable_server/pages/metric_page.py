@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from math import ceil, exp, isnan
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from flask import request
 from msgspec.structs import asdict, replace
 
 from deniable.messages.plural import plural
 from deniable.registry.answers import types
 from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.decode.multiple_testing import rivals
 from deniable_server.http import paging
 from deniable_server.pages import chart, figures, frame, number_page
 
@@ -92,14 +94,15 @@ def headline(
     level: float,  # of the intervals
 ) -> str:
     """Say what reports of some days say of a metric; nothing where they tell nothing."""
-    sentence = _sentence(measured, kind, f"{100 * level:g}% interval")
+    sentence = _sentence(measured, kind, level)
     if not sentence or days is None:
         return sentence
-    # A quoted answer, a share and a mean begin alike after the days.
-    return f"{figures.days(days)}, {sentence[0].lower() if sentence.startswith('The ') else sentence[0]}{sentence[1:]}"
+    # A quoted answer, a share, a mean and "no answer" begin alike after the days.
+    return f"{figures.days(days)}, {sentence[0].lower() if sentence.startswith(('The ', 'No ')) else sentence[0]}{sentence[1:]}"
 
 
-def _sentence(measured: Estimates, kind: Type, interval: str) -> str:
+def _sentence(measured: Estimates, kind: Type, level: float) -> str:
+    interval = figures.interval(level)
     if measured.number is not None:
         view = number_page.view(measured.number)
         return "" if view is None else _of_number(view.first, interval, positions=not measured.number.unit)
@@ -108,10 +111,10 @@ def _sentence(measured: Estimates, kind: Type, interval: str) -> str:
     ]  # the share of no mirrors that of yes
     if not detected:
         return ""
-    ranked = chart.order(detected, by_estimate=True)
-    if ranked[0].value is True:
-        return f"{_share(ranked[0])} of people say yes ({interval} {_share_ends(ranked[0].interval, ranked[0])})."
-    return _of_values(ranked[0], ranked[1:], "option" if kind.options else "answer", interval)
+    if detected[0].value is True:
+        return f"{_share(detected[0])} of people say yes ({interval} {_share_ends(detected[0].interval, detected[0])})."
+    noun = "option" if kind.options else "answer"
+    return _of_values(estimated(measured), f"{noun} found" if measured.discover else noun, level)
 
 
 def _of_number(first: number_page.Figure, interval: str, *, positions: bool) -> str:
@@ -119,13 +122,17 @@ def _of_number(first: number_page.Figure, interval: str, *, positions: bool) -> 
     return f"The {first.name.lower()} is {place}{first.value} ({interval} {first.low} to {first.high})."
 
 
-def _of_values(top: ValueEstimate, others: list[ValueEstimate], noun: str, interval: str) -> str:
-    share = f"{_share(top)} of people ({interval} {_share_ends(top.simultaneous, top)})"
-    near = [row for row in others if row.simultaneous[1] >= top.simultaneous[0]]
-    if not near:
+def _of_values(rows: list[ValueEstimate], noun: str, level: float) -> str:
+    """Name the most frequent of all values, those too that are not detected, if no other may be it."""
+    top = max(rows, key=lambda row: row.frequency)
+    columns = (np.array([row.frequency for row in rows]), *np.array([row.simultaneous for row in rows]).T)
+    near = [row for row, may_be in zip(rows, rivals(*columns), strict=True) if may_be]
+    share = f"{_share(top)} of people ({figures.interval(level, together=True)}: {_share_ends(top.simultaneous, top)})"
+    if top.detected and not near:
         return f"{figures.quoted(top.label)} is the most frequent {noun}: {share}."
-    rivals = figures.quoted(near[0].label) if len(near) == 1 else f"{len(near)} others"
-    return f"{figures.quoted(top.label)} may be the most frequent {noun}: {share}. It cannot be told from {rivals}."
+    others = figures.quoted(near[0].label) if len(near) == 1 else f"{len(near)} others"
+    estimate = f"{figures.quoted(top.label)} has the largest estimate, {share}"
+    return f"No {noun} is known to be the most frequent: {estimate}, and cannot be told from {others}."
 
 
 def _basis(

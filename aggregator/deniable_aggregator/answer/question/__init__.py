@@ -11,7 +11,7 @@ from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.model.number import line_names
 from deniable_aggregator.answer.question import date_range
-from deniable_aggregator.answer.question.cells import QueryCells, segments_of
+from deniable_aggregator.answer.question.cells import QueryCells, segments_of, value_filter
 from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension, UnknownValue
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ def _check(query: Query) -> None:
 
 def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
     """Refuse a filter of a value that no metric has. What a search may find is not known before."""
+    keeps = value_filter(query)
+    named = [word for each in query.filters if each.dimension == "value" and each.op == "is" for word in each.values]
+    if named and not any(map(keeps, named)):
+        raise IncompatibleMembers("the filters of value exclude each other: write one filter with all values that have rows")
     words = [word for each in query.filters if each.dimension == "value" for word in each.values]
     versions = [declared for each in metrics for declared in each]
     if not words or any(declared.metric.discover for declared in versions):

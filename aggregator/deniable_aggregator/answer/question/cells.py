@@ -56,6 +56,7 @@ class QueryCells(NamedTuple):
     dimensions: tuple[str, ...]  # those that rows are broken down by
     listed: tuple[tuple[str, ...], ...]  # of each dimension the values that have rows
     fixed: Mapping[str, str]  # the value of each other segment that is filtered
+    open: frozenset[str]  # the dimensions of which no filter names the values that have rows
 
     def text(self, words: Sequence[str]) -> str:
         """Return the cell with these values of the dimensions."""
@@ -90,7 +91,8 @@ class QueryCells(NamedTuple):
         base = query.compare.base if query.compare else None
         if base is not None and query.compare:
             _check(breakdown, names[str(query.compare.dimension)], [base])
-        return cls(breakdown, tuple(names[name] for name in segments), listed, fixed)
+        unnamed = frozenset(names[name] for name in segments if all(each.op != "is" for each in by[name]))
+        return cls(breakdown, tuple(names[name] for name in segments), listed, fixed, unnamed)
 
     @classmethod
     def of_each(cls, registry: Registry, versions: Iterable[Declared], query: Query) -> dict[Definition, QueryCells]:

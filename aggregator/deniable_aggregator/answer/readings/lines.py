@@ -66,15 +66,9 @@ def trends(
 ) -> NDArray[np.float64] | str:
     """Fit a line through estimates of one definition: the rise in a period, and its interval's low and high end, (3, lines)."""
     # nan of quantiles. On a logarithmic scale a rise is a factor. Where there is no line, the answer says why.
-    if not course:
-        return _too_few(0)
     lines = [each for _, each in course]
-    if lines[-1].reading.declared.metric.discover:
-        return "answers that are searched for have no trend: each period finds its own"
-    if lines[-1].side is None:
-        return _mean_alone(lines[-1], _FOLLOWED)
-    if any(each.alike != lines[-1].alike for each in lines):
-        return "the periods have other answers"
+    if why := _without_line(lines):
+        return why
     times, means = [at for at, _ in course], [each.reading for each in lines if isinstance(each.reading, NumberReading)]
     shares, repeats = [each.shares for each in lines if each.shares], [each.reading.repeats for each in lines]
     metric = lines[-1].reading.declared.metric
@@ -91,3 +85,14 @@ def trends(
 
 def _too_few(periods: int) -> str:
     return f"a trend takes {LEAST} closed periods or more, and there {'is' if periods == 1 else 'are'} {periods}"
+
+
+def _without_line(lines: Sequence[Lines]) -> str:
+    """Say why no line is drawn through some times, however many there are; empty if one is."""
+    if not lines:
+        return _too_few(0)
+    if lines[-1].reading.declared.metric.discover:
+        return "answers that are searched for have no trend: each period finds its own"
+    if lines[-1].side is None:
+        return _mean_alone(lines[-1], _FOLLOWED)
+    return "" if all(each.alike == lines[-1].alike for each in lines) else "the periods have other answers"

@@ -59,9 +59,7 @@ def rows(
     topics = [Topic(*each) for each in questions]
     _check_size(query, topics)
     plans = [plan for each in topics for plan in _plans(query, each)]
-    courses = (
-        {(id(each), words): _course(each, words) for each in topics for words in each.question.groups} if query.include else {}
-    )
+    courses = {(id(each), words): _course(each, words) for each in topics for words in each.groups} if query.include else {}
     estimates = _Estimates(app, query, [*_selections(plans), *(selection for each in courses.values() for _, selection in each)])
     rises = {key: _rise(estimates, course, query.level) for key, course in courses.items()}
     groups = [_group(estimates, plan, rises.get((id(plan.of), plan.words))) for plan in plans]
@@ -90,7 +88,7 @@ _TOO_MANY = f"an answer has {MOST_ROWS:,} rows at most: ask for a shorter date_r
 def _check_size(query: Query, topics: Sequence[Topic]) -> None:
     """Refuse more cells and times than an answer has rows, before they are listed."""
     over_time = "time" in query.dimensions or query.include
-    if sum(each.question.size * (len(each.names) if over_time else 1) for each in topics) > MOST_ROWS:
+    if sum(len(each.groups) * (len(each.names) if over_time else 1) for each in topics) > MOST_ROWS:
         raise QueryTooLarge(_TOO_MANY)
 
 
@@ -100,7 +98,7 @@ def _check_size(query: Query, topics: Sequence[Topic]) -> None:
 def _plans(query: Query, of: Topic) -> Iterator[_Plan]:
     # Where nothing is published at any time, one row says so.
     names: Sequence[str | None] = (of.names if "time" in query.dimensions else None) or [None]
-    for words in of.question.groups:
+    for words in of.groups:
         for name in names:
             first, last = (of.question.first, of.question.last) if name is None else (name, name)
             selections = list(of.find_each(words, first, last))[: None if query.pool else 1]
@@ -125,10 +123,8 @@ def _sides(
     if words[at] == query.compare.base:
         return "it is the base"
     base = of.find((*words[:at], str(query.compare.base), *words[at + 1 :]), *span)
-    if base is None:
-        return "nothing is published of the base"
-    if base.declared is not selection.declared:
-        return "the base is of another version"
+    if base is None or base.declared is not selection.declared:
+        return "the base is of another version" if base else "nothing is published of the base"
     # Compare the same periods, so that only the segment differs.
     both = base.by_last.keys() & selection.by_last.keys()
     return (base.within(both), selection.within(both)) if both else "it and the base are published in no period together"
@@ -220,4 +216,5 @@ def _group(estimates: _Estimates, plan: _Plan, rise: tuple[Lines | None, NDArray
     if last and lines and not isinstance(slope, str) and last.alike != lines.alike:
         slope = f"the trend is that of version {last.reading.declared.metric.version}"
     compared = plan.sides[0] if plan.sides else None
-    return Group(plan.of, plan.words, plan.name, selections, lines, compared, difference, slope)
+    remark = plan.of.shorter(plan.sides, plan.name) if plan.sides and not isinstance(difference, str) else ""
+    return Group(plan.of, plan.words, plan.name, selections, lines, compared, difference, slope, remark)

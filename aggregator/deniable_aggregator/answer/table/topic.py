@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from deniable.messages.plural import plural
+from deniable.registry import OTHER
 from deniable_aggregator.answer.model.fields import days_of, in_words
 from deniable_aggregator.answer.question import date_range
+from deniable_aggregator.answer.refusal import why_withheld
 from deniable_aggregator.answer.select import state
 
 if TYPE_CHECKING:
@@ -16,10 +19,9 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.question import Question, Words
     from deniable_aggregator.answer.select import Published, Selection
 
-_REASONS = {
-    "withheld": "this segment is withheld: it has too few reports, or would give those of others away",
-    "joined": "it had too few reports, which are counted with a later period",
-}
+
+def _undeclared(word: str, silent: bool) -> bool:  # noqa: FBT001 - mapped over both
+    return silent and word == OTHER
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +30,19 @@ class Topic:
 
     question: Question
     versions: Sequence[Published]  # in the question's order
+
+    @cached_property
+    def groups(self) -> list[Words]:
+        """The values of the segments that have rows: undeclared ones only where they were published, or are asked for."""
+        cells, published = self.question.cells[self.versions[0].declared.definition], self._parts
+        silent = [f"{name}={OTHER}" not in published and name in cells.open for name in cells.dimensions]
+        rows = [words for words in self.question.groups if not any(map(_undeclared, words, silent))]
+        return rows or self.question.groups  # no answer is empty
+
+    @cached_property
+    def _parts(self) -> set[str]:
+        """Each segment's value of which a cell is published."""
+        return {part for each in self.versions for cell in each.cells for part in cell.split(",")}
 
     @cached_property
     def names(self) -> list[str]:
@@ -58,16 +73,39 @@ class Topic:
             return "withheld" if self._within and not self.versions[0].app.trial else "missing"
         return state(self._cells(words), name)
 
+    def shorter(self, sides: tuple[Selection, Selection], name: str | None) -> str:
+        """Say that more periods of one side than of the range before are published, or fewer; empty where as many are."""
+        question = self.question
+        if question.earlier is None or name is not None:
+            return ""
+        ranges = [(question.earlier.of(question.first), question.earlier.of(question.last)), (question.first, question.last)]
+        base, own = (_periods(side, *each, question.length) for side, each in zip(sides, ranges, strict=True))
+        if base == own:
+            return ""
+        where = "the range before" if base < own else "this range"
+        compared = f"{plural(own, question.length)} compared with {plural(base, question.length)}"
+        return f"{compared}: of {where} no more is published"
+
     def _cells(self, words: Words) -> Iterator[tuple[Published, str]]:
         return ((version, self.question.cell(version.declared, words)) for version in self.versions)
 
     def reason(self, words: Words, name: str | None) -> str:
         """Say in words why there is nothing of a cell in a period; without a name, in all periods asked for."""
-        reason = _REASONS.get(self.state(words, name))
-        if reason is not None:
-            return reason
-        metric, spans = self.question.versions[0].metric, [span for each in self.versions for span in each.spans]
+        version, metric = self.versions[0], self.question.versions[0].metric
+        state, spans = self.state(words, name), [span for each in self.versions for span in each.spans]
+        if state == "withheld":
+            return f"this segment is withheld: {why_withheld(version.declared)}"
+        if state == "joined":
+            return "it had too few reports, which are counted with a later period"
         days = days_of(spans, metric.period)
-        if self._within or days is None:
-            return f"nothing of {metric.id} is published{' of this time or segment' if self._within else ' yet'}"
+        if days is None:
+            return f"nothing of {metric.id} is published yet: {version.app.awaited(self.question.versions[0])}"
+        if self._within:
+            return f"nothing of {metric.id} is published of this time or segment"
         return f"nothing of {metric.id} is published in this date_range, but {in_words(days)}"
+
+
+def _periods(side: Selection, first: str, last: str, length: str) -> int:
+    """Count the periods of a range that releases cover."""
+    spans = [(max(span.first or first, first), min(span.last, last)) for span in side.spans]
+    return sum(1 for begin, end in spans for _ in date_range.names_between(begin, end, length))

@@ -44,6 +44,7 @@ class Group:
     # None if none is asked for.
     difference: NDArray[np.float64] | str | None
     rise: NDArray[np.float64] | str | None
+    remark: str = ""  # what to consider about the difference, in words
 
     @property
     def size(self) -> int:
@@ -115,6 +116,8 @@ def _reasons(group: Group, lines: Lines) -> list[str | None]:
         if isnan(lines.estimates[at]):
             yield _UNKNOWN
             return
+        if group.remark and not alone[0][at]:
+            yield group.remark
         for columns, of_number in zip((group.difference, group.rise), alone, strict=True):
             if columns is None or (isinstance(columns, np.ndarray) and isfinite(columns[0][at])):
                 continue

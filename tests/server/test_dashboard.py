@@ -954,7 +954,7 @@ def test_ordered_answers_and_sets(numbers):
         ("rating", r".* the mean is position \d\.\d+ \(95% interval \d\.\d+ to \d\.\d+\)\."),
         (
             "mood",
-            r".* “fair” is the most frequent answer: \d.*% of people \(95% interval, all values at once: \d+\.?\d* to \d+\.?\d*%\)\.",
+            r".* “fair” is the most frequent answer: .* of people \(95% interval, all values at once: .* to .*%\)\.",
         ),
         ("used", r".*, no option is known to be the .* “search” has the .* told from 2 others\."),
     ],

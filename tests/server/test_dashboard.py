@@ -955,7 +955,7 @@ def test_ordered_answers_and_sets(numbers):
         ("rating", r".* the mean is position \d\.\d+ \(95% interval \d\.\d+ to \d\.\d+\)\."),
         (
             "mood",
-        ("used", r".*, no option is known to be the most .* “search” has the largest .* told from 2 others\."),
+            r".* “fair” is the most frequent answer: .* of people \(95% interval, all values at once: .* to .*%\)\.",
         ),
         ("used", r".*, no option is known to be the .* “search” has the .* told from 2 others\."),
     ],

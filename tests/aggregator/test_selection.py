@@ -210,13 +210,15 @@ def test_an_answer_that_is_not_the_most_frequent_is_seldom_named_as_it(name, sha
     rng, mechanism, runs = np.random.default_rng(61), mechanisms.make(name, domain_size=len(shares), epsilon=2), 200
     simulation, wrong = Simulation(mechanism), 0
     for held in rng.multinomial(n, shares, runs):
-        shown = decode.estimate(mechanism, simulation.draw(held, rng))
-        near = rivals(shown.frequency, *shown.interval(0.95, simultaneous=True))
-        wrong += not near.any() and np.argmax(shown.frequency) != 0
+        estimate = decode.estimate(mechanism, simulation.draw(held, rng))
+        near = rivals(estimate.frequency, *estimate.interval(0.95, simultaneous=True))
+        wrong += not near.any() and np.argmax(estimate.frequency) != 0
     assert wrong <= 0.05 * runs
 
 
 def test_a_clear_winner_has_no_rivals():
     mechanism = mechanisms.make("grr", domain_size=5, epsilon=2)
-    shown = decode.estimate(mechanism, Simulation(mechanism).draw(np.array([3000, 500, 500, 500, 500]), np.random.default_rng(7)))
-    assert not rivals(shown.frequency, *shown.interval(0.95, simultaneous=True)).any()
+    estimate = decode.estimate(
+        mechanism, Simulation(mechanism).draw(np.array([3000, 500, 500, 500, 500]), np.random.default_rng(7))
+    )
+    assert not rivals(estimate.frequency, *estimate.interval(0.95, simultaneous=True)).any()

@@ -268,6 +268,7 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     line = Line("share", "dark", "dark", points, None, None)
     answer = {"id": "theme", "version": 2, "period_length": "day", "periods": answer, "lines": [line], "left_out": 0}
     remainder = {"trial": False, "segment": None, "level": 0.95, "target": "population", "unit": "", "scale": "linear"}
+    remainder |= {"simulated": False, "earlier": []}
     result = series_page.view(Series(**answer, **remainder))
     (picture,) = result.pictures
     assert [path.count("L") for path in picture.curves] == [1, 1]

@@ -74,6 +74,7 @@ class Backlog:
         self._at = time.monotonic() + seconds
         if seconds <= 0:
             self._pause = _FIRST_PAUSE
+            self._beginning = False  # whoever asks for it now is not held up by what another run did within the hour
 
     def begin(self, seconds: float) -> None:
         """Read what an earlier run left after some seconds, unless it is to be read sooner."""

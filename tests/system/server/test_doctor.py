@@ -138,6 +138,22 @@ def test_a_store_that_is_set_up_badly(examined, start, options, settings, expect
     assert status == int("fault" in expected.values())
 
 
+def test_an_append_only_file_is_never_replaced_by_a_copy(examined, start):
+    """A store that was started once without its file has it still: the remedy is to begin from it, and not from a copy."""
+    server = start("--appendonly", "no")
+    _, findings = examined(server)
+    remedy = findings["durability"]["remedy"]
+    assert remedy.startswith("look for appendonlydir in the store's folder. If it is there: set appendonly yes")
+    assert "make a copy first" in remedy
+    folder = Path(server.redis.config_get("dir")["dir"]) / "appendonlydir"
+    folder.mkdir()
+    (folder / "appendonly.aof.manifest").write_text("x")
+    _, findings = examined(server)
+    remedy = findings["durability"]["remedy"]
+    assert remedy.startswith("set appendonly yes in redis.conf and restart the store")
+    assert ("make no restore" in remedy, "make a copy" in remedy) == (True, False)
+
+
 def test_a_store_whose_disk_is_full(examined, good):
     """A store that could not write its file is a fault."""
     resource.prlimit(good.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))

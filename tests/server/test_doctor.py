@@ -56,16 +56,19 @@ def examined(monkeypatch, capsys, registry_file):
 
 
 @pytest.fixture
-def good(real_redis, store_url):
-    """Return the shared server, which is as it should be, with keys and a worker."""
+def good(real_redis, store_url, registry_file):
+    """Return the shared server, which is as it should be, with keys, a server and a worker."""
     real_redis.config_set("maxmemory", 1 << 30)
-    yield furnished(SimpleNamespace(redis=real_redis, url=store_url))
+    yield furnished(SimpleNamespace(redis=real_redis, url=store_url), registry_file)
     real_redis.config_set("maxmemory", 1 << 30)
 
 
-def furnished(server):
-    """Give an app keys and a worker."""
-    keys = KeyStore(Store(server.redis, "shop"))
+def furnished(server, registry_file):
+    """Give an app keys, a server and a worker."""
+    shop = Store(server.redis, "shop")
+    now = Sources(str(registry_file), published.load_all(str(registry_file))).loaded("shop")
+    registries.say(shop, registries.Loaded("server", now, "web-1:7"))
+    keys = KeyStore(shop)
     keys.create("ingest", "")
     keys.create("read", "")
     beat(server)
@@ -199,6 +202,18 @@ def test_batches_that_nobody_counts(examined, good):
     assert (status, wrong(findings)) == (0, {"dead letters": "warning"})
 
 
+def test_no_server_is_a_fault_once_an_app_is_served(examined, good):
+    """Keys show that an app is meant to be served; an app without any may wait for its first start."""
+    shop = Store(good.redis, "shop")
+    good.redis.delete(shop.registries)
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (1, {"servers": "fault"})
+    assert (findings["servers"]["seen"], "gunicorn" in findings["servers"]["remedy"]) == ("none says that it runs", True)
+    for key in KeyStore(shop).all():
+        KeyStore(shop).revoke(key.id)
+    assert examined(good)[1]["servers"]["status"] == "warning"
+
+
 def test_batches_that_wait_long():
     """A minute is a warning, an hour, the shortest period, a fault."""
     for seconds, kind in ((1.0, "ok"), (61.0, "warning"), (3601.0, "fault")):
@@ -239,11 +254,10 @@ def test_releases_of_another_definition(examined, good, registry_file):
     assert "ui.theme version 1 was also published as ffffffffffffffff" in findings["releases"]["seen"]
 
 
-def test_processes_with_another_registry(examined, good, registry_file):
+def test_processes_with_another_registry(examined, good):
     """A process that has loaded something else than the file is named; all is well once it has gone."""
     shop = Store(good.redis, "shop")
-    now = Sources(str(registry_file), published.load_all(str(registry_file))).loaded("shop")
-    registries.say(shop, registries.Loaded("server", now, "web-1:7"))
+    ((_, now, _),) = registries.running(shop)
     assert examined(good)[1]["registry"]["seen"] == "1 server: all have loaded the file as it is"
     other = registries.Loaded("worker", "f" * 64, "web-2:8")
     registries.say(shop, other)
@@ -369,9 +383,9 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
             KeyStore(Store(good.redis, name)).create("ingest", "")
     paths = os.pathsep.join([str(registry_file), *(str(tmp_path / f"{name}.toml") for name in names)])
     monkeypatch.setenv("DENIABLE_REGISTRY", paths)
-    assert cli.main(["doctor", "--redis-url", good.url]) == 0
+    assert cli.main(["doctor", "--redis-url", good.url]) == 1  # they have keys, and no server
     output = capsys.readouterr().out
-    assert output.count("none gave a sign of life") == 1
+    assert output.count("none says that it runs") == output.count("none gave a sign of life") == 1
     assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more." in output
     assert "ok       workers (shop): 1 alive\n" in output
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output

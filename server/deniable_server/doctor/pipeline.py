@@ -11,7 +11,7 @@ from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store
-from deniable_aggregator.store.uploads import health, refused_reports
+from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement
@@ -42,7 +42,8 @@ def checks(settings: Settings, app: str, client: Client, served: Served) -> dict
     """Return the checks of an app, by name. Some need its registry."""
     store, registry = Store(client, app), served.registries.get(app)
     named: dict[str, Callable[[], Finding]] = {
-        "server": lambda: server(store),
+        "store server": lambda: store_server(store),
+        "servers": lambda: servers(store),
         "workers": lambda: workers(app, health.read(store)),
         "backlog": lambda: backlog(app, health.read(store), settings.max_backlog),
         "lag": lambda: lag(app, health.read(store)),
@@ -64,14 +65,25 @@ def checks(settings: Settings, app: str, client: Client, served: Served) -> dict
     return named
 
 
-def server(store: Store) -> Finding:
-    """Check that the server that has the app's data answers."""
+def store_server(store: Store) -> Finding:
+    """Check that the store's server that has the app's data answers."""
     return Finding(
-        "server",
+        "store server",
         "ok",
         f"it answers, and has {len(store.partitions)} partitions" if len(store.partitions) > 1 else "it answers",
         app=store.app,
     )
+
+
+def servers(store: Store) -> Finding:
+    """Check that a server lives, which takes reports and shows results."""
+    running = sum(each.role == "server" for each in registries.running(store))
+    if running:
+        return Finding("servers", "ok", f"{running} alive", app=store.app)
+    served = store.backlog() or KeyStore(store).load()
+    meaning = "no report is taken, and nobody sees results" + ("" if served else "; the app was not served yet")
+    remedy = "start gunicorn (its log says why, if it does not start), or `deniable serve`"
+    return Finding("servers", "fault" if served else "warning", "none says that it runs", meaning, remedy, store.app)
 
 
 def processes(agreement: Agreement, *, app: str, path: str) -> Finding:

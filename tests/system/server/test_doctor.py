@@ -68,9 +68,9 @@ def start(request, tmp_path):
 
 
 @pytest.fixture
-def good(start):
-    """Start a server as it should be, with keys and a worker."""
-    return furnished(start())
+def good(start, registry_file):
+    """Start a server as it should be, with keys, a server and a worker."""
+    return furnished(start(), registry_file)
 
 
 def test_each_primary_of_a_cluster_is_asked(examined, machines):
@@ -134,7 +134,7 @@ def test_a_store_that_is_set_up_badly(examined, start, options, settings, expect
     """Each setting of the store that breaks a promise is told by itself; a fault is status 1."""
     server = start(*options)
     status, findings = examined(server, ingest_keys="shop:pk_11111111", read_keys="shop:rk_11111111", **settings)
-    assert {name: kind for name, kind in wrong(findings).items() if name not in ("workers", "lag")} == expected
+    assert {name: kind for name, kind in wrong(findings).items() if name not in ("servers", "workers", "lag")} == expected
     assert status == int("fault" in expected.values())
 
 

@@ -273,6 +273,12 @@ def test_refused_reports_of_another_registry(examined, good, registry_file):
     shop, declared = Store(good.redis, "shop"), registry.load(registry_file).metrics["ui.theme"]
     tag = fingerprint(declared, mechanisms.of(declared).canonical)
 
+    assert examined(good)[1]["refused"]["seen"] == "none in the last 7 days"  # a trial shows everything at once
+    real = registry_file.with_name("real.toml")
+    real.write_text(registry_file.read_text("utf-8").replace("trial = true", ""), "utf-8")
+    seen = examined(good, registry=str(real))[1]["refused"]["seen"]
+    assert seen == "none in the last 7 days; what came since a worker's last hourly copy is not counted yet"
+
     def refuse(*of):
         refused_reports.add(shop, {Refused("ui.theme", *of): 3})
         refused_reports.copy(shop, shop.table(schema.REFUSALS))

@@ -105,16 +105,19 @@ def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
 
 def refused(registry: Registry, store: Store) -> Finding:
     """Check which reports were refused, why, and for which version and definition of their metrics they were made."""
-    numbers = refused_reports.numbers(store, refused_reports.visible(store, trial=registry.publication.trial))
+    trial = registry.publication.trial
+    numbers = refused_reports.numbers(store, refused_reports.visible(store, trial=trial))
+    when = f"in the last {refused_reports.DAYS} days"
+    later = "" if trial else "; what came since a worker's last hourly copy is not counted yet"
     if not numbers:
-        return Finding("refused", "ok", f"none in the last {refused_reports.DAYS} days", app=store.app)
+        return Finding("refused", "ok", f"none {when}{later}", app=store.app)
     known = {Declared.of(metric).definition for metric in registry.definitions}
     published = {definition: each.last for definition, each in release.summaries(store).items() if each.n}
     sorted_numbers = sorted(numbers.items(), key=lambda pair: (pair[0].code not in _OTHER_REGISTRY, -pair[1], pair[0]))
     parts = [f"{n:,} of {_made_for(of, known, published)} as {of.code}" for of, n in sorted_numbers[:_NAMED]]
     if len(sorted_numbers) > _NAMED:
         parts.append(f"{sum(n for _, n in sorted_numbers[_NAMED:]):,} others")
-    seen = f"in the last {refused_reports.DAYS} days: {'; '.join(parts)}"
+    seen = f"{when}: {'; '.join(parts)}{later}"
     if not any(of.code in _OTHER_REGISTRY for of in numbers):
         return Finding("refused", "ok", seen, app=store.app)
     meaning = "apps with another registry than this server's send reports that are not counted"

@@ -12,9 +12,7 @@ from flask.sessions import SecureCookieSessionInterface
 from itsdangerous import URLSafeTimedSerializer
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from deniable.errors import ConfigurationError
 from deniable.registry.text import visible
-from deniable_aggregator.commands.options import opened
 from deniable_aggregator.store.errors import StoreError, cause
 from deniable_aggregator.store.server.room import Room
 from deniable_aggregator.store.values.sessions import Sessions
@@ -48,9 +46,7 @@ def create_app(
 ) -> Flask:
     """Make the server, e.g. for `gunicorn 'deniable_server:create_app()'`; an unusable setting or registry raises."""
     settings = settings or Settings.from_environment()
-    if not settings.redis_url:
-        raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
-    client = opened(settings.redis_url, timeout=_STORE_SECONDS)
+    client = settings.opened(_STORE_SECONDS)
     durability = settings.promise
     registries = settings.registries()
     sources = Sources(settings.registry, registries)
@@ -63,8 +59,7 @@ def create_app(
     room = Room()
     apps = {name: App.of(registry, client, envelopes.get(name), durability, room) for name, registry in registries.items()}
     try:
-        if settings.serves != "query":  # a server for queries only has promised nothing about uploads
-            durability.check(client)
+        settings.check(client, durability)
     except StoreError as error:  # the server starts all the same: the store is checked again before it is used
         log.warning("it cannot be checked yet whether the store keeps durability %s (%s)", durability.name, cause(error))
     flask = _Server(__name__)

@@ -192,6 +192,7 @@ def test_batches_that_nobody_counts(examined, good):
         shop.append(Upload(b"batch", key=str(number), remember=b"", cap=10, ttl=60))
     status, findings = examined(good, max_backlog="4")
     assert (status, wrong(findings)) == (1, {"workers": "fault", "backlog": "warning", "lag": "warning"})
+    assert "worker.env" in findings["workers"]["remedy"]
     status, findings = examined(good, max_backlog="3")
     assert wrong(findings)["backlog"] == "fault"
     beat(good)
@@ -264,6 +265,8 @@ def test_processes_with_another_registry(examined, good):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"registry": "warning"})
     assert findings["registry"]["seen"].endswith(f" is {now[:12]}, but worker web-2:8 has loaded ffffffffffff")
+    assert "DENIABLE_REGISTRY of these processes" in findings["registry"]["remedy"]
+    assert "`deniable registry diff`" in findings["registry"]["remedy"]
     registries.take_back(shop, other)
     assert wrong(examined(good)[1]) == {}
 

@@ -97,7 +97,8 @@ def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
     more = f", and {len(agreement.differing) - _NAMED} more have others" if len(agreement.differing) > _NAMED else ""
     meaning = "what was changed in the file is not in effect there: its reports may be refused, and are published as before"
     file = agreement.on_disk[:SHOWN] or "unreadable"
-    remedy = f"restart these processes, after `deniable registry lint {path}`"
+    remedy = f"restart these processes, after `deniable registry lint {path}`; `deniable registry diff` names what changed and "
+    remedy += "what needs a higher version; if it stays, they load another file: look at DENIABLE_REGISTRY of these processes"
     if agreement.faulty:
         remedy = f"`deniable serve` refuses the file and goes on with the one before: `deniable registry lint {path}` says why"
     return Finding("registry", "warning", f"{path} is {file}, but {others}{more}", meaning, remedy, app)
@@ -147,7 +148,8 @@ def workers(app: str, state: Health) -> Finding:
     if state.workers:
         return Finding("workers", "ok", f"{state.workers} alive", app=app)
     meaning = "nothing is counted" + ("" if state.backlog else "; nothing waits at the moment")
-    remedy = f"start `deniable worker --app {app}`; if one runs, its log says why it cannot use the store; if it hangs, kill it"
+    remedy = f"start `deniable worker --app {app}` with the environment of the user 'worker' (deploy/private/worker.env), or "
+    remedy += "with --redis-url; if one runs, its log says why it cannot use the store; if it hangs, kill it"
     return Finding(
         "workers", "fault" if state.backlog else "warning", "none gave a sign of life for a minute", meaning, remedy, app
     )

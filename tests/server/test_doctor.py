@@ -155,6 +155,11 @@ def test_a_password_that_is_refused_is_named(examined, good, monkeypatch, capsys
     words = capsys.readouterr().err
     assert "it refuses the user or the password" in words
     assert ("'ingest'" in words, "DENIABLE_REDIS_URL" in words, "hunter2" in words) == (True, True, False)
+    monkeypatch.setattr("deniable_aggregator.store.server.room.most", lambda client: client.ping())
+    cli.main(["doctor", "--settings"])
+    words = capsys.readouterr().out
+    assert "the store's maxmemory is not known: it refuses the user or the password" in words
+    assert "hunter2" not in words
 
 
 def test_what_the_user_may_not_ask_is_said_once(examined, good, monkeypatch):

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Have a store begin from a copy that backup.sh made. It is stopped meanwhile. What it had is put aside, in appendonlydir.replaced.
-#   sh restore.sh /backups /data      the newest copy; or a file in place of the folder of copies
+#   sh restore.sh /backups /data                the newest copy; or a file in place of the folder of copies
+#   sh restore.sh /backups /data --smaller      also a copy that has less than a tenth of what the store has
 set -eu
 umask 077
 copy=$1
@@ -12,6 +13,24 @@ esac
 # `deniable serve` holds the lock of its folder. What another store still writes would be lost at its next start.
 if [ -e "$2/lock" ] && command -v flock >/dev/null && ! flock --nonblock "$2/lock" true; then
   echo "a store still runs on $2: stop it first" >&2
+  exit 2
+fi
+# Every other store works in its folder, and goes on with what it has in memory.
+for process in /proc/[0-9]*; do
+  case $(cat "$process/comm" 2>/dev/null) in
+    *-cli) ;;
+    *redis* | *valkey*)
+      if [ "$process/cwd" -ef "$2" ]; then
+        echo "a store still runs on $2, as process ${process#/proc/}: stop it first" >&2
+        exit 2
+      fi ;;
+  esac
+done
+has=$(cat "$2/appendonlydir/"* 2>/dev/null | wc -c)
+if [ "$(($(wc -c < "$copy") * 10))" -lt "$has" ] && [ "${3:-}" != --smaller ]; then
+  echo "$copy has $(($(wc -c < "$copy"))) bytes, and $2/appendonlydir, which it would replace, has $((has)):" >&2
+  echo "what the store lost may still be there. Start it with appendonly yes and look first." >&2
+  echo "To restore nevertheless, give --smaller after the folder." >&2
   exit 2
 fi
 if [ -e "$2/appendonlydir.replaced" ]; then

@@ -12,9 +12,7 @@ from flask.sessions import SecureCookieSessionInterface
 from itsdangerous import URLSafeTimedSerializer
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from deniable.errors import ConfigurationError
 from deniable.registry.text import visible
-from deniable_aggregator.commands.options import opened
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError, cause
 from deniable_aggregator.store.server.room import Room
@@ -49,9 +47,7 @@ def create_app(
 ) -> Flask:
     """Make the server, e.g. for `gunicorn 'deniable_server:create_app()'`; an unusable setting or registry raises."""
     settings = settings or Settings.from_environment()
-    if not settings.redis_url:
-        raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
-    client = opened(settings.redis_url, timeout=_STORE_SECONDS)
+    client = settings.opened(_STORE_SECONDS)
     durability = settings.promise
     room = Room()
     apps = {name: App.of(source, Store(client, name, durability, room)) for name, source in sources.inherited(settings).items()}
@@ -61,8 +57,7 @@ def create_app(
                 "the signed registry of %s was valid until %s: devices do not use it any more", name, app.envelope.valid_until
             )
     try:
-        if settings.serves != "query":  # a server for queries only has promised nothing about uploads
-            durability.check(client)
+        settings.check(client, durability)
     except StoreError as error:  # the server starts all the same: the store is checked again before it is used
         log.warning("it cannot be checked yet whether the store keeps durability %s (%s)", durability.name, cause(error))
     flask = _Server(__name__)

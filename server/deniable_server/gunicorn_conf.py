@@ -34,12 +34,18 @@ limit_request_line = 2048
 limit_request_fields = 32
 limit_request_field_size = 4096
 
+_STORE_SECONDS = 3.0
+
 
 def on_starting(server: Any) -> None:
     """Read the settings and the registries once for all processes, and report errors and unknown variables."""
+    # gunicorn ends with status 3 for what only its processes notice; a wrong configuration has status 2.
     # Then make the directory of the processes' common counters.
-    from deniable.errors import DeniableError  # noqa: PLC0415 - names of this module are gunicorn's settings
+    from contextlib import closing, suppress  # noqa: PLC0415 - names of this module are gunicorn's settings
+
+    from deniable.errors import DeniableError  # noqa: PLC0415
     from deniable_aggregator.process import variables  # noqa: PLC0415
+    from deniable_aggregator.store.errors import StoreError  # noqa: PLC0415
     from deniable_server import sources  # noqa: PLC0415
     from deniable_server.prometheus import process_slots  # noqa: PLC0415
     from deniable_server.settings import Settings  # noqa: PLC0415
@@ -49,6 +55,8 @@ def on_starting(server: Any) -> None:
         settings = Settings.from_environment()
         if settings.registry:  # else whatever needs one says so
             sources.hand_on(settings)
+        with closing(settings.opened(_STORE_SECONDS)) as client, suppress(StoreError):  # the processes say that it is away
+            settings.check(client, settings.promise)
     except DeniableError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

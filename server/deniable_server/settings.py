@@ -16,6 +16,7 @@ from deniable.limits import admission
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
+from deniable_aggregator.commands.options import opened
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.server import durability as durability_
 from deniable_aggregator.store.server.replicas import NUMBER, TIMEOUT
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from deniable.registry import Registry
+    from deniable_aggregator.store import Client
 
 _HOURS = 3600
 _SHORTEST_KEY = 8
@@ -164,6 +166,17 @@ class Settings:
     def promise(self) -> durability_.Durability:
         """What an upload that was answered has survived. Each call makes one that has not seen the store yet."""
         return durability_.Durability(self.durability, self.replicas, self.replica_timeout)
+
+    def opened(self, timeout: float) -> Client:
+        """Make a client of the store, without connecting; ConfigurationError if none is named, or its URL is invalid."""
+        if not self.redis_url:
+            raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
+        return opened(self.redis_url, timeout=timeout)
+
+    def check(self, client: Client, promise: durability_.Durability) -> None:
+        """Check that the store keeps the promise; ConfigurationError if not."""
+        if self.serves != "query":  # a server for queries only has promised nothing about uploads
+            promise.check(client)
 
     @property
     def origins(self) -> frozenset[str]:

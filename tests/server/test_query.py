@@ -13,6 +13,7 @@ from deniable_aggregator import decode
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.decode.estimate import plausible
+from deniable_aggregator.store import Upload
 from deniable_aggregator.store.uploads import health
 from deniable_server.access.keys import KeyStore
 
@@ -162,6 +163,10 @@ def test_health_and_readiness(served):
     ready = served.http.get("/readyz")  # reports can be taken meanwhile
     assert (ready.status_code, ready.get_json()["status"]) == (200, "ok")
     assert ready.get_json()["parts"]["worker:shop"]["held_up"] == {"archive": "OSError: No space left on device"}
+    served.store.append(Upload(b"batch", key="1", remember=b"", cap=10, ttl=60))
+    ready = served.http.get("/readyz")  # and while one waits and no worker lives
+    assert (ready.status_code, ready.get_json()["status"]) == (200, "degraded")
+    assert ready.get_json()["parts"]["worker:shop"]["ok"] is False
 
 
 def test_periods_are_pooled_with_the_error_of_people(serve, registry_file):

@@ -84,7 +84,7 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
     parts[backlog] = {"ok": state.backlog < limit, "batches": state.backlog, "limit": limit}
     # Reports can be taken while nobody counts them, so these are only shown.
     parts[worker] = {
-        "ok": True,
+        "ok": bool(state.workers) or not state.backlog,
         "workers": state.workers,
         "lag_seconds": state.lag,
         "dead_letters": state.dead,

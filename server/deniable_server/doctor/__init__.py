@@ -51,9 +51,8 @@ def examine(
                 if len(away) == len(primaries(client)):
                     raise
         meaning = "its uploads and queries are refused, and nothing of it is counted"
-        yield Finding(
-            "server", "fault", "the server that has its data does not answer", meaning, "the finding writes names it", app
-        )
+        seen = "the store's server that has its data does not answer"
+        yield Finding("store server", "fault", seen, meaning, "the finding writes names it", app)
     if skipped:
         seen = f"{', '.join(skipped)}: {user(settings.redis_url)} may not ask"
         remedy = "run `deniable doctor` also with the environment of the user 'query' (deploy/private/query.env), who may"

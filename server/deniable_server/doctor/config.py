@@ -15,7 +15,7 @@ from deniable.forecast import space
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import variables
 from deniable_aggregator.store import Store
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, cause
 from deniable_aggregator.store.server import room
 from deniable_aggregator.store.server.embedded import redacted
 from deniable_server.settings import VARIABLES, Keys, Settings
@@ -124,8 +124,8 @@ def _compare(report: ConfigReport, settings: Settings, registries: Mapping[str, 
         with closing(options.opened(settings.redis_url, timeout=_PATIENCE)) as client:
             most = room.most(client)
             divided = {app: len(Store(client, app).partitions) for app in registries}
-    except StoreError:
-        unknown = "the store does not answer, so its maxmemory is not known"
+    except StoreError as error:
+        unknown = f"the store's maxmemory is not known: {cause(error)}"
     taken = [part for app, registry in registries.items() for part in space.spaces(registry, divided[app])]
     report.store = f"{space.summary(taken)}; " + (f"maxmemory is {space.written(most)}" if most else unknown)
     doubt = space.doubt(taken, most) if most else None

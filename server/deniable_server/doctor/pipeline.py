@@ -12,7 +12,7 @@ from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store
-from deniable_aggregator.store.uploads import health, refused_reports
+from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement
@@ -50,7 +50,8 @@ def checks(
     """Return the checks of an app, by name. Some need its registry."""
     store = Store(client, app)
     named: dict[str, Callable[[], Finding]] = {
-        "server": lambda: server(store),
+        "store server": lambda: store_server(store),
+        "servers": lambda: servers(store),
         "workers": lambda: workers(app, health.read(store)),
         "backlog": lambda: backlog(app, health.read(store), settings.max_backlog),
         "lag": lambda: lag(app, health.read(store)),
@@ -72,10 +73,10 @@ def checks(
     return named
 
 
-def server(store: Store) -> Finding:
-    """Check that the server that has the app's data answers."""
+def store_server(store: Store) -> Finding:
+    """Check that the store's server that has the app's data answers."""
     return Finding(
-        "server",
+        "store server",
         "ok",
         f"it answers, and has {len(store.partitions)} partitions" if len(store.partitions) > 1 else "it answers",
         app=store.app,
@@ -90,6 +91,17 @@ def settled(store: Store, source: Source) -> Agreement:
         if not agreement.differing or not agreement.reloads or agreement.fault or time.monotonic() > deadline:
             return agreement
         time.sleep(_LOOK_SECONDS)
+
+
+def servers(store: Store) -> Finding:
+    """Check that a server lives, which takes reports and shows results."""
+    running = sum(each.role == "server" for each in registries.running(store))
+    if running:
+        return Finding("servers", "ok", f"{running} alive", app=store.app)
+    served = store.backlog() or KeyStore(store).load()
+    meaning = "no report is taken, and nobody sees results" + ("" if served else "; the app was not served yet")
+    remedy = "start gunicorn (its log says why, if it does not start), or `deniable serve`"
+    return Finding("servers", "fault" if served else "warning", "none says that it runs", meaning, remedy, store.app)
 
 
 def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
@@ -115,7 +127,8 @@ def _remedy(agreement: Agreement, path: str) -> str:
         return lint if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
     roles = {each.role for each in agreement.differing}
     ways = {"server": "send SIGHUP to gunicorn's first process, under running requests", "worker": "restart the worker"}
-    return "; ".join([*([lint] if agreement.fault else []), *(way for role, way in ways.items() if role in roles)])
+    changes = "`deniable registry diff` names what changed; if it stays, they load another file: look at their DENIABLE_REGISTRY"
+    return "; ".join([*([lint] if agreement.fault else []), *(way for role, way in ways.items() if role in roles), changes])
 
 
 def refused(
@@ -125,16 +138,19 @@ def refused(
     agree: bool,  # whether all processes have loaded this registry
 ) -> Finding:
     """Check which reports were refused, why, and for which version and definition of their metrics they were made."""
-    numbers = refused_reports.numbers(store, refused_reports.visible(store, trial=registry.publication.trial))
+    trial = registry.publication.trial
+    numbers = refused_reports.numbers(store, refused_reports.visible(store, trial=trial))
+    when = f"in the last {refused_reports.DAYS} days"
+    later = "" if trial else "; what came since a worker's last hourly copy is not counted yet"
     if not numbers:
-        return Finding("refused", "ok", f"none in the last {refused_reports.DAYS} days", app=store.app)
+        return Finding("refused", "ok", f"none {when}{later}", app=store.app)
     known = {Declared.of(metric).definition for metric in registry.definitions}
     published = {definition: each.last for definition, each in release.summaries(store).items() if each.n}
     sorted_numbers = sorted(numbers.items(), key=lambda pair: (pair[0].code not in _OTHER_REGISTRY, -pair[1], pair[0]))
     parts = [f"{n:,} of {_made_for(of, known, published, agree=agree)} as {of.code}" for of, n in sorted_numbers[:_NAMED]]
     if len(sorted_numbers) > _NAMED:
         parts.append(f"{sum(n for _, n in sorted_numbers[_NAMED:]):,} others")
-    seen = f"in the last {refused_reports.DAYS} days: {'; '.join(parts)}"
+    seen = f"{when}: {'; '.join(parts)}{later}"
     if not any(of.code in _OTHER_REGISTRY for of in numbers):
         return Finding("refused", "ok", seen, app=store.app)
     meaning = "apps with another registry than this server's send reports that are not counted"
@@ -164,7 +180,8 @@ def workers(app: str, state: Health) -> Finding:
     if state.workers:
         return Finding("workers", "ok", f"{state.workers} alive", app=app)
     meaning = "nothing is counted" + ("" if state.backlog else "; nothing waits at the moment")
-    remedy = f"start `deniable worker --app {app}`; if one runs, its log says why it cannot use the store; if it hangs, kill it"
+    remedy = f"start `deniable worker --app {app}` with the environment of the user 'worker' (deploy/private/worker.env), or "
+    remedy += "with --redis-url; if one runs, its log says why it cannot use the store; if it hangs, kill it"
     return Finding(
         "workers", "fault" if state.backlog else "warning", "none gave a sign of life for a minute", meaning, remedy, app
     )

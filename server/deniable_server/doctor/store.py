@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -40,6 +41,14 @@ _RAISE = "raise maxmemory in the store's redis.conf and restart the store; devic
 _COUNTED = {0: "no", 1: "one"}
 _WORSE = ("ok", "skipped", "warning", "fault")
 _FSYNC = "appendonly yes, and appendfsync everysec or always"
+_BEGIN = (
+    "set appendonly yes in redis.conf and restart the store, which begins from that file; make no restore, as a copy has only "
+    "what came since the store began without the file"
+)
+_COPY = (
+    "If it is not there, the store would begin empty: make a copy first (`deniable backup`), then set appendonly yes, stop the "
+    "store, restore the copy (`sh deploy/restore.sh`), and start the store"
+)
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _TOO_FAR = 3600.0  # the shortest period
 
@@ -191,14 +200,18 @@ def eviction(seen: dict[str, str]) -> Finding:
     return Finding("eviction", "ok", "noeviction")
 
 
-def promise(promised: Durability, seen: dict[str, str]) -> Finding:
+def promise(
+    promised: Durability,
+    seen: dict[str, str],
+    *,
+    appended: bool = False,  # whether the store's folder is known to have an append-only file
+) -> Finding:
     """Check that the store keeps the promised durability."""
     wrong = promised.broken(seen)
     if wrong:
         meaning = "servers refuse to start on this store, or answer 503"
         if seen.get("appendonly", "yes") != "yes":
-            remedy = "make a copy first (`deniable backup`), as a store that was not writing starts empty with appendonly yes; "
-            remedy += "then set it in redis.conf, restore the copy (`sh deploy/restore.sh`) and start the store"
+            remedy = _BEGIN if appended else f"look for appendonlydir in the store's folder. If it is there: {_BEGIN}. {_COPY}"
             return Finding("durability", "fault", wrong, meaning, remedy)
         return Finding(
             "durability",
@@ -216,10 +229,21 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
 
 
 def _promise(promised: Durability, server: Client) -> Finding:
-    finding = promise(promised, durability.read(server))
+    finding = promise(promised, durability.read(server), appended=_appended(server))
     if promised.replicas and finding.status != "fault":
         return replicas(about.state(server, "replication"), promised.replicas)
     return finding
+
+
+def _appended(server: Client) -> bool:
+    """Return whether a server's folder is seen to have an append-only file; False also if it cannot be looked at."""
+    if not _near(about.connection(server).get("host")):
+        return False
+    try:
+        settings = about.settings(server, "dir", "appenddirname")
+        return any(Path(settings["dir"], settings["appenddirname"]).iterdir())
+    except (CommandRefused, KeyError, OSError):
+        return False
 
 
 def replicas(info: dict[str, Any], promised: Replicas) -> Finding:

@@ -233,7 +233,39 @@ def test_what_a_store_had_is_put_aside_once(place):
     (place.folder / "no copy").write_text("text")
     for wrong in (place.folder / "no copy", place.folder / "gone", place.folder / "private"):
         done = place.run("restore.sh", wrong, data)
-        assert (done.returncode, "takes a copy that backup.sh made" in done.stderr) == (2, True)
+        assert (done.returncode, "needs a copy that backup.sh made" in done.stderr) == (2, True)
+
+
+def test_a_small_copy_replaces_a_large_store_only_if_wanted(place):
+    """A copy of an empty store beside a full append-only file is the wrong one: the data are in the file."""
+    data, copy = place.folder / "data", place.copies / "empty.rdb"
+    (data / "appendonlydir").mkdir(parents=True)
+    (data / "appendonlydir" / "earlier").write_bytes(bytes(1000))
+    copy.write_bytes(b"REDIS0011rest")
+    done = place.run("restore.sh", copy, data)
+    assert (done.returncode, "has 13 bytes" in done.stderr, "has 1000" in done.stderr) == (2, True, True)
+    assert [path.name for path in data.iterdir()] == ["appendonlydir"]
+    assert place.run("restore.sh", copy, data, "--smaller").returncode == 0
+    assert (data / "appendonlydir.replaced" / "earlier").stat().st_size == 1000
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server on PATH")
+@pytest.mark.parametrize("appendonly", ["yes", "no"])
+def test_no_copy_is_restored_below_a_store_that_runs(place, appendonly):
+    """A store that was started by whatever, and writes or not, is seen by the folder that it works in."""
+    data, copy = place.folder / "data", place.copies / "one.rdb"
+    data.mkdir()
+    copy.write_bytes(b"REDIS0011" + bytes(200))
+    command = ["redis-server", "--port", "0", "--unixsocket", "s", "--dir", str(data), "--appendonly", appendonly]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            eventually((data / "s").exists)
+            done = place.run("restore.sh", copy, data)
+        finally:
+            process.kill()
+    assert (done.returncode, f"as process {process.pid}: stop it first" in done.stderr) == (2, True)
+    assert not (data / "appendonlydir.replaced").exists()
+    assert place.run("restore.sh", copy, data).returncode == 0
 
 
 def test_copies_expire_and_no_half_of_one_stays_for_a_whole(place):

@@ -32,6 +32,26 @@ def test_gunicorn_takes_its_port_from_the_environment():
         assert settings["accesslog"] == "None"
 
 
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"DENIABLE_DURABILITY": "always"}, "durability always cannot be seen in this store"),
+        ({"DENIABLE_REDIS_URL": ""}, "DENIABLE_REDIS_URL is not set"),
+        ({"DENIABLE_REDIS_URL": "http://h"}, "DENIABLE_REDIS_URL, --redis-url: redis://"),
+        ({"DENIABLE_REGISTRY": "gone.toml"}, "the registry is missing"),
+    ],
+)
+def test_a_wrong_configuration_is_status_2(composed, tmp_path, env, words):
+    """Whatever starts a server again after it failed leaves that alone: it does not mend itself."""
+    url = environment(composed.private.path("private/server.env"))["DENIABLE_REDIS_URL"]
+    env = {"DENIABLE_REDIS_URL": url, "DENIABLE_REGISTRY": str(DEPLOY / "metrics.toml")} | env
+    command = ["gunicorn", "-c", DEPLOY / "gunicorn.conf.py", "--bind", "127.0.0.1:0", "deniable_server:create_app()"]
+    with ExitStack() as undo:
+        process = spawn(undo, tmp_path / "log", command, env)
+        assert process.wait(60) == 2, (tmp_path / "log").read_text()
+    assert words in (tmp_path / "log").read_text()
+
+
 def test_the_procfile_runs(composed, tmp_path):
     """Its commands, started in the project's folder with two variables, serve and count, and end well."""
     lines = (DEPLOY / "Procfile").read_text("utf-8").splitlines()

@@ -68,9 +68,9 @@ def start(request, tmp_path):
 
 
 @pytest.fixture
-def good(start):
-    """Start a server as it should be, with keys and a worker."""
-    return furnished(start())
+def good(start, registry_file):
+    """Start a server as it should be, with keys, a server and a worker."""
+    return furnished(start(), registry_file)
 
 
 def test_each_primary_of_a_cluster_is_asked(examined, machines):
@@ -134,8 +134,24 @@ def test_a_store_that_is_set_up_badly(examined, start, options, settings, expect
     """Each setting of the store that breaks a promise is told by itself; a fault is status 1."""
     server = start(*options)
     status, findings = examined(server, ingest_keys="shop:pk_11111111", read_keys="shop:rk_11111111", **settings)
-    assert {name: kind for name, kind in wrong(findings).items() if name not in ("workers", "lag")} == expected
+    assert {name: kind for name, kind in wrong(findings).items() if name not in ("servers", "workers", "lag")} == expected
     assert status == int("fault" in expected.values())
+
+
+def test_an_append_only_file_is_never_replaced_by_a_copy(examined, start):
+    """A store that was started once without its file has it still: the remedy is to begin from it, and not from a copy."""
+    server = start("--appendonly", "no")
+    _, findings = examined(server)
+    remedy = findings["durability"]["remedy"]
+    assert remedy.startswith("look for appendonlydir in the store's folder. If it is there: set appendonly yes")
+    assert "make a copy first" in remedy
+    folder = Path(server.redis.config_get("dir")["dir"]) / "appendonlydir"
+    folder.mkdir()
+    (folder / "appendonly.aof.manifest").write_text("x")
+    _, findings = examined(server)
+    remedy = findings["durability"]["remedy"]
+    assert remedy.startswith("set appendonly yes in redis.conf and restart the store")
+    assert ("make no restore" in remedy, "make a copy" in remedy) == (True, False)
 
 
 def test_a_store_whose_disk_is_full(examined, good):

@@ -45,7 +45,10 @@ PAIR = '{ a = ["x", "y"], b = ["x", "y"] }'
 
 FAULTS = [
     # the file
-    ("format = [", "-", "this is no valid TOML: Invalid value (at end of document); texts need quotes", None),
+    ("format = [", "-", "this is no valid TOML: Invalid value (at end of document)", None),
+    ("app = shop", "-", "this is no valid TOML: Invalid value (at line 1, column 7); texts need quotes", None),
+    ("a = True", "-", "this is no valid TOML: Invalid value (at line 1, column 5); write true in lower case", None),
+    ("a = 2026-02-30", "-", "this is no valid TOML: Invalid date or datetime (at line 1, column 5); there is no such date", None),
     (HEAD.replace("format = 1", "format = 2") + metric(), "-", "format: write 1, which this version reads", 2),
     (HEAD.replace("format = 1", 'format = "1"') + metric(), "-", "format: write 1, which this version reads", "1"),
     (HEAD.replace("format = 1", "format = true") + metric(), "-", "format: write 1, which this version reads", True),

@@ -350,6 +350,7 @@ FAULTS = [
     (HEAD + metric(id='"x"'), "m", "id is no key of a metric: write one of type, values, epsilon", "id"),
     (HEAD + metric(_positions="1"), "m", "_positions is no key of a metric: write one of type, values, epsilon", "_positions"),
     # its domain
+    (HEAD + metric(type='"categorial"'), "m", "string, key; did you mean 'categorical'?", "categorial"),
     (HEAD + metric(type=None), "m", "type: write one of boolean, categorical, ordinal, product, set, number, string, key", None),
     (
         HEAD + metric(type='"duration"'),

@@ -248,7 +248,7 @@ def read(path: str | Path) -> str:
         return Path(path).read_bytes().decode()
     except FileNotFoundError:
         rule = "the registry is missing: name another file, or have `deniable init` write one"
-        raise RegistryError([Fault(str(path), "-", rule)]) from None
+        raise RegistryError([Fault(str(Path(path).absolute()), "-", rule)]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError([Fault(str(path), "-", f"the registry cannot be read: {text.unreadable(error)}")]) from None
 

@@ -8,9 +8,10 @@ import time
 from email.utils import formatdate
 
 import pytest
+from senders import Fake, problem
 
 from deniable.messages.reasons import CODES, REFUSALS, STATUSES
-from deniable.transport.delivery import Delivery, _retry_after, _verdict
+from deniable.transport.delivery import Delivery, _refused, _retry_after, _verdict
 from deniable.transport.dsn import Dsn
 from deniable.transport.network import Courier, Orders
 from deniable.wire.batch import Batch
@@ -44,12 +45,28 @@ def test_what_says_nothing(text):
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(202, "accepted"), (413, "large"), (401, "refused"), (403, "refused"), (400, "dropped"), (500, "dropped"), (302, "dropped")]
-    + [(status, "later") for status in (0, 408, 429, 502, 503, 504)],
+    [(202, "accepted"), (413, "large"), (401, "refused"), (403, "refused"), (400, "dropped"), (404, "dropped"), (422, "dropped")]
+    + [(status, "later") for status in (0, 408, 429, 500, 501, 502, 503, 504)],
 )
 def test_statuses(status, kind):
-    """Each status means one thing."""
-    assert _verdict(BATCH, status, None).kind == kind
+    """Each status of a deniable server means one thing."""
+    assert _verdict(BATCH, status, problem("x")).kind == kind
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404, 405, 422, 500, 501])
+@pytest.mark.parametrize("document", [None, "<html>", {"code": "all_rejected"}, {"type": "about:blank", "code": "x"}])
+def test_what_is_no_deniable_server(status, document):
+    """Its answers are final for nothing: a batch is kept."""
+    assert _verdict(BATCH, status, document).kind == "later"
+
+
+def test_a_portal_loses_nothing(line, caplog, monkeypatch):
+    """While something else answers, the batch is tried with one key, and the log says what answered."""
+    monkeypatch.setattr("deniable.transport.delivery.jitter", lambda _: 0.0)
+    post = Fake((404, {}, None), (200, {}, {"hello": 1}), 202)
+    verdict = line(post, spooled=True).delivery.deliver(BATCH, 3)
+    assert (verdict.kind, post.keys) == ("accepted", [BATCH.key] * 3)
+    assert f"deniable: status 404: no code: {STATUSES[400].happened}" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -69,14 +86,14 @@ def test_a_server_writes_no_lines_in_the_log(caplog):
     """A server that lies writes no lines of its own: a code is a word or nothing, and its words are a part of a line."""
     caplog.set_level(logging.DEBUG)
     for status, lie in enumerate(("x\nERROR: fake line", "y" * 10_000, {"z": 1}, "\x1b[2J", "", "größer", 7, None), 404):
-        _verdict(BATCH, status, {"code": lie, "detail": lie})
-        _verdict(BATCH, status + 100, {"code": lie, "detail": "x\ny"})
+        _refused(status, {"code": lie, "detail": lie})
+        _refused(status + 100, {"code": lie, "detail": "x\ny"})
     messages = [record.message for record in caplog.records if "not delivered yet" not in record.message]
     assert all(line.startswith(("deniable: status 4", "deniable: status 5")) for line in messages)
     assert all(": no code: " in line and line.isascii() and line.isprintable() and len(line) < 500 for line in messages)
-    assert messages[0] == "deniable: status 404: no code: " + STATUSES[404].words(r"it says 'x\nERROR: fake line'")
+    assert messages[0] == "deniable: status 404: no code: " + STATUSES[400].words(r"it says 'x\nERROR: fake line'")
     assert "deniable: status 409: no code: " + STATUSES[400].words(r"it says 'gr\xf6\xdfer'") in messages
-    assert len(messages) == 14  # 408 and 504 are not for good
+    assert len(messages) == 16
 
 
 GROUPS = Batch.of(
@@ -104,7 +121,7 @@ def test_why_reports_were_refused(caplog):
 def test_why_all_were_refused(caplog):
     """The same of a batch of which nothing can be counted."""
     errors = [{"group": 1, "code": "unknown_metric", "count": 3, "detail": "no such"}]
-    verdict = _verdict(GROUPS, 422, {"code": "all_rejected", "detail": "nothing", "errors": errors})
+    verdict = _verdict(GROUPS, 422, problem("all_rejected", detail="nothing", errors=errors))
     assert (verdict.kind, verdict.refusals) == ("dropped", {"n: unknown_metric": 3})
     assert [record.message for record in caplog.records] == [
         "deniable: n: unknown_metric: " + REFUSALS["unknown_metric"].words("it says 'no such'")
@@ -114,8 +131,8 @@ def test_why_all_were_refused(caplog):
 def test_a_key_that_is_wrong_is_told(caplog):
     """What concerns all reports alike is told by the status, with the server's code and words, once."""
     for _ in range(2):
-        assert _verdict(BATCH, 401, {"code": "unknown_key", "detail": "no app has this key"}).kind == "refused"
-        assert _verdict(BATCH, 500, None).kind == "dropped"
+        assert _verdict(BATCH, 401, problem("unknown_key", detail="no app has this key")).kind == "refused"
+        assert _refused(500, None).startswith("status 500: ")
     assert [record.message for record in caplog.records] == [
         "deniable: status 401: unknown_key: " + CODES["unknown_key"].words("it says 'no app has this key'"),
         f"deniable: status 500: no code: {STATUSES[500].words()}",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from registries import metric_toml, registry_toml
 from senders import Fake as Post
-from senders import eventually, reports
+from senders import eventually, problem, reports
 
 import deniable
 from deniable.arrival import Arrival
@@ -154,7 +154,7 @@ def _this_period(case):
 
 def _refused_period(case):
     refusal = {"errors": [{"group": 0, "code": "unknown_metric", "count": 1}]}
-    client = case.client(lambda *_: (422, {}, {"code": "all_rejected", **refusal}))
+    client = case.client(lambda *_: (422, {}, problem("all_rejected", **refusal)))
     assert client.record("ui.theme", "dark")
     assert not client.flush(60)
     client.close(60)
@@ -202,7 +202,7 @@ def _closed(case):
 
 
 def _refused_key(case):
-    client = case.client(lambda *_: (401, {}, None))
+    client = case.client(lambda *_: (401, {}, problem("unknown_key")))
     client.record("often", value=True)
     assert not client.flush(60)
     return lambda: client.record("ui.theme", CANARY)
@@ -357,8 +357,10 @@ def test_reasons_are_short_lines(table):
     ("status", "code", "reason"),
     [
         (401, "unknown_key", CODES["unknown_key"]),
-        (401, None, STATUSES[401]),
-        (418, "teapot", STATUSES[400]),
+        (401, None, STATUSES[400]),
+        (200, None, STATUSES[200]),
+        (418, "teapot", of_answer(400, "of_tomorrow")),
+        (418, None, STATUSES[400]),
         (307, None, STATUSES[300]),
         (599, None, STATUSES[500]),
     ],
@@ -503,7 +505,7 @@ def test_nothing_to_send(client_of, monkeypatch):
 def test_what_arrived_and_what_did_not(client_of):
     """What has arrived is true; what has not says how much and why. A later call says nothing of it."""
     answers = [202, 400, 202]
-    client = client_of(lambda *_: (answers.pop(0), {}, {"code": "json"}))
+    client = client_of(lambda *_: (answers.pop(0), {}, problem("json")))
     for words in (
         "arrived: 1 report",
         "not delivered: 1 report refused; why: status 400: the server cannot read the upload; ",
@@ -703,7 +705,7 @@ def test_no_answer_is_told_at_the_first_try(caplog):
 
 def test_a_server_that_is_not_ready_is_told_at_the_first_try(caplog):
     """So is a status after which is tried again."""
-    lines, _ = delivered_later(caplog, lambda: (503, {}, {"code": "store_full", "detail": "no room"}))
+    lines, _ = delivered_later(caplog, lambda: (503, {}, problem("store_full", detail="no room")))
     assert lines == [0, 1]
     assert caplog.messages == [
         f"deniable: status 503: store_full: {CODES['store_full'].words(chr(105) + 't says ' + repr('no room'))}"

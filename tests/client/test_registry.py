@@ -45,7 +45,10 @@ PAIR = '{ a = ["x", "y"], b = ["x", "y"] }'
 
 FAULTS = [
     # the file
-    ("format = [", "-", "this is no valid TOML: Invalid value (at end of document); texts need quotes", None),
+    ("format = [", "-", "this is no valid TOML: Invalid value (at end of document)", None),
+    ("app = shop", "-", "this is no valid TOML: Invalid value (at line 1, column 7); texts need quotes", None),
+    ("a = True", "-", "this is no valid TOML: Invalid value (at line 1, column 5); write true in lower case", None),
+    ("a = 2026-02-30", "-", "this is no valid TOML: Invalid date or datetime (at line 1, column 5); there is no such date", None),
     (HEAD.replace("format = 1", "format = 2") + metric(), "-", "format: write 1, which this version reads", 2),
     (HEAD.replace("format = 1", 'format = "1"') + metric(), "-", "format: write 1, which this version reads", "1"),
     (HEAD.replace("format = 1", "format = true") + metric(), "-", "format: write 1, which this version reads", True),
@@ -347,6 +350,7 @@ FAULTS = [
     (HEAD + metric(id='"x"'), "m", "id is no key of a metric: write one of type, values, epsilon", "id"),
     (HEAD + metric(_positions="1"), "m", "_positions is no key of a metric: write one of type, values, epsilon", "_positions"),
     # its domain
+    (HEAD + metric(type='"categorial"'), "m", "string, key; did you mean 'categorical'?", "categorial"),
     (HEAD + metric(type=None), "m", "type: write one of boolean, categorical, ordinal, product, set, number, string, key", None),
     (
         HEAD + metric(type='"duration"'),

@@ -57,10 +57,13 @@ def test_undeclared(answer):
 
 
 def test_other_options():
-    """With `other`, an undeclared option is reported as it, and no other option changes."""
+    """With `other`, an undeclared option is told, and reported as it; no other option changes."""
     metric = Metric(id="used", type="set", values=("x", "y", "other"), epsilon="1", other="other")
-    assert metric.position(["x", "w"]) == 0b101
-    assert metric.position(["w", 3]) == 0b100
+    for answer, position in ((["x", "w"], 0b101), (["w", 3], 0b100)):
+        with pytest.raises(ParameterError, match="an option of used must be one of the 3 declared"):
+            metric.position(answer)
+        assert metric.kind.closest(metric, answer) == position
+    assert metric.position(["x", "other"]) == 0b101
     assert metric.stand_in(OS) == 0b100
 
 

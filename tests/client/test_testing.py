@@ -64,7 +64,7 @@ def test_an_app_that_calls_init_in_the_test(capture, registry_file, state_direct
     """`init` in the test needs no server, writes nothing, starts nothing, and is undone at the end."""
     monkeypatch.setenv("DENIABLE_DSN", "https://pk@nowhere.invalid/other")
     before = threading.active_count()
-    client = deniable.init("https://pk@nowhere.invalid/shop", registry=registry_file, consent=False, segments=SEGMENTS)
+    client = deniable.init("https://pk@nowhere.invalid/shop", registry=registry_file, consent=True, segments=SEGMENTS)
     assert deniable.record("ui.theme", "dark")
     assert client.record("ui.dark", value=True)
     assert deniable.flush()
@@ -118,12 +118,12 @@ def test_an_app_that_was_there_before(registry, tmp_path):
 
 def test_the_process_client_that_was_there_before(registry):
     """A client started by `init` before is the one that captures, and checks."""
-    client = deniable.init(registry=registry, consent=False, segments=SEGMENTS)
+    client = deniable.init(registry=registry, consent=True, segments=SEGMENTS)
     with Capture() as capture:
         assert deniable.record("ui.theme", "dark")
         with pytest.raises(ParameterError):
             deniable.record("ui.theme", "pink")
-        deniable.init(registry=registry, consent=False, segments=SEGMENTS)
+        deniable.init(registry=registry, consent=True, segments=SEGMENTS)
         assert deniable._client is not client
     assert deniable._client is client
     assert capture.values("ui.theme") == ["dark"]
@@ -164,6 +164,18 @@ def test_no_registry_is_known(registry):
         assert capture.values("ui.dark") == []
 
 
+def test_a_client_that_an_earlier_test_left(registry):
+    """Its consent holds, but what is checked against is the capture's own registry."""
+    deniable.init(registry=parse(NUMBERS), consent=False)
+    with Capture(registry) as capture:
+        assert deniable.record("ui.theme", "dark") is False
+        deniable.set_consent(True)
+        assert deniable.record("ui.theme", "dark")
+        with pytest.raises(ParameterError, match="'mood' is not declared"):
+            deniable.record("mood", "fair")
+    assert capture.values("ui.theme") == ["dark"]
+
+
 def test_a_typo_in_the_test_itself(registry):
     """Values of what is not declared are an error: a test that expects none would pass for ever."""
     with Capture(registry) as capture:
@@ -194,22 +206,26 @@ def test_a_registry_with_faults_fails(registry):
     assert capture.all == []
 
 
-def test_consent_only_when_asked_for(registry, monkeypatch):
-    """Consent and DO_NOT_TRACK matter only to a capture that is told so."""
-    monkeypatch.setenv("DO_NOT_TRACK", "1")
+def test_consent(registry, monkeypatch, caplog):
+    """Without consent nothing is captured, as in production; a developer's own DO_NOT_TRACK matters only if a test sets it."""
     agreed = [False]
     with Capture() as capture:
         client = Client(registry=registry, consent=lambda: agreed[0], segments=SEGMENTS)
+        assert caplog.messages == []
+        assert client.record("ui.theme", "dark") is False
+        capture.consent = False
         assert client.record("ui.theme", "dark")
         capture.consent = True
-        assert client.record("ui.theme", "dark") is False
         agreed[0] = True
+        monkeypatch.setenv("DO_NOT_TRACK", "1")
         assert client.record("ui.theme", "dark") is False
+        with Capture(registry) as inner:
+            assert deniable.record("ui.theme", "dark")
+        assert inner.values("ui.theme") == ["dark"]
         monkeypatch.delenv("DO_NOT_TRACK")
         assert client.record("ui.theme", "light")
         client.set_consent(False)
         assert client.record("ui.theme", "light") is False
-        assert deniable.record("ui.theme", "light") is False
     assert capture.values("ui.theme") == ["dark", "light"]
 
 
@@ -255,11 +271,11 @@ def test_numbers_and_sets_are_captured():
             pass
         assert {metric: capture.values(metric)[0] for metric in GIVEN} == GIVEN
         assert 0 <= capture.values("search.ms")[1] < 60_000
-        assert deniable.record("plugins", ["nosuch"])  # an option that is not listed is the option `other`
         assert capture.faults == []
         for metric, value in (
             ("search.ms", "412"),
             ("steps", float("nan")),
+            ("plugins", ["git", "nosuch"]),
             ("tools", ["pencil"]),
             ("tools", "pen"),
             ("mood", 1),
@@ -273,7 +289,7 @@ def test_numbers_and_sets_are_captured():
             deniable.timed("steps"),
         ):
             pass
-        assert len(capture.faults) == 5
+        assert len(capture.faults) == 6
 
 
 def test_numbers_and_sets_are_received(tmp_path, capsys):

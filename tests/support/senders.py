@@ -45,6 +45,14 @@ def payloads(body: bytes, headers) -> list[bytes]:
     return [data[i : i + 2] for i in range(0, len(data), 2)]
 
 
+FINAL = (400, 401, 403, 404, 409, 411, 413, 415, 422)
+
+
+def problem(code: str, **more) -> dict:
+    """Write a refusal as a deniable server does."""
+    return {"type": f"urn:deniable:problem:{code}", "code": code, **more}
+
+
 class Fake:
     """A `Post` that answers as told, then 202 for ever, and keeps what it was sent and when."""
 
@@ -61,7 +69,7 @@ class Fake:
             raise answer
         if callable(answer):
             answer = answer(body, headers)
-        return answer if isinstance(answer, tuple) else (answer, {}, None)
+        return answer if isinstance(answer, tuple) else (answer, {}, problem("planned") if answer in FINAL else None)
 
     @property
     def keys(self) -> list[str]:

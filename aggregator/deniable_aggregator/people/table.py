@@ -111,6 +111,8 @@ def _answer(path: Path, metric: Metric, line: int, written: str) -> object:
         if metric.other is None:
             rule = metric.kind.allowed(metric, error.rule)
             raise _wrong(path, line, f"column {metric.id} has {written!r}: {rule}") from None
+        if isinstance(value, list) and metric.kind.options:
+            return [option if option in metric.values else metric.other for option in value]
         return metric.value(metric.stand_in(OS))
     return value
 

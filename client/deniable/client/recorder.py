@@ -133,7 +133,7 @@ class Recorder:
 
                 fault = undeclared(prepared.metric, value, fault)
             if self._warns:
-                _warn_of_undeclared(prepared.metric, fault)
+                _warn_of_undeclared(prepared.metric, fault, reported=not dropped)
             if self._strict or not isinstance(fault, ParameterError):
                 raise fault
         return not dropped
@@ -214,10 +214,14 @@ class Recorder:
             self._sender.purge()
 
 
-def _warn_of_undeclared(metric: Metric, fault: BaseException) -> None:
+def _warn_of_undeclared(metric: Metric, fault: BaseException, *, reported: bool) -> None:
     """Warn about an undeclared answer while the app is developed."""
-    instead = "what stands for none" if metric.axis else "a random one" if metric.other is None else "its other"
+    if metric.axis:
+        instead = "What stands for none" if metric.none else "The low end of its range"
+    else:
+        instead = "A random one" if metric.other is None else "Its other"
     # Only while the app is developed: a log can leave the device, and this line has the answer, without noise.
     end = "" if str(fault).endswith("?") else "."
-    words = f"{fault}{end} {instead.capitalize()} was reported instead; strict=True shows where, and stats() counts such answers"
+    became = f"{instead} was reported instead" if reported else "This time nothing was reported"
+    words = f"{fault}{end} {became}; strict=True shows where, and stats() counts such answers"
     warn_once(metric.id, "undeclared", words)

@@ -60,9 +60,13 @@ class Prepared:
         return self._sample == 1 or source.bernoulli(self._sample.numerator, self._sample.denominator)
 
     def position(self, value: object) -> tuple[int | None, BaseException | None]:
-        """Return the position of an answer in the domain, or None and the error to raise once the report is queued."""
+        """Return the position of an answer in the domain, and the error to raise once the report is queued. None is no answer."""
+        metric = self.metric
         try:
-            return self.metric.position(value), None
+            try:
+                return metric.position(value), None
+            except ParameterError as error:
+                return metric.kind.closest(metric, value), error
         except ParameterError as error:
             return None, error
         except Exception:  # noqa: BLE001 - an object of the host app whose own methods fail

@@ -234,21 +234,23 @@ CODES: Mapping[str, Reason] = {
 }
 """Codes of a server that refuses an upload as a whole, as `docs/reference/http` lists them."""
 
+_FOREIGN = Reason(
+    "what answered is no deniable server",
+    f"{_KEPT}; see which program listens at the DSN's host and port, or what stands before the server",
+)
+
 STATUSES: Mapping[int, Reason] = {
     202: Reason("the server took fewer reports than it was sent, and does not say why", "read its log"),
-    300: Reason("the server redirects, which the SDK does not follow", "write the address that it leads to into the DSN"),
-    400: Reason(
-        "something refuses the upload",
-        "see whether a deniable server, and not another program, listens at the DSN's host and port",
+    300: Reason(
+        "what answered is no deniable server: it redirects, which the SDK does not follow",
+        f"{_KEPT}; write the address that it leads to into the DSN",
     ),
-    401: Reason("the DSN's key is refused", f"{_KEY}; {_STOPPED}"),
-    403: Reason("the server, or a proxy before it, forbids the upload", f"{_KEY}; {_STOPPED}"),
-    404: CODES["not_found"],
-    405: CODES["method_not_allowed"],
+    200: _FOREIGN,
+    400: _FOREIGN,
     408: Reason("the server did not get the upload in time", _KEPT),
     413: CODES["body_too_large"],
     429: CODES["rate_limited"],
-    500: Reason("the server has failed", "read the log of the server, or of a proxy before it"),
+    500: Reason("the server has failed", f"{_KEPT}; read the log of the server, or of a proxy before it"),
     502: Reason("the proxy before the server does not reach it", f"{_KEPT}; start the server"),
     503: Reason("the server is not ready", f"{_KEPT}; read its log, or ask `deniable doctor` there"),
     504: Reason("the proxy before the server got no answer from it in time", f"{_KEPT}; read its log"),
@@ -291,7 +293,9 @@ def of_answer(
     code: str | None,  # the server's code, if there is one
 ) -> Reason:
     """Return why a server refuses an upload as a whole."""
-    return CODES.get(code or "") or STATUSES.get(status) or STATUSES.get(status // 100 * 100) or _OTHER
+    if code:  # of a deniable server
+        return CODES.get(code, _OTHER)
+    return STATUSES.get(status) or STATUSES.get(status // 100 * 100) or _OTHER
 
 
 def of_refusal(
@@ -306,5 +310,5 @@ def of_code(
 ) -> str:
     """Say why a server refused a report of a period."""
     status = code.removeprefix("status ")
-    about = of_answer(int(status), None) if status != code else of_refusal(code)
+    about = _OTHER if status != code else of_refusal(code)
     return f"{code}: {about.happened}"

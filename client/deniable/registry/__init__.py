@@ -72,6 +72,7 @@ A published metric is immutable: its reports can only be decoded as it was decla
 
 from __future__ import annotations
 
+import re
 import tomllib
 from decimal import Decimal
 from hashlib import sha256
@@ -247,7 +248,7 @@ def read(path: str | Path) -> str:
         return Path(path).read_bytes().decode()
     except FileNotFoundError:
         rule = "the registry is missing: name another file, or have `deniable init` write one"
-        raise RegistryError([Fault(str(path), "-", rule)]) from None
+        raise RegistryError([Fault(str(Path(path).absolute()), "-", rule)]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError([Fault(str(path), "-", f"the registry cannot be read: {text.unreadable(error)}")]) from None
 
@@ -272,7 +273,7 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _refusal(text, [Fault(file, "-", f"this is no valid TOML: {error}; texts need quotes")]) from None
+        raise _refusal(text, [Fault(file, "-", f"this is no valid TOML: {error}{_hint(text, str(error))}")]) from None
     faults = [Fault(file, *details) for details in faults_of(document, _KEYS)]
     if faults:
         raise _refusal(text, faults)
@@ -296,6 +297,20 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
         analysts=Analysts(**document.get("analysts", {})),
         digest=sha256(text.encode()).hexdigest(),
     )
+
+
+def _hint(text: str, error: str) -> str:
+    """Say what to do about an error of the TOML reader, where its place tells."""
+    place = re.search(r"at line (\d+), column (\d+)", error)
+    if not place:
+        return ""
+    line, column = map(int, place.groups())
+    value = text.split("\n")[line - 1][column - 1 :].strip()
+    if value.startswith(("True", "False")):
+        return f"; write {'true' if value[0] == 'T' else 'false'} in lower case"
+    if error.startswith("Invalid date"):
+        return "; there is no such date"
+    return "; texts need quotes" if error.startswith("Invalid value") and value[:1].isalpha() else ""
 
 
 def _refusal(text: str, faults: list[Fault]) -> RegistryError:

@@ -62,7 +62,8 @@ class Capture:
     lenient
         Capture undeclared metrics and answers, too, and check nothing.
     consent
-        Drop answers as in production while there is no consent, or if DO_NOT_TRACK is set.
+        Drop answers as in production while the app has no consent, or if the test sets DO_NOT_TRACK. What the environment said
+        before the capture does not matter. False captures them in spite of that.
 
     Attributes
     ----------
@@ -70,10 +71,11 @@ class Capture:
         Undeclared metrics and answers that were recorded, with the line of the app. Without any registry, all answers.
     """
 
-    def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = False) -> None:
+    def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = True) -> None:
         self.lenient = lenient
         self.consent = consent
         self.faults: list[str] = []
+        self._off_before = False
         self._registry = load(registry) if isinstance(registry, str | Path) else registry
         self._taken: list[Captured] = []
         self._stand_in: Client | None = None
@@ -116,14 +118,20 @@ class Capture:
         self.faults.clear()
 
     def __enter__(self) -> Self:
-        if deniable._client is None:  # noqa: SLF001 - the app has not called init, and perhaps never will
+        self._off_before = bool(switched_off())
+        before = deniable._client  # noqa: SLF001
+        # Without a client the app has not called init, and perhaps never will. An earlier test may have left one, whose registry
+        # is not that of this capture.
+        if before is None or self._registry is not None:
             registry = self._registry or Registry("app", {})
             segments = {name: values[0] for name, values in registry.segments.items()}
             self._stand_in = Client.__new__(Client)
-            _begin(Client.__init__, self._stand_in, registry=registry, consent=False, segments=segments, strict=True)
+            _begin(Client.__init__, self._stand_in, registry=registry, consent=True, segments=segments, strict=True)
+            if before is not None:
+                self._stand_in._consent.setting = before._consent.setting  # noqa: SLF001
         else:
-            self._note(deniable._client)  # noqa: SLF001
-        self._replace(deniable, "_client", self._stand_in or deniable._client)  # noqa: SLF001 - restored at the end
+            self._note(before)
+        self._replace(deniable, "_client", self._stand_in or before)  # restored at the end
         self._replace_methods()
         return self
 
@@ -192,7 +200,7 @@ class Capture:
         return _CapturedTiming(lambda seconds: self._take(client, metric, _in_unit(client, metric, seconds)))
 
     def _take(self, client: Client | None, metric: str, value: object) -> bool:
-        if client is None or (self.consent and (switched_off() or not _agreed(client))):
+        if client is None or (self.consent and ((switched_off() and not self._off_before) or not _agreed(client))):
             return False
         self._note(client)
         if not self.lenient:
@@ -246,12 +254,13 @@ def _in_unit(client: Client, metric: str, seconds: float) -> object:
 def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
     """Initialise a client that reads its registry, has no DSN and keeps nothing."""
     dsn = os.environ.pop("DENIABLE_DSN", None)
-    show = log.show
+    show, warning = log.show, log.warning
     log.show = lambda: None  # type: ignore[method-assign] # that the client is off is no news here
+    log.warning = lambda line, *_: None if line.startswith("deniable is off") else warning(line, *_)  # type: ignore[method-assign]
     try:
         begin(client, state=None, **options)
     finally:
-        log.show = show  # type: ignore[method-assign]
+        log.show, log.warning = show, warning  # type: ignore[method-assign]
         if dsn is not None:
             os.environ["DENIABLE_DSN"] = dsn
 

@@ -45,9 +45,21 @@ def deniable_capture(request: pytest.FixtureRequest) -> Iterator[Capture]:
 
 
 @pytest.fixture
-def deniable_stub_server(request: pytest.FixtureRequest) -> Iterator[StubServer]:
-    """Run a stub server during the test; see `deniable.testing.StubServer`."""
-    from deniable.testing.stub import StubServer  # noqa: PLC0415 - see above
+def deniable_stub_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StubServer]:
+    """Run a stub server during the test, in which devices are new and keep their state apart; see `deniable.testing.StubServer`.
 
+    The client that the test starts ends with it.
+    """
+    import deniable  # noqa: PLC0415 - see above
+    from deniable.testing.stub import StubServer  # noqa: PLC0415
+
+    monkeypatch.setenv("DENIABLE_STATE_DIR", str(tmp_path_factory.mktemp("deniable")))
     with StubServer(_registry(request.config)) as server:
-        yield server
+        before, deniable._client = deniable._client, None  # noqa: SLF001 - else `init` would close it
+        try:
+            yield server
+        finally:
+            deniable.close(0.0)
+            deniable._client = before  # noqa: SLF001

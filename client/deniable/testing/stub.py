@@ -233,8 +233,8 @@ class StubServer:
                 answer = self._take(headers, body, failure)
             except Refused as refusal:
                 self._attempts.append(Attempt(key, refusal.status, refusal.code))
-                problem = {"type": f"urn:deniable:problem:{refusal.code}", "status": refusal.status, "code": refusal.code}
-                return refusal.status, failure.headers if failure else {}, problem | refusal.extra
+                headers = failure.headers if failure else {}
+                return refusal.status, headers, _problem(refusal.status, refusal.code) | refusal.extra
             self._attempts.append(Attempt(key, HTTPStatus.ACCEPTED, ""))
             self._changed.notify_all()
             return HTTPStatus.ACCEPTED, {}, answer
@@ -255,6 +255,10 @@ class StubServer:
         return answer | {"duplicate": False}
 
 
+def _problem(status: int, code: str) -> dict[str, Any]:
+    return {"type": f"{addresses.PROBLEM}{code}", "status": status, "code": code}
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # all children of an app that forks may connect at once
@@ -273,9 +277,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
-            self._send(411, {}, {"status": 411, "code": "length_required"}, last=True)
+            self._send(411, {}, _problem(411, "length_required"), last=True)
         elif self.path != addresses.REPORTS:
-            self._send(404, {}, {"status": 404, "code": "not_found"}, last=True)
+            self._send(404, {}, _problem(404, "not_found"), last=True)
         else:
             answer = self.stub.answer(self.headers, self.rfile.read(int(length)))  # type: ignore[arg-type] # it is read alone
             if answer is None:
@@ -286,7 +290,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         envelope = self.stub.envelope if self.path == addresses.REGISTRY else None
         if envelope is None:
-            self._send(404, {}, {"status": 404, "code": "not_found"})
+            self._send(404, {}, _problem(404, "not_found"))
         else:
             self._send(200, {}, envelope)
 

@@ -14,6 +14,7 @@ from deniable.messages.reasons import FAILURES, of_answer, of_code, of_refusal
 from deniable.source import jitter
 from deniable.transport.failures import failure
 from deniable.transport.http import UnreachedError
+from deniable.wire.addresses import PROBLEM
 from deniable.wire.report import grouped
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _NO_ANSWER = 0
 _RETRY = frozenset({_NO_ANSWER, 408, 429, 502, 503, 504})
 _STOP = frozenset({401, 403})
 _ACCEPTED, _TOO_LARGE = 202, 413
+_FAILED = 500  # from this status on the server, or something before it, has failed
 _LONGEST_WAIT = 30.0
 _LONGEST_RETRY_AFTER = 300.0
 _LONGEST_CODE = 40
@@ -98,7 +100,7 @@ class Delivery:
             except UnreachedError as error:
                 status, headers = _NO_ANSWER, {}
                 self._complain(error)
-            if status not in _RETRY:
+            if not _again(status, answer):
                 break
             if status != _NO_ANSWER:
                 self._note(_refused(status, answer))  # at once: the last try may come after the app has ended
@@ -160,6 +162,20 @@ class Delivery:
             self._orders.trouble = why
 
 
+def _again(status: int, answer: Any) -> bool:
+    """Return whether another try may do better. Only a refusal of our own server is final; a proxy's or a portal's is not."""
+    if status == _ACCEPTED:
+        return False
+    return status in _RETRY or status >= _FAILED or not _ours(answer)
+
+
+def _ours(answer: Any) -> bool:
+    """Return whether an answer is a problem of a deniable server."""
+    document = answer if isinstance(answer, dict) else {}
+    code = _code(document)
+    return code is not None and document.get("type") == f"{PROBLEM}{code}"
+
+
 def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Verdict:
     document = answer if isinstance(answer, dict) else {}
     reports = len(batch.reports)
@@ -173,7 +189,7 @@ def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Ve
         return Verdict("accepted", status, accepted, refusals, why)
     if status == _TOO_LARGE and reports > 1:
         return Verdict("large", status)
-    if status in _RETRY:
+    if _again(status, answer):
         log.info("deniable: %d reports not delivered yet", reports)
         return Verdict("later", status, seen=seen)
     why = _why(refusals, status, document)
@@ -189,7 +205,7 @@ def _why(refusals: Counter[str], status: int, document: dict[str, Any]) -> str:
 def _refused(status: int, answer: Any) -> str:
     """Say once why a server refuses an upload as a whole; return the words."""
     document = answer if isinstance(answer, dict) else {}
-    code = _code(document)
+    code = _code(document) if _ours(document) else None
     words = _words(document, of_answer(status, code))
     warn_once(f"status {status}", code or "no code", words)
     return f"status {status}: {words}"

@@ -84,18 +84,25 @@ def test_the_fixture_with_a_registry(registry_file):
 
 
 def test_the_server_fixture(registry_file):
-    """The stub server's fixture collects what the ini file's registry declares."""
+    """The stub server's fixture takes the registry in the root directory, and each test has a new device, which leaves nothing."""
     test = """
+import pytest
 import deniable
 
-def test_send(deniable_stub_server):
-    deniable.init(deniable_stub_server.dsn, registry="metrics.toml", consent=True, segments={"platform": "linux"}, state=None)
+@pytest.mark.parametrize("time", [1, 2])
+def test_send(deniable_stub_server, time):
+    deniable.init(deniable_stub_server.dsn, registry="metrics.toml", consent=True, segments={"platform": "linux"})
     assert deniable.record("ui.theme", "dark")
     assert deniable.flush(60)
     assert len(deniable_stub_server.reports) == 1
+
+def test_after():
+    assert deniable.stats() == {"disabled": "deniable.init was not called"}
 """
-    done = run_pytest(registry_file.parent, test, ini="deniable_registry = metrics.toml")
-    assert "1 passed" in done.stdout, done.stdout
+    for _ in range(2):
+        done = run_pytest(registry_file.parent, test)
+        assert "3 passed" in done.stdout, done.stdout
+    assert not (registry_file.parent / "state").exists()
 
 
 def test_the_plugin_loads_nothing(tmp_path):

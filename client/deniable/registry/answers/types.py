@@ -80,6 +80,10 @@ class Type:
         """Return the position of what is reported for an undeclared answer; see `Metric.stand_in`."""
         return source.below(self.size(metric)) if metric.other is None else metric.positions[metric.other]
 
+    def closest(self, metric: Metric, answer: object) -> int | None:
+        """Return the position reported for an undeclared answer, if it depends on the answer; else None, for `stand_in`."""
+        return None
+
     def clips(self, metric: Metric, answer: object) -> bool:
         """Return whether an answer is reported as the nearer end of the range; see `Metric.clips`."""
         return False
@@ -202,21 +206,30 @@ class Set(Type):
         return len(metric.values)
 
     def position(self, metric: Metric, answer: object) -> int:
+        chosen, undeclared = self._chosen(metric, answer)
+        if undeclared is not None:
+            raise undeclared
+        return chosen
+
+    def closest(self, metric: Metric, answer: object) -> int | None:
+        return None if metric.other is None else self._chosen(metric, answer)[0]
+
+    def _chosen(self, metric: Metric, answer: object) -> tuple[int, ParameterError | None]:
+        """Return the options of an answer, with `other` for undeclared ones, and the error of the first of those."""
         base: Any = next((each for each in (set, frozenset, list, tuple) if isinstance(answer, each)), None)
         if base is None or base.__len__(answer) > len(metric.values) + _MOST_UNDECLARED:
             raise self.refusal(metric, answer)
         positions, longest = metric.positions, metric.longest
-        other = -1 if metric.other is None else positions[metric.other]
-        chosen = 0
+        other = 0 if metric.other is None else 1 << positions[metric.other]
+        chosen, undeclared = 0, None
         for option in base.__iter__(answer):  # a method of its base class: a subclass of the host app may define its own
-            short = type(option) is str and len(option) <= longest
-            position = positions.get(option, other) if short else other
-            if position < 0:
-                rule = f"an option of {metric.id} must be one of the {len(metric.values)} declared"
+            position = positions.get(option) if type(option) is str and len(option) <= longest else None
+            if position is None and undeclared is None:
                 kind = type(option).__name__
-                raise ParameterError(rule, kind, f"an undeclared {kind}")
-            chosen |= 1 << position
-        return chosen
+                rule = f"an option of {metric.id} must be one of the {len(metric.values)} declared"
+                undeclared = ParameterError(rule, kind, f"an undeclared {kind}")
+            chosen |= other if position is None else 1 << position
+        return chosen, undeclared
 
     def stand_in(self, metric: Metric, source: Source) -> int:
         return source.below(self.size(metric)) if metric.other is None else 1 << metric.positions[metric.other]
@@ -356,7 +369,9 @@ def of(name: object) -> Type:
     """Return a type by its name; raise `ParameterError` if there is no such type."""
     kind = TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise ParameterError(f"type: write one of {', '.join(TYPES)}", name)
+        from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+
+        raise ParameterError(f"type: write one of {', '.join(TYPES)}{did_you_mean(name, list(TYPES))}", name)
     return kind
 
 

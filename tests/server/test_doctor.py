@@ -66,7 +66,7 @@ def good(real_redis, store_url, registry_file):
 def furnished(server, registry_file):
     """Give an app keys, a server and a worker."""
     shop = Store(server.redis, "shop")
-    now = Sources(str(registry_file), published.load_all(str(registry_file))).loaded("shop")
+    now = published.identity(registry.load(registry_file))
     registries.say(shop, registries.Loaded("server", now, "web-1:7"))
     keys = KeyStore(shop)
     keys.create("ingest", "")

@@ -121,7 +121,7 @@ class Served:
 
     def group(self, metric, values, /, **changes):
         """Make a group of honest reports, with some members changed."""
-        declared = self.app.registry.metrics[metric]
+        declared = self.app.declared.metrics[metric]
         mechanism = mechanisms.of(declared)
         payloads = b"".join(mechanism.randomize(value) for value in values)
         group = {

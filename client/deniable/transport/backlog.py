@@ -154,10 +154,12 @@ class Backlog:
             self._orders.seen = self._orders.purges
             if self._spool is None or not self.due:
                 return None
-            self.taken, beginning, self._beginning = True, self._beginning, False
+            self.taken, beginning, self._beginning, at = True, self._beginning, False, self._at
         if beginning and not self._spool.begin(_BEGIN_EVERY):
-            self.put_off()
-            self.taken = False
+            with self._orders.changed:
+                self.taken = False
+                if self._at == at:  # else somebody has asked for it meanwhile
+                    self.put_off()
             return None
         batch = self._spool.take()
         if batch is None:

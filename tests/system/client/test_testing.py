@@ -84,7 +84,7 @@ def test_the_fixture_with_a_registry(registry_file):
 
 
 def test_the_server_fixture(registry_file):
-    """The stub server's fixture takes the registry in the root directory, and each test has a new device, which leaves nothing."""
+    """The stub server's fixture takes the registry in the root directory, and each test has a new device."""
     test = """
 import pytest
 import deniable

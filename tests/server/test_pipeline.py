@@ -113,7 +113,7 @@ def test_pages_tell_of_alarms(served, page):
     assert "Honest reports do so with probability" in html
     assert "What to do" in html
     influence = float(served.mechanism("plugin").influence)
-    assert f"up to {influence:.3g} respondents" in html
+    assert f"up to {influence:.3g} reports" in html
     assert "look made up" not in page("/m/country/live")
 
 

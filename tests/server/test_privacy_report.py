@@ -278,7 +278,9 @@ def test_the_first_page_stays_short(written):
     assert all(len(row[1]) <= 50 for row in rows)
     assert number_of_words(first_page(text)) <= 850
     assert "m0 (4), " not in first_page(text)
-    assert "and 19 more" in sections(text)["What needs your decision"]
+    decision = sections(text)["What needs your decision"]
+    assert "Further warnings: 33, in annex 1." in decision
+    assert "m4 and 20 more" in decision
     assert len(table(text, "What is asked")) == 25
     assert "m24" in sections(text)["1. The questions"]
     assert "more than a device may spend" in sections(text)["What needs your decision"]
@@ -757,7 +759,7 @@ def test_the_command_writes_both(run, registry_file, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--output", "report.pdf"], "--output ends with"),
+        (["--output", "report.pdf"], "write a name that ends with .html"),
         (["--registry", "nowhere.toml"], "nowhere.toml"),
         (["--devices", "1"], "--devices"),
         (["--delta", "0"], "delta"),

@@ -73,7 +73,7 @@ def redis(start_store):
 @pytest.fixture
 def make(tmp_path, monkeypatch, redis) -> Callable[..., Flask]:
     """Make a server over the store, of one or several registries."""
-    monkeypatch.setattr("deniable_server.app.opened", lambda _url, **_: redis)
+    monkeypatch.setattr("deniable_server.settings.opened", lambda _url, **_: redis)
 
     def build(*registries: str, **settings: Any) -> Flask:
         paths = []

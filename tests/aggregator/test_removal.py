@@ -26,6 +26,7 @@ from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
 from deniable_aggregator.store import GROUP, Store, Upload, Weights, schema
+from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.sums.tallies import name
 from deniable_aggregator.store.uploads import batch, health
 from deniable_aggregator.store.uploads.batch import Group
@@ -283,14 +284,16 @@ def test_a_full_store_is_erased_from(shop, words):
     leave(shop)
     keys = shop.store.table(schema.KEYS)
     keys.put({"id": "a key"})
-    shop.redis.config_set("maxmemory", 1)
+    for server in primaries(shop.redis):
+        server.config_set("maxmemory", 1)
     try:
         with pytest.raises(redis.OutOfMemoryError):
-            shop.redis.set("x", "y")
+            shop.redis.set("{shop}:x", "y")
         assert AuditLog(shop.store).append("key.revoked", "command", {"id": "id"}, change=keys.dropping("id"))
         assert shop.erase(*words, "--yes") == 0
     finally:
-        shop.redis.config_set("maxmemory", 0)
+        for server in primaries(shop.redis):
+            server.config_set("maxmemory", 0)
     assert shop.naming("ui.theme") == ["audit"]
     events = [json.loads(line)["event"] for line in shop.redis.lrange("{shop}:audit", -2, -1)]
     assert events == ["key.revoked", "metric.erased" if words else "app.erased"]

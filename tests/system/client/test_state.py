@@ -31,8 +31,7 @@ state = State(Path(sys.argv[1]))
 done = 0
 while done < int(sys.argv[2]):
     try:
-        with state.transaction() as db:
-            db.execute("UPDATE facts SET value = value + 1 WHERE name = 'lifetime'")
+        state.begin(lambda db: db.execute("UPDATE facts SET value = value + 1 WHERE name = 'lifetime'"))
         done += 1
     except StateError as error:
         if "locked" not in str(error):  # by another one, for longer than an app would wait
@@ -60,7 +59,7 @@ def test_directory_and_file_are_on_disk_before_anything_is_recorded(tmp_path):
     """The file and its folder are synced before they get their name, and the folder above it after that."""
     log, home = tmp_path / "log", tmp_path / "new" / "home"
     command = ["strace", "-f", "-y", "-qq", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", "-o", str(log)]
-    subprocess.run([*command, sys.executable, "-c", WRITE, str(home / "shop"), "1"], check=True, timeout=120)
+    subprocess.run([*command, sys.executable, "-c", WRITE, str(home / "shop"), "2"], check=True, timeout=120)
     calls = [line.split(None, 1)[1] for line in log.read_text("utf-8").splitlines() if str(home.parent) in line]
     (renamed,) = [number for number, call in enumerate(calls) if call.startswith("rename")]
     (fresh,) = re.findall(r'"([^"]*)", ', calls[renamed].split(",", 1)[0] + ", ")

@@ -180,7 +180,7 @@ def test_an_edited_registry_is_in_use_at_once_and_a_faulty_one_never(trial, tmp_
                 assert ("late: added" in line) == (edition == 0), line
                 assert "2 servers, 1 worker have read it" in service.await_line("is in use from now on")
                 trial.write_text(f"{text}\n# edition {edition}\n{metric.replace('0.5', '-1')}", "utf-8")
-                assert "late: epsilon is a number of nats above 0" in service.await_line("stays in use")
+                assert "late: epsilon = -1: write a number of nats above 0" in service.await_line("stays in use")
             stop.set()
             sending.result(600)
         assert count(url, key, len(number)) == len(number)

@@ -16,8 +16,6 @@ from deniable.frozen import dataclass
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
-from deniable.registry import published, read
-from deniable.registry.places import placed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -61,6 +59,9 @@ def admit(
 
 def load_all(paths: str) -> dict[str, Registry]:
     """Read registries as `published.load_all` does; a RegistryError also says why a metric would be off in the newest app."""
+    from deniable.registry import published, read  # noqa: PLC0415 - a device needs none of them
+    from deniable.registry.places import placed  # noqa: PLC0415
+
     loaded = published.load_all(paths)
     for path, declared in zip(filter(None, paths.split(os.pathsep)), loaded.values(), strict=True):
         newest = published.newest(path) if len(published.files(path)) > 1 else declared

@@ -122,7 +122,7 @@ def test_a_worker_goes_by_its_variables(monkeypatch, registry_file, start_store)
     monkeypatch.setenv("DENIABLE_WORKER_BATCH", "none")
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
-    assert "DENIABLE_WORKER_BATCH is a whole number" in done.stderr
+    assert "DENIABLE_WORKER_BATCH = 'none': write a whole number" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -105,7 +105,5 @@ def test_each_primary_is_watched_by_itself():
 @pytest.mark.parametrize(("number", "timeout"), [(0, 35), (2, 0)])
 def test_numbers_below_one_are_refused(number, timeout):
     """Nothing would be promised."""
-    with pytest.raises(
-        ConfigurationError, match=f"{number} replicas, and {timeout} seconds .*: write 1 or more of both"
-    ):
+    with pytest.raises(ConfigurationError, match=f"{number} replicas, and {timeout} seconds .*: write 1 or more of both"):
         Replicas(number, timeout)

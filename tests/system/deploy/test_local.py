@@ -102,7 +102,7 @@ def test_passwords_are_never_overwritten(private):
     command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", private.folder]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert "not there yet" in done.stderr
+    assert "is there already: name a new one" in done.stderr
     assert {path: path.read_text() for path in private.folder.iterdir()} == before
 
 

@@ -420,7 +420,9 @@ def test_tls_is_left_to_a_proxy(tmp_path, options):
     file.touch()
     command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", f"127.0.0.1:{free_port()}"]
     command += [each for name in options for each in (f"--{name}", str(file))]
-    ended = subprocess.run([*command, "deniable_server:create_app()"], capture_output=True, text=True, timeout=120, check=False)
+    environment = os.environ | {"DENIABLE_REDIS_URL": "redis://127.0.0.1:1"}
+    command.append("deniable_server:create_app()")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert ended.returncode == 2
     assert ": this server speaks no TLS; start it without certfile and keyfile, behind a proxy that does" in ended.stderr
     assert str(file) in ended.stderr

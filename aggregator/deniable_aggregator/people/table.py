@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.errors import ConfigurationError, ParameterError
+from deniable.errors import ConfigurationError
 from deniable.messages.plural import plural
 from deniable.source import OS
 from deniable_aggregator.people.crowd import NOTHING, Crowd, Told
@@ -105,16 +105,12 @@ def _answers(path: Path, metric: Metric, lines: Sequence[int], cells: Sequence[s
 def _answer(path: Path, metric: Metric, line: int, written: str) -> object:
     """Read an answer; one that is undeclared is the metric's `other`, as on a device."""
     value = metric.kind.parse(written)
-    try:
-        metric.position(value)
-    except ParameterError as error:
-        if metric.other is None:
-            rule = metric.kind.allowed(metric, error.rule)
-            raise _wrong(path, line, f"column {metric.id} has {written!r}: {rule}") from None
-        if isinstance(value, list) and metric.kind.options:
-            return [option if option in metric.values else metric.other for option in value]
-        return metric.value(metric.stand_in(OS))
-    return value
+    position, undeclared = metric.kind.reported(metric, value)
+    if undeclared is None:
+        return value
+    if metric.other is None:
+        raise _wrong(path, line, f"column {metric.id} has {written!r}: {metric.kind.allowed(metric, undeclared.rule)}")
+    return metric.value(metric.stand_in(OS) if position is None else position)
 
 
 def _segment(path: Path, name: str, values: Sequence[str], lines: Sequence[int], cells: Sequence[str]) -> Integers:

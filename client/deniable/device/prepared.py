@@ -61,14 +61,8 @@ class Prepared:
 
     def position(self, value: object) -> tuple[int | None, BaseException | None]:
         """Return the position of an answer in the domain, and the error to raise once the report is queued. None is no answer."""
-        metric = self.metric
         try:
-            try:
-                return metric.position(value), None
-            except ParameterError as error:
-                return metric.kind.closest(metric, value), error
-        except ParameterError as error:
-            return None, error
+            return self.metric.kind.reported(self.metric, value)
         except Exception:  # noqa: BLE001 - an object of the host app whose own methods fail
             return None, ParameterError(f"an answer to {self.metric.id} must be a plain value", got="another object")
         except BaseException as error:  # noqa: BLE001 - the program must end; raised in any mode after the report is queued

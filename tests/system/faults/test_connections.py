@@ -38,6 +38,9 @@ if "gunicorn" in sys.orig_argv:
 UPLOAD = f"POST /v1/reports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {INGEST}\r\nContent-Type: application/json\r\n"
 
 
+AWAY = {"DENIABLE_REDIS_URL": "redis://127.0.0.1:1"}  # a server starts without its store
+
+
 def started_with(folder, request, linger):
     """Return the environment of a server that gives a request, and a client that goes on sending, so many seconds."""
     (folder / "sitecustomize.py").write_text(SECONDS.format(request=request, linger=linger), "utf-8")
@@ -285,7 +288,7 @@ def alone(tmp_path):
     (tmp_path / "slow.py").write_text(APP, "utf-8")
     server = Alone(f"127.0.0.1:{free_port()}")
     command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-w", "2", "-b", server.bind]
-    process = subprocess.Popen([*command, "slow:create_app()"], env=os.environ | started_with(tmp_path, LONG, LONG))
+    process = subprocess.Popen([*command, "slow:create_app()"], env=os.environ | AWAY | started_with(tmp_path, LONG, LONG))
     try:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -420,9 +423,8 @@ def test_tls_is_left_to_a_proxy(tmp_path, options):
     file.touch()
     command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", f"127.0.0.1:{free_port()}"]
     command += [each for name in options for each in (f"--{name}", str(file))]
-    environment = os.environ | {"DENIABLE_REDIS_URL": "redis://127.0.0.1:1"}
     command.append("deniable_server:create_app()")
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=os.environ | AWAY)
     assert ended.returncode == 2
     assert ": this server speaks no TLS; start it without certfile and keyfile, behind a proxy that does" in ended.stderr
     assert str(file) in ended.stderr

@@ -80,9 +80,12 @@ class Type:
         """Return the position of what is reported for an undeclared answer; see `Metric.stand_in`."""
         return source.below(self.size(metric)) if metric.other is None else metric.positions[metric.other]
 
-    def closest(self, metric: Metric, answer: object) -> int | None:
-        """Return the position reported for an undeclared answer, if it depends on the answer; else None, for `stand_in`."""
-        return None
+    def reported(self, metric: Metric, answer: object) -> tuple[int | None, ParameterError | None]:
+        """Return the position that a device reports for an answer, None for `stand_in`; and the error if it is undeclared."""
+        try:
+            return self.position(metric, answer), None
+        except ParameterError as error:
+            return None, error
 
     def clips(self, metric: Metric, answer: object) -> bool:
         """Return whether an answer is reported as the nearer end of the range; see `Metric.clips`."""
@@ -211,8 +214,12 @@ class Set(Type):
             raise undeclared
         return chosen
 
-    def closest(self, metric: Metric, answer: object) -> int | None:
-        return None if metric.other is None else self._chosen(metric, answer)[0]
+    def reported(self, metric: Metric, answer: object) -> tuple[int | None, ParameterError | None]:
+        try:
+            chosen, undeclared = self._chosen(metric, answer)
+        except ParameterError as error:  # no set at all
+            return None, error
+        return None if undeclared is not None and metric.other is None else chosen, undeclared
 
     def _chosen(self, metric: Metric, answer: object) -> tuple[int, ParameterError | None]:
         """Return the options of an answer, with `other` for undeclared ones, and the error of the first of those."""

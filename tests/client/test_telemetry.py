@@ -150,16 +150,16 @@ def test_the_file_does_not_say_how_the_tool_is_used(telemetry, state_directory):
 def test_a_damaged_answer_is_none(tmp_path, text):
     path = tmp_path / "shop.consent"
     path.write_text(text)
-    assert decision.read(str(path)) is None
+    assert decision.read(path) is None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such modes")
 def test_an_answer_that_others_can_write_is_none(tmp_path):
     path = tmp_path / "shop.consent"
-    decision.write(str(path), Decision(agreed=True, since="2026-11-27"))
-    assert decision.read(str(path)).agreed
+    decision.write(path, Decision(agreed=True, since="2026-11-27"))
+    assert decision.read(path).agreed
     path.chmod(0o620)
-    assert decision.read(str(path)) is None
+    assert decision.read(path) is None
 
 
 def test_off_deletes_what_waits(telemetry, state_directory):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from deniable.errors import ConfigurationError
+from deniable.platform.files import sync
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
@@ -67,16 +68,8 @@ def _copy(url: str, folder: Path) -> tuple[Path, int]:
     finally:
         part.unlink(missing_ok=True)
     with suppress(OSError):  # not every file system can
-        _sync(folder)
+        sync(folder)
     return file, size
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _expire(folder: Path, days: int) -> int:

@@ -12,7 +12,12 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.platform.files import remove, rename_onto, write_new
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Decision(NamedTuple):
@@ -37,10 +42,10 @@ class Decision(NamedTuple):
         return earlier._replace(agreed=agreed) if earlier else cls(agreed, _today().isoformat())
 
 
-def read(path: str) -> Decision | None:
+def read(path: Path) -> Decision | None:
     """Read the file; None if there is none, if it is damaged, or if somebody else can have written it."""
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - `pathlib` takes long to import
+        with path.open(encoding="utf-8") as file:
             status = os.fstat(file.fileno())
             text = file.read(200)
         if sys.platform != "win32" and (status.st_uid not in (os.geteuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
@@ -52,20 +57,17 @@ def read(path: str) -> Decision | None:
         return None
 
 
-def write(path: str, decision: Decision) -> None:
+def write(path: Path, decision: Decision) -> None:
     """Replace the file; raise `OSError` if that fails."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - as above
-    unfinished = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     text = f"agreed = {'yes' if decision.agreed else 'no'}\nsince = {decision.since}\n"
     try:
-        with open(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)  # noqa: PTH105
+        write_new(unfinished, text.encode())
+        rename_onto(unfinished, path)
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(unfinished)  # noqa: PTH108
+            remove(unfinished)
 
 
 def _today() -> date:

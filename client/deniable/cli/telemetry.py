@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.cli import decision, usage
@@ -13,7 +13,6 @@ from deniable.process.surroundings import in_ci, state_root, switched_off
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
     import click
     import typer
@@ -60,7 +59,7 @@ class Telemetry:
     ) -> None:
         self.app = dsn.rpartition("/")[2]
         self.version = version
-        self.command = command or os.path.basename(sys.argv[0])  # noqa: PTH119 - `pathlib` takes long to import
+        self.command = command or Path(sys.argv[0]).name
         self._dsn, self._registry, self._ci = dsn, registry, ci
         self._options = {"exit": exit, **options}
         self._client: Client | None = None
@@ -178,8 +177,8 @@ class Telemetry:
         return command.of_typer(self)
 
     @property
-    def _path(self) -> str:
-        return str(state_root() / f"{self.app}.consent")
+    def _path(self) -> Path:
+        return state_root() / f"{self.app}.consent"
 
     def _decide(self, agreed: bool) -> None:  # noqa: FBT001 - the answer
         decision.write(self._path, Decision.of(agreed, self.decision))
@@ -197,8 +196,6 @@ class Telemetry:
         return self._client
 
     def _questions(self) -> list[str]:
-        from pathlib import Path
-
         from deniable.registry import load
 
         try:

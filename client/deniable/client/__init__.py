@@ -107,7 +107,7 @@ class Client:
         source: Source | None = None,
     ) -> None:
         self.strict = strict
-        self.developed = strict or sys.flags.dev_mode or leads_here(dsn, os.environ.get("DENIABLE_DSN"))
+        self.developed: bool = strict or sys.flags.dev_mode or leads_here(dsn, os.environ.get("DENIABLE_DSN"))
         if self.developed:
             log.show()
         self._consent = Consent(consent, strict=strict)

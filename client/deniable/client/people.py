@@ -74,7 +74,7 @@ class People:
         post: Post | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.strict = strict
+        self.strict: bool = strict
         folder = Path(store).expanduser() if isinstance(store, (str, Path)) else None
         self._client = Client(
             dsn=dsn,
@@ -151,7 +151,7 @@ class Person:
         self._people = people
         self._identifier = identifier
         self._counts = people._counts
-        self.strict = people.strict
+        self.strict: bool = people.strict
 
     @guarded(bool)
     def record(self, metric: str, value: object) -> bool:

@@ -37,6 +37,8 @@ from deniable import (
     MetricHandle,
     ParameterError,
     PayloadError,
+    People,
+    Person,
     Registry,
     RegistryError,
     SenderSettings,
@@ -122,6 +124,19 @@ def own(registry: Registry, consent: Callable[[], bool]) -> dict[str, Any]:
             assert_type(explanation.epsilon, float)
         assert_type(client.journal(), list[SentReport])
         return client.stats()
+
+
+def serve(registry: Registry) -> bool:
+    people = deniable.people(registry=registry, key="0" * 32, store="/var/lib/shop", consent=lambda account: account == 1)
+    assert_type(people, People)
+    person: Person = people.person(1)
+    with person.timed("search.ms") as watch:
+        assert_type(watch, Stopwatch)
+    assert_type(person.record("a", True), bool)
+    assert_type(person.spent(), dict[str, float | None])
+    assert_type(people.flush(1), Arrival)
+    assert_type(people.explain("a"), Explanation | None)
+    return person.forget()
 
 
 def fail(error: DeniableError) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_type_hints
 from deniable import registry
 from deniable.errors import ConfigurationError
 from deniable.limits import admission
+from deniable.registry import published
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
@@ -230,7 +231,7 @@ class Settings:
     ) -> dict[str, Envelope]:
         """Read the signed registry of each app that has one. Devices check the signature."""
         envelopes: dict[str, Envelope] = {}
-        for path in filter(None, self.signed_registry.split(os.pathsep)):
+        for path in published.paths(self.signed_registry):
             try:
                 envelope = Envelope.read(Path(path).read_bytes())
             except OSError as error:

@@ -6,12 +6,11 @@ faults stops none of them.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import versions
 from deniable.errors import RegistryError
-from deniable.registry.published import identity, identity_on_disk
+from deniable.registry.published import identity, identity_on_disk, paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,20 +47,15 @@ def read(settings: Settings) -> dict[str, Source]:
     return of(registries, settings.envelopes(registries), paths(settings.registry))
 
 
-def paths(registry: str) -> list[str]:
-    """Return the files and folders that ``DENIABLE_REGISTRY`` names."""
-    return list(filter(None, registry.split(os.pathsep)))
-
-
 def of(
     registries: Mapping[str, Registry],  # by app
     envelopes: Mapping[str, Envelope],  # by app, of those that have one
-    paths: Sequence[str],  # of the registries, in their order
+    places: Sequence[str],  # the files and folders of the registries, in their order
 ) -> dict[str, Source]:
     """Return the sources of registries that were just read, by app."""
     return {
         app: Source(registry, versions(registry), envelopes.get(app), path, identity(registry))
-        for (app, registry), path in zip(registries.items(), paths, strict=True)
+        for (app, registry), path in zip(registries.items(), places, strict=True)
     }
 
 

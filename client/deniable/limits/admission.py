@@ -6,7 +6,6 @@ from the registry, the app and the day, and does not depend on any answer.
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,13 +56,13 @@ def admit(
     return Admission(budget, on, tuple(Fault(registry.file, id_, rule) for id_, rule in reasons))
 
 
-def load_all(paths: str) -> dict[str, Registry]:
+def load_all(joined: str) -> dict[str, Registry]:
     """Read registries as `published.load_all` does; a RegistryError also says why a metric would be off in the newest app."""
     from deniable.registry import published, read  # noqa: PLC0415 - a device needs none of them
     from deniable.registry.places import placed  # noqa: PLC0415
 
-    loaded = published.load_all(paths)
-    for path, declared in zip(filter(None, paths.split(os.pathsep)), loaded.values(), strict=True):
+    loaded = published.load_all(joined)
+    for path, declared in zip(published.paths(joined), loaded.values(), strict=True):
         newest = published.newest(path) if len(published.files(path)) > 1 else declared
         faults = admit(newest, None, datetime.now(UTC).date()).faults
         if faults:

@@ -61,10 +61,15 @@ def load(path: str | Path) -> Registry:
     return replace(_merged(loaded), digest=sha256("".join(texts.values()).encode()).hexdigest())
 
 
-def load_all(paths: str) -> dict[str, Registry]:
-    """Read registries, each a file or a folder, joined as in ``DENIABLE_REGISTRY``, by app; two of one app are refused."""
+def paths(joined: str) -> list[str]:
+    """Return the files and folders that are joined as in ``DENIABLE_REGISTRY``."""
+    return [path for path in joined.split(os.pathsep) if path]
+
+
+def load_all(joined: str) -> dict[str, Registry]:
+    """Read registries, each a file or a folder, by app; two of one app are refused."""
     loaded: dict[str, Registry] = {}
-    for path in filter(None, paths.split(os.pathsep)):
+    for path in paths(joined):
         declared = load(path)
         if declared.app in loaded:
             rule = "DENIABLE_REGISTRY names one registry for each app, or one folder of all that were published"
@@ -82,13 +87,13 @@ class Faulty(NamedTuple):
 
 
 def tried(
-    paths: str,  # as `load_all` takes them
+    joined: str,  # as `load_all` takes them
     load: Callable[[str], dict[str, Registry]] = load_all,
 ) -> tuple[dict[str, Registry], list[Faulty]]:
     """Read registries one by one, so that a fault of one is no reason to stop: for commands that look after what runs."""
     loaded: dict[str, Registry] = {}
     faulty: list[Faulty] = []
-    for path in filter(None, paths.split(os.pathsep)):
+    for path in paths(joined):
         try:
             loaded |= load(path)
         except DeniableError as error:

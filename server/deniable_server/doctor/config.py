@@ -12,6 +12,7 @@ from deniable import mechanisms
 from deniable.client import environment as sdk
 from deniable.errors import ConfigurationError, DeniableError, RegistryError
 from deniable.forecast import space
+from deniable.registry import published
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import variables
 from deniable_aggregator.store import Store
@@ -96,7 +97,7 @@ def _registries(report: ConfigReport, settings: Settings) -> dict[str, Registry]
     """Load every registry, signed and not, one by one and then together."""
     before = len(report.errors)
     loaded: dict[str, Registry] = {}
-    for path in filter(None, settings.registry.split(os.pathsep)):
+    for path in published.paths(settings.registry):
         _tried(report, partial(_load, loaded, replace(settings, registry=path)))
     if len(report.errors) == before:
         _tried(report, settings.registries)
@@ -105,7 +106,7 @@ def _registries(report: ConfigReport, settings: Settings) -> dict[str, Registry]
             _tried(report, partial(mechanisms.of, metric))
     if len(report.errors) > before:  # a signed registry is compared with the one that is served
         return loaded
-    for path in filter(None, settings.signed_registry.split(os.pathsep)):
+    for path in published.paths(settings.signed_registry):
         _tried(report, partial(replace(settings, signed_registry=path).envelopes, loaded))
     if len(report.errors) == before:
         _tried(report, partial(settings.envelopes, loaded))

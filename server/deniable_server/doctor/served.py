@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deniable.errors import DeniableError
+from deniable.limits import admission
 from deniable.registry import published
 from deniable_server import sources
 from deniable_server.doctor.finding import Finding
@@ -28,7 +29,7 @@ class Served:
     @classmethod
     def read(cls, settings: Settings) -> Served:
         """Read the registries one by one: a fault of one says nothing about the others, or about the store."""
-        loaded, faulty = published.tried(settings.registry, lambda path: replace(settings, registry=path).registries())
+        loaded, faulty = published.tried(settings.registry, admission.load_all)
         faults = [_fault(each) for each in faulty]
         if not settings.registry:
             meaning, remedy = "no app can be looked at, and no server starts", "set it to the metrics.toml that is served"
@@ -41,7 +42,7 @@ class Served:
             remedy = "correct DENIABLE_SIGNED_REGISTRY, or sign the file again (`deniable registry sign`)"
             faults.append(Finding("signed registry", "fault", str(error), meaning, remedy))
         bad = {each.path for each in faulty}
-        good = [path for path in sources.paths(settings.registry) if path not in bad]
+        good = [path for path in published.paths(settings.registry) if path not in bad]
         apps = dict.fromkeys([*loaded, *(each.app for each in faulty if each.app)])
         return cls(tuple(apps), sources.of(loaded, envelopes, good), tuple(faults))
 

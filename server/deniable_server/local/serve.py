@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deniable.messages.plural import plural
+from deniable.registry import published
 from deniable_aggregator.process import running, variables
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.errors import StoreError
@@ -154,8 +155,8 @@ def _hidden(registries: Mapping[str, Registry], url: str) -> list[str]:
 
 def _running(settings: Settings, stack: Stack) -> running.Running:
     """Return what other commands need to find this server, with paths that hold in any folder."""
-    paths = (os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100 - no link is followed
-    settings = replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(paths))
+    places = (os.path.abspath(each) for each in published.paths(settings.registry))  # noqa: PTH100 - no link is followed
+    settings = replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(places))
     return running.Running(stack.url, os.getpid(), settings.environment())
 
 

@@ -62,8 +62,8 @@ class ServedRegistry:
         """The settings with the copies in place of the files. These paths stay the same."""
         return replace(
             self._named,
-            registry=os.pathsep.join(str(self._place(path)) for path in _paths(self._named.registry)),
-            signed_registry=os.pathsep.join(str(self._place(path)) for path in _paths(self._named.signed_registry)),
+            registry=os.pathsep.join(str(self._place(path)) for path in published.paths(self._named.registry)),
+            signed_registry=os.pathsep.join(str(self._place(path)) for path in published.paths(self._named.signed_registry)),
         )
 
     @property
@@ -79,7 +79,7 @@ class ServedRegistry:
     @property
     def names(self) -> str:
         """The names of the files."""
-        return " and ".join(dict.fromkeys(Path(path).name for path in _paths(self._named.registry)))
+        return " and ".join(dict.fromkeys(Path(path).name for path in published.paths(self._named.registry)))
 
     def look(self) -> Look | None:
         """Look at the files; None if there is nothing new to tell."""
@@ -121,7 +121,7 @@ class ServedRegistry:
         """Copy all files, and put them in the place of the copies before in one step."""
         self._number += 1
         number = str(self._number)
-        for path in (*_paths(self._named.registry), *_paths(self._named.signed_registry)):
+        for path in (*published.paths(self._named.registry), *published.paths(self._named.signed_registry)):
             files = [Path(path)] if Path(path).is_file() else published.files(path)
             for file in files:
                 _put(file, self._place(file, number))
@@ -138,7 +138,7 @@ class ServedRegistry:
     def _content(self) -> str:
         """Return a digest of all files."""
         digest = sha256()
-        for path in (*_paths(self._named.registry), *_paths(self._named.signed_registry)):
+        for path in (*published.paths(self._named.registry), *published.paths(self._named.signed_registry)):
             for file in _files(path):
                 digest.update(f"{file}\n".encode() + _read(file))
         for registry in self.registries.values():
@@ -159,10 +159,6 @@ def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry]) -> s
         return "no metric has changed"
     more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
     return "; ".join(changes[:_SHOWN]) + more
-
-
-def _paths(joined: str) -> list[str]:
-    return [path for path in joined.split(os.pathsep) if path]
 
 
 def _files(path: str) -> Iterator[Path]:

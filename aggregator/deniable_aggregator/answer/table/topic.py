@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.select import Published, Selection
 
 
-def _undeclared(word: str, silent: bool) -> bool:  # noqa: FBT001 - mapped over both
-    return silent and word == OTHER
-
-
 @dataclass(frozen=True, eq=False)
 class Topic:
     """A metric of the query, with what was published of it."""
@@ -35,8 +31,8 @@ class Topic:
     def groups(self) -> list[Words]:
         """The values of the segments that have rows: undeclared ones only where they were published, or are asked for."""
         cells, published = self.question.cells[self.versions[0].declared.definition], self._parts
-        silent = [f"{name}={OTHER}" not in published and name in cells.open for name in cells.dimensions]
-        rows = [words for words in self.question.groups if not any(map(_undeclared, words, silent))]
+        silent = [at for at, name in enumerate(cells.dimensions) if name in cells.open and f"{name}={OTHER}" not in published]
+        rows = [words for words in self.question.groups if not any(words[at] == OTHER for at in silent)]
         return rows or self.question.groups  # no answer is empty
 
     @cached_property

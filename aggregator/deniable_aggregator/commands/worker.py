@@ -194,7 +194,7 @@ class _Published:
         """Yield the chores of the app."""
         from deniable_aggregator.alarms import watcher
         from deniable_aggregator.counting.chores import Chore
-        from deniable_aggregator.deletion import archived_files, retention
+        from deniable_aggregator.deletion import retention
         from deniable_aggregator.publish import hourly, publisher
 
         # Chores run in this order. Retention comes after the publisher, which knows then which periods wait.
@@ -205,6 +205,8 @@ class _Published:
         yield Chore("copies", hourly.EVERY_SECONDS, lambda: copies.run(self.registry), faults)
         yield Chore("retention", retention.EVERY_SECONDS, partial(self._run, "retention"), faults)
         if self._archive:
+            from deniable_aggregator.deletion import archived_files
+
             yield Chore("mixture", archived_files.EVERY_SECONDS, partial(self._run, "files"), faults)
 
 

@@ -134,11 +134,11 @@ def test_every_module_of_a_server_is_looked_for():
 
 
 def imported_late(module):
-    """Find what the functions of a module import, but for plots, which an extra of their own brings."""
+    """Find what the functions of a module import, but for plots and an archive's files, which extras of their own bring."""
     tree = ast.parse(Path(importlib.util.find_spec(module).origin).read_text("utf-8"))
     for function in ast.walk(tree):
         for node in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
-            if isinstance(node, ast.ImportFrom) and not node.module.endswith(".plot"):
+            if isinstance(node, ast.ImportFrom) and not node.module.endswith((".plot", ".archived_files")):
                 yield node.module
 
 
@@ -152,6 +152,20 @@ def test_an_extra_brings_what_its_commands_import(extra):
     code = IMPORT.format(foreign=foreign(extra), modules=modules)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_worker_without_an_archive_needs_nothing_of_one():
+    """The chores of an app that keeps no archive are found where the extra `archive` is not installed."""
+    code = IMPORT.format(foreign=foreign("aggregator"), modules=["deniable_aggregator.commands.worker"])
+    declared = "SimpleNamespace(publication=SimpleNamespace(trial=False))"
+    known = f"_faults=SimpleNamespace(app=None), _archive=None, _declared={declared}"
+    code += f"""
+from types import SimpleNamespace
+from deniable_aggregator.commands.worker import _Published
+print(*(each.name for each in _Published.chores(SimpleNamespace({known}, _store=None, _run=print, registry=None))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "watch publisher copies retention\n"), done.stderr
 
 
 def test_an_ingest_is_small():

@@ -170,7 +170,7 @@ class Host:
         finally:
             with suppress(OSError):  # its children have ended, too
                 os.killpg(process.pid, signal.SIGKILL)
-        assert (process.returncode, complaints) == (0, "")
+        assert (process.returncode, complaints) == (0, ""), complaints
         return printed
 
 

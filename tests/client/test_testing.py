@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 import requests
@@ -15,8 +16,9 @@ from registries import metric_toml, registry_toml
 import deniable
 from deniable import Budget, Caps, Client, ConfigurationError, ParameterError, RegistryError, SenderSettings
 from deniable.commands import entry as cli
+from deniable.process.clock import now
 from deniable.registry import parse
-from deniable.testing import Attempt, Capture, Captured, StubServer
+from deniable.testing import Attempt, Capture, Captured, Clock, StubServer
 from deniable.transport.dsn import Dsn
 
 SEGMENTS = {"platform": "linux"}
@@ -309,6 +311,58 @@ def test_numbers_and_sets_are_received(tmp_path, capsys):
     listed = capsys.readouterr().out
     assert all(metric in listed for metric in GIVEN)
     assert not any(value in listed for value in ("412", "7041", "git", "pen", "fair"))
+
+
+def test_people_are_captured(tmp_path):
+    """Of people who agreed, also where the app made `people` before; nothing of the others, and nothing is kept."""
+    agreed = {1}
+    options = {"registry": parse(NUMBERS), "key": "0" * 32, "consent": lambda account: account in agreed}
+    before = deniable.people("https://pk@t.example/shop", store=tmp_path / "before", **options)
+    with Capture() as capture:
+        for people in (before, deniable.people(store=tmp_path / "meanwhile", **options)):
+            recorded = [people.person(account).record("mood", "good") for account in (1, 2, None)]
+            assert recorded == [True, False, False]
+            assert people.flush()
+            with pytest.raises(ParameterError, match=r"did you mean 'mood'"):
+                people.person(1).record("modo", "good")
+        capture.consent = False
+        assert before.person(2).record("mood", "fair")
+    assert capture.values("mood") == ["good", "good", "fair"]
+    assert len(capture.faults) == 2
+    assert before.stats()["recorded"] == 0
+    assert not list(tmp_path.rglob("*people*"))
+    before.close(0)
+
+
+def test_times_of_people_are_captured(tmp_path):
+    """With the consent of the person whose block it is."""
+    people = deniable.people(registry=parse(NUMBERS), key="0" * 32, store=tmp_path, consent=lambda account: account == 1)
+    with Capture() as capture:
+        for account in (1, 2, None):
+            with people.person(account).timed("search.ms"):
+                pass
+        assert len(capture.values("search.ms")) == 1
+
+
+# the clock
+
+
+def test_a_clock_stands_until_it_is_moved():
+    """It says the period of clients made before, and what the stub takes; afterwards the time is that of the system."""
+    registry = parse(registry_toml(metric_toml("seen", period="month")))
+    with StubServer(registry) as server:
+        client = Client(dsn=server.dsn, registry=registry, consent=True, state=None, settings=QUICK)
+        with Clock(datetime(2027, 2, 1, 0, 30, tzinfo=timezone(timedelta(hours=1)))) as clock:
+            assert clock.now == datetime(2027, 1, 31, 23, 30, tzinfo=UTC)
+            assert [client.record("seen", value=True) for _ in range(2)] == [True, False]
+            clock.advance(minutes=30)
+            assert client.record("seen", value=True)
+            assert client.flush(60)
+            with pytest.raises(ParameterError, match="a time has a time zone"):
+                clock.set(datetime(2027, 3, 1))  # noqa: DTZ001 - that is the mistake
+        assert sorted(report.stratum.period for report in server.reports) == ["2027-01", "2027-02"]
+        client.close(60)
+    assert abs(now() - time.time()) < 60
 
 
 # the stub server

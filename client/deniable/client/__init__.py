@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +17,7 @@ from deniable.client.session import Session, forget
 from deniable.errors import ConfigurationError, ParameterError, without_locals
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
+from deniable.process.clock import now
 from deniable.process.surroundings import state_root, switched_off
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
@@ -103,7 +103,7 @@ class Client:
         strict: bool = False,
         exit: Exit = "auto",  # noqa: A002 - what it is about
         post: Post | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = now,
         source: Source | None = None,
     ) -> None:
         self.strict = strict

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +14,7 @@ from deniable.device.ledger import Ledger
 from deniable.device.people import Key, PeopleFile, PeopleInRedis, PersonStates
 from deniable.device.permanent_responses import PermanentResponses
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.process.clock import now
 from deniable.source import OS
 from deniable.stopwatch import Stopwatch
 
@@ -72,7 +72,7 @@ class People:
         allow_http: bool = False,
         strict: bool = False,
         post: Post | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = now,
     ) -> None:
         self.strict: bool = strict
         folder = Path(store).expanduser() if isinstance(store, (str, Path)) else None

@@ -2,9 +2,10 @@
 
 In production raw answers can be seen nowhere. A capture replaces the client's methods during a test and restores them at its end.
 
-`make_due` lets reports travel that would wait on the device.
+A clock sets the time of day. `make_due` lets reports travel that would wait on the device.
 
-With pytest nothing needs to be imported: the package has the fixtures ``deniable_capture`` and ``deniable_stub_server``.
+With pytest nothing needs to be imported: the package has the fixtures ``deniable_capture``, ``deniable_stub_server`` and
+``deniable_clock``.
 
 >>> def test_theme(deniable_capture):
 ...     toggle_theme()
@@ -16,15 +17,17 @@ from __future__ import annotations
 TYPE_CHECKING = False  # type checkers take it for True; pytest always imports this package, so it must be light
 if TYPE_CHECKING:
     from deniable.testing.capture import Capture, Captured
+    from deniable.testing.clock import Clock
     from deniable.testing.release import make_due
     from deniable.testing.stub import Attempt, Received, StubServer
 
-__all__ = ["Attempt", "Capture", "Captured", "Received", "StubServer", "make_due"]
+__all__ = ["Attempt", "Capture", "Captured", "Clock", "Received", "StubServer", "make_due"]
 
 _HOMES = {
     "Attempt": "stub",
     "Capture": "capture",
     "Captured": "capture",
+    "Clock": "clock",
     "Received": "stub",
     "StubServer": "stub",
     "make_due": "release",

@@ -11,6 +11,7 @@ from deniable.arrival import Arrival
 from deniable.client import Client
 from deniable.client.environment import caller
 from deniable.client.metrics import no_time
+from deniable.client.people import Person
 from deniable.client.undeclared import undeclared
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.handle import MetricHandle
@@ -51,8 +52,8 @@ class Capture:
     """Captures all answers that the clients of this process record while it is open.
 
     The app may call `deniable.init` before, meanwhile or never. It may record by the functions of ``deniable``, a
-    `deniable.Client` or a handle. While the capture is open, nothing is randomised, queued, kept or sent, and no thread is
-    started. The DSN, the device's budget and the last day of a metric do not matter.
+    `deniable.Client`, a handle, or for a person of `deniable.people`. While the capture is open, nothing is randomised, queued,
+    kept or sent, and no thread is started. The DSN, the device's budget and the last day of a metric do not matter.
 
     Parameters
     ----------
@@ -155,6 +156,9 @@ class Capture:
         def record(client: Client, metric: str, value: object) -> bool:
             return self._take(client, metric, value)
 
+        def record_person(person: Person, metric: str, value: object) -> bool:
+            return self._take(person, metric, value)
+
         def record_handle(handle: MetricHandle, value: object) -> bool:
             # A handle that was made before the capture holds the original method.
             return self._take(_owner(handle._record), handle._id, value)  # noqa: SLF001
@@ -175,6 +179,7 @@ class Capture:
         self._replace(Client, "flush", settled)
         self._replace(Client, "aflush", settled_async)
         self._replace(Client, "close", settled)
+        self._replace(Person, "record", record_person)
         self._replace_times()
 
     def _replace_times(self) -> None:
@@ -189,18 +194,22 @@ class Capture:
         self._replace(Client, "record_time", record_time)
         self._replace(Stopwatch, "__enter__", enter)
 
-    def _timing(self, client: Client | None, metric: str) -> Timing | Exception | None:
+    def _timing(self, owner: Client | Person | None, metric: str) -> Timing | Exception | None:
         """Return a timing that is captured when it stops, or the error to raise then."""
+        client = _client(owner)
         if client is None:
             return None
         try:
             _in_unit(client, metric, 0.0)
         except ParameterError as error:
             return error
-        return _CapturedTiming(lambda seconds: self._take(client, metric, _in_unit(client, metric, seconds)))
+        return _CapturedTiming(lambda seconds: self._take(owner, metric, _in_unit(client, metric, seconds)))
 
-    def _take(self, client: Client | None, metric: str, value: object) -> bool:
-        if client is None or (self.consent and ((switched_off() and not self._off_before) or not _agreed(client))):
+    def _take(self, owner: Client | Person | None, metric: str, value: object) -> bool:
+        client = _client(owner)
+        if client is None or (isinstance(owner, Person) and owner._is_nobody()):  # noqa: SLF001
+            return False
+        if self.consent and ((switched_off() and not self._off_before) or not _agreed(owner)):
             return False
         self._note(client)
         if not self.lenient:
@@ -233,10 +242,14 @@ class _CapturedTiming(Timing):
         self._take(self.seconds)
 
 
-def _owner(method: object) -> Client | None:
-    """Return the client of a method; the current one for others."""
+def _owner(method: object) -> Client | Person | None:
+    """Return the client or the person of a method; the current client for others."""
     owner = getattr(method, "__self__", None)
-    return owner if isinstance(owner, Client) else deniable._client  # noqa: SLF001
+    return owner if isinstance(owner, Client | Person) else deniable._client  # noqa: SLF001
+
+
+def _client(owner: Client | Person | None) -> Client | None:
+    return owner._people._client if isinstance(owner, Person) else owner  # noqa: SLF001
 
 
 def _in_unit(client: Client, metric: str, seconds: float) -> object:
@@ -265,8 +278,10 @@ def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
             os.environ["DENIABLE_DSN"] = dsn
 
 
-def _agreed(client: Client) -> bool:
-    consent = client._consent.setting  # noqa: SLF001
+def _agreed(owner: Client | Person | None) -> bool:
+    if isinstance(owner, Person):
+        return owner._people._consent(owner._identifier) is True  # noqa: SLF001
+    consent = owner._consent.setting if owner else False  # noqa: SLF001
     return (consent() if callable(consent) else consent) is True
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
 from deniable.errors import PayloadError
+from deniable.process.clock import now
 from deniable.upload_rules import Refused, bearer, check_key, inflated, place
 from deniable.wire.report import FORMAT, MAX_BODY_BYTES, MAX_INFLATED_BYTES, Report, Stratum
 
@@ -95,7 +96,9 @@ def _taken(group: dict[str, Any], registry: Registry | None) -> tuple[list[Repor
     layout, stratum = None, Stratum(*(group[name] for name in Stratum._fields))
     if registry is not None:
         metric = registry.metrics.get(stratum.metric)
-        placed = place(registry, lambda _: [Declared.of(metric)] if metric else [], stratum, datetime.now(UTC), _CLOCK_SKEW)
+        placed = place(
+            registry, lambda _: [Declared.of(metric)] if metric else [], stratum, datetime.fromtimestamp(now(), UTC), _CLOCK_SKEW
+        )
         layout, stratum = placed.declared.layout, placed.stratum
     count = group["count"]
     try:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deniable.testing.capture import Capture
+    from deniable.testing.clock import Clock
     from deniable.testing.stub import StubServer
 
 
@@ -27,7 +28,7 @@ def _registry(config: pytest.Config) -> Path | None:
 
 
 @pytest.fixture
-def deniable_capture(request: pytest.FixtureRequest) -> Iterator[Capture]:
+def deniable_capture(request: pytest.FixtureRequest, _new_device: None) -> Iterator[Capture]:
     """Capture the answers that are recorded during the test; see `deniable.testing.Capture`.
 
     A test that records an undeclared metric or answer fails, even if the app catches the error.
@@ -46,20 +47,42 @@ def deniable_capture(request: pytest.FixtureRequest) -> Iterator[Capture]:
 
 @pytest.fixture
 def deniable_stub_server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, _new_device: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StubServer]:
     """Run a stub server during the test, in which devices are new and keep their state apart; see `deniable.testing.StubServer`.
 
-    The client that the test starts ends with it.
+    ``DENIABLE_DSN`` leads to it. The clients that the test starts end with it.
     """
     import deniable  # noqa: PLC0415 - see above
     from deniable.testing.stub import StubServer  # noqa: PLC0415
+    from deniable.transport import Sender  # noqa: PLC0415
 
-    monkeypatch.setenv("DENIABLE_STATE_DIR", str(tmp_path_factory.mktemp("deniable")))
     with StubServer(_registry(request.config)) as server:
+        monkeypatch.setenv("DENIABLE_DSN", server.dsn)
+        senders = Sender.all()
         before, deniable._client = deniable._client, None  # noqa: SLF001 - else `init` would close it
         try:
             yield server
         finally:
             deniable.close(0.0)
             deniable._client = before  # noqa: SLF001
+            for sender in Sender.all():
+                if sender not in senders:
+                    sender.close(0.0)
+
+
+@pytest.fixture
+def deniable_clock() -> Iterator[Clock]:
+    """Stop the time of day of clients and stub servers during the test, until it moves it; see `deniable.testing.Clock`."""
+    from deniable.testing.clock import Clock  # noqa: PLC0415 - see above
+
+    with Clock() as clock:
+        yield clock
+
+
+@pytest.fixture
+def _new_device(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what a device keeps, also whether a person agreed, in an empty folder. An opt-out of the developer has no effect."""
+    for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DENIABLE_STATE_DIR", str(tmp_path_factory.mktemp("deniable")))

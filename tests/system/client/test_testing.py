@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -89,20 +91,40 @@ def test_the_server_fixture(registry_file):
 import pytest
 import deniable
 
+SEGMENTS = {"platform": "linux"}
+
 @pytest.mark.parametrize("time", [1, 2])
 def test_send(deniable_stub_server, time):
-    deniable.init(deniable_stub_server.dsn, registry="metrics.toml", consent=True, segments={"platform": "linux"})
+    deniable.init(registry="metrics.toml", consent=True, segments=SEGMENTS)
     assert deniable.record("ui.theme", "dark")
     assert deniable.flush(60)
     assert len(deniable_stub_server.reports) == 1
+    global left
+    left = deniable.Client(registry="metrics.toml", consent=True, segments=SEGMENTS)
 
 def test_after():
     assert deniable.stats() == {"disabled": "deniable.init was not called"}
+    assert not left.record("ui.dark", True)
+    assert left.stats()["dropped"] == {"closed": 1}
 """
     for _ in range(2):
-        done = run_pytest(registry_file.parent, test)
+        done = run_pytest(registry_file.parent, test, DO_NOT_TRACK="1", DENIABLE_DISABLED="1")
         assert "3 passed" in done.stdout, done.stdout
     assert not (registry_file.parent / "state").exists()
+
+
+def test_the_guide(tmp_path):
+    """The project of docs/how-to/test.md passes its own tests, also on a developer's machine that is not to be tracked."""
+    guide = (Path(__file__).parents[3] / "docs" / "how-to" / "test.md").read_text("utf-8")
+    files = re.findall(r"<!-- testing: ([\w.]+\.py) -->\n```python\n(.*?)```", guide, re.DOTALL)
+    for name, text in files:
+        with tmp_path.joinpath(name).open("a", encoding="utf-8") as file:
+            file.write(text)
+    subprocess.run([sys.executable, "-m", "deniable", "init", "--app", "shop"], cwd=tmp_path, check=True, timeout=120)
+    tests = sum(text.count("def test_") for _, text in files)
+    done = run_pytest(tmp_path, "", DO_NOT_TRACK="1", CI="1")
+    assert f"{tests} passed" in done.stdout, done.stdout
+    subprocess.run([sys.executable, "plain.py"], cwd=tmp_path, check=True, timeout=120)
 
 
 def test_the_plugin_loads_nothing(tmp_path):

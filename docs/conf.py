@@ -32,7 +32,7 @@ html_theme_options = {
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["conf.py", "made.py", "references.py"]
+exclude_patterns = ["conf.py", "made.py", "references.py", "texts.py"]
 nitpicky = True  # a reference that leads nowhere is a warning; `references` finds what Sphinx alone does not
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
@@ -55,11 +55,13 @@ _REPOSITORY = "https://github.com/deniable/deniable/blob/main/"
 _OUTSIDE = re.compile(
     r"\]\((?:\.\./)+((?:deploy|tests|benchmarks|client|aggregator|server|\.ci)(?:/[^)]*)?|[A-Z_]+\.md[^)]*|LICENSE|justfile)\)"
 )
+_OF_THE_SITE = re.compile(rf"\]\({html_baseurl}([a-z_/-]+)/(#[^)]*)?\)")
 
 
 def _outside(_app: Sphinx, _page: str, source: list[str]) -> None:
-    """Let links to files of the repository lead there."""
+    """Let links to files of the repository lead there, and those to the site to the pages of this build."""
     source[0] = _OUTSIDE.sub(rf"]({_REPOSITORY}\1)", source[0])
+    source[0] = _OF_THE_SITE.sub(lambda link: f"](/{made.page(link[1])}{link[2] or ''})", source[0])
 
 
 def setup(app: Sphinx) -> None:

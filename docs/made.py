@@ -1,4 +1,4 @@
-"""Pages of the site that are made: commands, environment variables, mechanisms, the list of decisions, the map of accuracy."""
+"""Pages of the site that are made, and stand nowhere else: commands, mechanisms, the map of accuracy."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from deniable.commands.catalogue import CATALOGUE
 from deniable.commands.parser import Parser
 from deniable.mechanisms.sampled_option import SampledOption, SampledPair
 from deniable.mechanisms.window import Window
-from deniable.messages import reasons
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import accuracy
+import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-DECISIONS = Path(__file__).parent / "decisions"
 ACCURACY = Path(__file__).parent / "reference" / "accuracy.json"
 _EPSILONS = [step / 4 for step in range(2, 25)]
 _VALUES = 16
@@ -58,12 +57,15 @@ def write(folder: Path) -> None:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Make each page from the code, as its name and its text."""
+    yield from texts.pages()
     yield "reference/commands.md", _commands()
-    yield "reference/variables.md", _variables()
-    yield "reference/reasons.md", _reasons()
-    yield "decisions/index.md", _decisions()
     yield from _mechanisms()
     yield from _accuracy()
+
+
+def page(name: str) -> str:
+    """Return the file of a page by its name on the site, such as ``reference/mechanisms``."""
+    return f"{name}/index.md" if name == "reference/mechanisms" else f"{name}.md"
 
 
 def _commands() -> str:
@@ -85,53 +87,6 @@ def _commands() -> str:
                 for name, sub in action.choices.items():
                     lines += [f"### `{point.name} {name}`", "", "```text", sub.format_help().rstrip(), "```", ""]
     return "\n".join(lines)
-
-
-def _variables() -> str:
-    readers = "*For operators and app developers.*"
-    about = f"{readers} [Add the SDK to an app](../how-to/embed.md) and [Settings](settings.md) say what each of them does."
-    lines = ["# Environment variables", "", about, ""]
-    for title, floor in (("In an app", "client"), ("Of a server", "server"), ("Of a worker", "aggregator")):
-        (point,) = entry_points(group="deniable.variables", name=floor)
-        lines += [f"## {title}", "", "| variable | default |", "|---|---|"]
-        lines += [f"| `{name}` | {f'`{default}`' if default else ''} |" for name, default in point.load().items()]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _reasons() -> str:
-    more = "[When something is missing](../how-to/missing.md) says where these lines are seen."
-    about = f"*For app developers.* Whatever drops a report says so once, on the logger `deniable`. {more}"
-    lines = ["# Why a report is dropped", "", about, ""]
-    for title, column, group in (
-        ("Answers that are not reported", "`dropped`", reasons.ANSWERS),
-        ("Reports that are lost", "`dropped` or `faults`", reasons.LOSSES),
-        ("The server does not answer", "reason", reasons.FAILURES),
-        ("The server refuses reports of a metric", "`refusals`", reasons.REFUSALS),
-        ("The server refuses an upload", "code", reasons.CODES),
-        ("The server, or another program, refuses an upload and has no such code", "status", reasons.STATUSES),
-        ("The served registry is not used", "reason", reasons.SERVED),
-    ):
-        lines += [f"## {title}", "", f"| {column} | what happened | what to do |", "|---|---|---|"]
-        named: dict[reasons.Reason, list[str]] = {}
-        for name, reason in group.items():
-            named.setdefault(reason, []).append(f"`{name}`")
-        lines += [f"| {', '.join(names)} | {reason.happened} | {reason.remedy} |" for reason, names in named.items()]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _decisions() -> str:
-    lines = [
-        "# Decisions",
-        "",
-        "*For contributors and reviewers.* Choices that a newcomer would question, each with its reason.",
-        "",
-    ]
-    for path in sorted(DECISIONS.glob("[0-9]*.md")):
-        title = path.read_text("utf-8").partition("\n")[0].lstrip("# ")
-        lines += [f"- [{title}]({path.name})"]
-    return "\n".join([*lines, "", "```{toctree}", ":hidden:", ":glob:", "", "[0-9]*", "```", ""])
 
 
 def _mechanisms() -> Iterator[tuple[str, str]]:

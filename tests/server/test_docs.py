@@ -63,6 +63,15 @@ def test_every_field_of_a_record_is_documented():
         assert f"`{name}`" in LOGS or f'"{name}":' in LOGS, name
 
 
+def test_pages_that_are_made_and_committed(monkeypatch):
+    """They are as the code makes them. If one differs, `python docs/texts.py` writes it anew."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import texts
+
+    for name, text in texts.pages():
+        assert (ROOT / "docs" / name).read_text("utf-8") == text, name
+
+
 def test_access_is_documented():
     """Each role of a key, each user of the store that is shipped, and each limit stands in docs/how-to/operate/access.md."""
     access = (ROOT / "docs" / "how-to" / "operate" / "access.md").read_text("utf-8")

@@ -73,8 +73,9 @@ def test_pages_that_are_made_and_committed(monkeypatch):
 
 
 def test_access_is_documented():
-    """Each role of a key, each user of the store that is shipped, and each limit stands in docs/how-to/operate/access.md."""
-    access = (ROOT / "docs" / "how-to" / "operate" / "access.md").read_text("utf-8")
+    """Each role of a key, each user of the store that is shipped, and each limit stands in a page on access."""
+    pages = (ROOT / "docs" / "how-to" / "operate" / f"{name}.md" for name in ("access", "store-users", "limits"))
+    access = "\n".join(page.read_text("utf-8") for page in pages)
     users = [line.split()[1] for line in (ROOT / "deploy" / "users.acl").read_text("utf-8").splitlines()]
     limits = [f"DENIABLE_{field.name.upper()}" for field in fields(Settings) if field.name.startswith("rate_limit_")]
     for name in (*ROLES, *(user for user in users if user != "default"), *limits, "DENIABLE_SERVES", "DENIABLE_TRUSTED_PROXIES"):

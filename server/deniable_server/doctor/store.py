@@ -303,7 +303,7 @@ def access(client: Client) -> Finding:
     options = about.connection(client)
     password, place = options.get("password"), options.get("host")
     remedy = (
-        "give each process a user of its own (deploy/users.acl, docs/how-to/operate/access.md), "
+        "give each process a user of its own (deploy/users.acl, docs/how-to/operate/store-users.md), "
         "and bind the store to where they are"
     )
     if not password:
@@ -356,7 +356,7 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
     if all(_near(about.connection(server).get("host")) for server in primaries(client)):
         return Finding("rights", "ok", f"{seen}; the store is on this machine")
     meaning = "anyone who takes over the server that faces the internet reads what others have sent"
-    return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/how-to/operate/access.md)")
+    return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/how-to/operate/store-users.md)")
 
 
 def _needed(settings: Settings) -> dict[str, tuple[Any, ...]]:

@@ -30,9 +30,9 @@ NEVER = {
     "cluster": set(NAMES),
     "probe": set(NAMES),
 }
-"""By user, what docs/how-to/operate/access.md says that it never sees: the content of these kinds of keys."""
+"""By user, what docs/how-to/operate/store-users.md says that it never sees: the content of these kinds of keys."""
 KEEPS = ("ingest", "query", "server")
-"""Users that never remove a batch, but for the one way that docs/how-to/operate/access.md names."""
+"""Users that never remove a batch, but for the one way that docs/how-to/operate/store-users.md names."""
 WORDS = {
     "group": ["agg"],
     "consumer": ["me"],

@@ -873,12 +873,12 @@ def test_questions_are_answered_under_their_user(guarded, registry_file):
 
 @pytest.fixture(params=SERVERS)
 def always(request, tmp_path):
-    """Start a server that syncs each write, with users made as docs/how-to/operate/access.md says."""
+    """Start a server that syncs each write, with users made as docs/how-to/operate/store-users.md says."""
     binary = server_binary(request.param)
     path, passwords = with_passwords(tmp_path)
     command = re.search(
         r"^sed .* > users-always\.acl$",
-        (DEPLOY.parent / "docs" / "how-to" / "operate" / "access.md").read_text("utf-8"),
+        (DEPLOY.parent / "docs" / "how-to" / "operate" / "store-users.md").read_text("utf-8"),
         re.MULTILINE,
     )[0]
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)

@@ -38,6 +38,8 @@ _FOREIGN = {
 }
 """By module of another project, the beginning of the address at which its documentation has a name."""
 _ELSEWHERE = {
+    **{name: f"{_PYTHON}functions.html#{name}" for name in ("bool", "float", "int", "object")},
+    **{name: f"{_PYTHON}stdtypes.html#{name}" for name in ("bytes", "dict", "list", "str", "tuple")},
     **dict.fromkeys(("numpy.ndarray", "ndarray"), f"{_NUMPY}generated/numpy.ndarray.html"),
     "Fraction": f"{_FOREIGN['fractions']}Fraction",
 }

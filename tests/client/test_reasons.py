@@ -303,9 +303,26 @@ def test_the_facts_of_a_case(case, caplog, reason, facts):
 def test_each_metric_has_its_own_line(client_of, caplog):
     """A reason of one metric is told of another one, too."""
     client = client_of()
-    for metric in ("ui.theme", "size", "ui.theme", "size"):
+    for metric in ("ui.theme", "ui.theme", "size", "size"):
         client.record(metric, 1)
     assert [line.split(": ")[1:3] for line in caplog.messages] == [["ui.theme", "this_period"], ["size", "this_period"]]
+
+
+@pytest.mark.parametrize("developed", [True, False])
+def test_a_later_run_names_all_that_are_reported_already_in_one_line(client_of, caplog, tmp_path, developed):
+    """The first drop names them, each once; while the app is developed a second line says how to record once more."""
+    options = {"dsn": "http://canary-key@localhost/shop" if developed else DSN, "state": tmp_path}
+    metrics = ("ui.theme", "size", "split")
+    for client in (client_of(**options), client_of(**options)):
+        client.record("often", value=True)
+        for metric in metrics:
+            client.record(metric, 1 if metric == "size" else "dark" if metric == "ui.theme" else True)
+        client.close(60)
+    words = ANSWERS["this_period"].words("1 in each day")
+    expected = [f"deniable: {', '.join(metrics)}: this_period: {words}"]
+    expected += [f"deniable: while developing: this_period: {ANSWERS['this_period'].developing}"] if developed else []
+    assert [line for line in caplog.messages if ": this_period: " in line] == expected
+    assert all(len(line) < 180 for line in expected)
 
 
 def test_drops_are_in_the_table():
@@ -322,7 +339,7 @@ def test_drops_are_in_the_table():
                 named |= {
                     text for text in texts if isinstance(text, str) and text.isidentifier() and text not in ("http_", "refused")
                 }
-    assert {"this_period", "interrupted"} - named == {"this_period"}, "the search finds what is written as text"
+    assert {"budget", "interrupted"} - named == {"budget"}, "the search finds what is written as text"
     assert named - known == set()
 
 
@@ -408,13 +425,13 @@ def test_a_missing_segment_raises_if_strict(client_of):
 
 def test_metrics_that_stop_for_one_reason_share_a_line(client_of, caplog):
     """It names them, and of many the first."""
-    many = "".join(metric_toml(f"split{number}", segments=["arm"], period="month") for number in range(8))
+    many = "".join(metric_toml(f"split{number:02}", segments=["arm"], period="month") for number in range(28))
     client = client_of(registry=parse(registry_toml(many, segments={"arm": ["a", "b"]})), segments={})
     (line,) = caplog.messages
     assert line.startswith(
-        "deniable: split0, split1, split2, split3, split4 and 3 more: off: the metric is off (the segment arm is "
+        f"deniable: {', '.join(f'split{number:02}' for number in range(20))} and 8 more: off: the metric is off (the segment arm is "
     )
-    assert len(client.stats()["off"]) == 8
+    assert len(client.stats()["off"]) == 28
 
 
 def test_a_metric_that_has_expired_raises_if_strict(client_of):

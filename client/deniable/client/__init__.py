@@ -111,7 +111,7 @@ class Client:
         if self.developed:
             log.show()
         self._consent = Consent(consent, strict=strict)
-        self._counts = Counts()
+        self._counts = Counts(developed=self.developed and state is not None)
         self._metrics = Metrics({} if segments is None else segments, caps, clock, self._counts, strict=strict)
         self._session: Session | None = None
         self.disabled: str | None = switched_off()
@@ -133,7 +133,7 @@ class Client:
                     address,
                     directory,
                     settings or sender_settings(),
-                    self._metrics.budget,
+                    self._metrics,
                     self._consent,
                     self._counts,
                     post=post,

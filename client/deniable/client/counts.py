@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
-from deniable.messages.notice import warn_once
+from deniable.messages.notice import listed, warn_once
 from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from deniable.device.ledger import Ledger
     from deniable.device.prepared import Prepared
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deniable.limits.allowance import Allowance
     from deniable.transport import Sender
 
-_ELSEWHERE = (("disabled", ""), ("off", ""), ("unknown_metric", ""))  # by the client, which knows more
+_ELSEWHERE = ("disabled", "off", "unknown_metric")  # told by the client, which knows more
 _FACTS: dict[str, Callable[[Prepared], str]] = {
     "expired": lambda prepared: f"on {prepared.metric.expires}",
     "unit": lambda prepared: f"it is {prepared.metric.unit}" if prepared.metric.unit else "it has none",
@@ -41,9 +41,13 @@ _MANY = 100
 class Counts:
     """Counts of what one process has recorded and dropped. What is dropped is said once for each metric and reason."""
 
-    __slots__ = ("_notices", "clipped", "dropped", "of_people", "recorded", "trouble", "undeclared")
+    __slots__ = ("_told", "clipped", "developed", "dropped", "of_people", "recorded", "trouble", "undeclared")
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        developed: bool = False,  # whether the app is developed, with a state that the next start finds again
+    ) -> None:
         self.recorded = 0  # reports that were queued
         self.undeclared = 0  # answers that their metric does not declare
         self.clipped = 0  # numbers beyond the range of their metric
@@ -52,7 +56,8 @@ class Counts:
         self.dropped: Counter[str] = Counter(dict.fromkeys(ANSWERS, 0))  # answers that were not reported, by reason
         self.trouble: Callable[[], str | None] = lambda: None  # what is wrong with the state
         self.of_people = False  # whether answers are those of several people, each of whom is a device
-        self._notices = set(_ELSEWHERE)
+        self.developed = developed
+        self._told: set[tuple[str, str]] = set()  # reasons and metrics
 
     def drop(
         self,
@@ -60,6 +65,7 @@ class Counts:
         prepared: Prepared | None = None,
         error: DeniableError | None = None,
         facts: str = "",
+        alike: Callable[[], Iterable[Prepared]] = tuple,  # other metrics whose answers would be dropped now for the same reason
     ) -> bool:
         """Count an answer to a metric that is not reported, and say why; return False, or raise the error of a strict client."""
         self.dropped[reason] += 1
@@ -68,9 +74,12 @@ class Counts:
         if reason == "this_period" and self.dropped[reason] == _MANY and not self.of_people:
             warn_once("all metrics", "this_period", ONE_PERSON.words(f"{_MANY} in this process"))
         about = (reason, "" if prepared is None else prepared.metric.id)
-        if about not in self._notices:
-            self._notices.add(about)
-            self.tell(reason, about[1], facts or self._facts(reason, prepared))
+        if about not in self._told and reason not in _ELSEWHERE:
+            together = (prepared, *(each for each in alike() if (reason, each.metric.id) not in self._told))
+            concerned = {each.metric.id: each for each in together if each is not None}
+            self._told |= {about, *((reason, id_) for id_ in concerned)}
+            known = dict.fromkeys(filter(None, (self._facts(reason, each) for each in concerned.values() or (None,))))
+            self.tell(reason, listed([*concerned]), facts or ", ".join(known))
         return False
 
     def swallow(self, error: Exception, where: str) -> None:
@@ -82,6 +91,8 @@ class Counts:
         """Say once why answers to a metric, or to all of them, are not reported."""
         about = OF_PEOPLE.get(reason, ANSWERS[reason]) if self.of_people else ANSWERS[reason]
         warn_once("all metrics" if about.alike or not metric else metric, reason, about.words(facts))
+        if about.developing and self.developed:
+            warn_once("while developing", reason, about.developing)
 
     def words(self, reason: str, prepared: Prepared) -> str:
         """Say why answers to a metric are not reported."""

@@ -10,7 +10,7 @@ from deniable.errors import ParameterError, RegistryError
 from deniable.limits.admission import admit
 from deniable.limits.allowance import MICRO
 from deniable.limits.caps import budget_of
-from deniable.messages.notice import warn_once
+from deniable.messages.notice import listed, warn_once
 from deniable.messages.reasons import ANSWERS
 from deniable.registry import period
 from deniable.registry.metric import PER_SECOND
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
 _SWAPPED = "the arguments of record are swapped: write the metric first, and then the answer"
-_MOST_LISTED = 5  # metrics that one line names
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -80,7 +79,7 @@ class Metrics:
         self.prepared, self.off = prepared, off
         self.registry = registry
         for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
-            self._counts.tell("off", _listed([id_ for id_, reason in off.items() if reason == why]), why)
+            self._counts.tell("off", listed([id_ for id_, reason in off.items() if reason == why]), why)
 
     def explain(self, metric: str, value: object) -> Explanation:
         """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
@@ -166,8 +165,3 @@ def no_time(metric: Metric) -> ParameterError:
     """Return the error of a time that is recorded for a metric of another unit."""
     unit = f"its unit is {metric.unit}" if metric.unit else "it has no unit"
     return ParameterError(f"{metric.id} counts no time, since {unit}: declare one of {', '.join(PER_SECOND)}, or use `record`")
-
-
-def _listed(ids: list[str]) -> str:
-    """List metrics, the first of many."""
-    return ", ".join(ids[:_MOST_LISTED]) + (f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else "")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from deniable.client.consent import Consent
     from deniable.client.counts import Counts
+    from deniable.client.metrics import Metrics
     from deniable.device.ledger import Ledger
     from deniable.device.permanent_responses import PermanentResponses
     from deniable.device.prepared import Occasion, Prepared
@@ -49,6 +50,7 @@ class Recorder:
 
     def __init__(
         self,
+        metrics: Metrics,
         consent: Consent,
         counts: Counts,
         ledger: Ledger,
@@ -61,6 +63,7 @@ class Recorder:
         strict: bool,  # whether an undeclared answer raises once its report is queued
         local: bool,  # whether reports go to this machine, as while the app is developed
     ) -> None:
+        self._metrics = metrics
         self._consent = consent
         self._counts = counts
         self._ledger = ledger
@@ -204,14 +207,32 @@ class Recorder:
     def _count(self, prepared: Prepared, dropped: str | None, occasion: Occasion) -> None:
         """Count a report that was queued, or an answer that was dropped for a reason."""
         if dropped:
-            code = self._refused(prepared.metric.id, occasion.stratum.period) if dropped == "this_period" else None
-            self._counts.drop("refused_period" if code else dropped, prepared, facts=of_code(code) if code else "")
+            if dropped == "this_period":
+                self._drop_period(prepared, occasion)
+            else:
+                self._counts.drop(dropped, prepared)
             # Where reports wait so that the moment of `record` does not show, nothing else may show it.
             self._sender.wake(quiet=bool(prepared.delayed or prepared.longest))
             return
         self._counts.recorded += 1
         if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile
             self._sender.purge()
+
+    def _drop_period(self, prepared: Prepared, occasion: Occasion) -> None:
+        """Count an answer to a metric whose reports of the period are made, and name all others of which this holds."""
+        code = self._refused(prepared.metric.id, occasion.stratum.period)
+
+        def alike() -> list[Prepared]:
+            now = datetime.fromtimestamp(self._clock(), UTC)
+            each = [(other, other.occasion(now)) for other in self._metrics.prepared.values()]
+            used = self._ledger.used_up((other.allowance, when) for other, when in each)
+            return [
+                other
+                for other, when in each
+                if other.allowance.tag in used and self._refused(other.metric.id, when.stratum.period) == code
+            ]
+
+        self._counts.drop("refused_period" if code else "this_period", prepared, facts=of_code(code) if code else "", alike=alike)
 
 
 def _warn_of_undeclared(metric: Metric, fault: BaseException, *, reported: bool) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from deniable.client.consent import Consent
     from deniable.client.counts import Counts
-    from deniable.registry.tables import Budget
+    from deniable.client.metrics import Metrics
     from deniable.source import Source
     from deniable.transport import Exit, Post, SenderSettings
     from deniable.transport.dsn import Dsn
@@ -48,7 +48,7 @@ class Session:
         dsn: Dsn,
         directory: Path | None,  # where the device keeps its state; None for memory
         settings: SenderSettings,
-        budget: Budget,
+        metrics: Metrics,
         consent: Consent,
         counts: Counts,
         *,
@@ -60,7 +60,7 @@ class Session:
         exit: Exit,  # noqa: A002 - the app's word for it
     ) -> None:
         self.state = State(directory)
-        self.ledger = Ledger(self.state, budget)
+        self.ledger = Ledger(self.state, metrics.budget)
         self.permanent_responses = PermanentResponses(self.state, self.ledger, source or OS)
         self.journal = Journal(self.state)
         self.sender = Sender(
@@ -81,6 +81,7 @@ class Session:
         counts.trouble = lambda: self.state.trouble
         consent.attach(self.sender, self.journal)
         self.recorder = Recorder(
+            metrics,
             consent,
             counts,
             self.ledger,

@@ -5,11 +5,18 @@ They go to the logger `deniable`, see `deniable.messages.log`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from deniable.messages.log import log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MOST = 100
 _LONGEST = 200  # characters of a subject and of a reason
 _LONGEST_WORDS = 600
+
+_MORE = len(" and 1000 more")
 
 _warned: set[tuple[str, str]] = set()
 
@@ -32,6 +39,15 @@ def warn_once(
             log.warning("deniable: %s: %s: %s", *about, plain(words, _LONGEST_WORDS))
     except Exception:  # noqa: BLE001, S110 - of the host app's own handlers and filters
         pass
+
+
+def listed(names: Sequence[str]) -> str:
+    """List names, of many as many as a subject has room for, and how many more there are."""
+    shown = len(names)
+    while shown > 1 and len(", ".join(names[:shown])) + _MORE > _LONGEST:
+        shown -= 1
+    more = f" and {len(names) - shown} more" if shown < len(names) else ""
+    return ", ".join(names[:shown]) + more
 
 
 def plain(text: str, longest: int) -> str:

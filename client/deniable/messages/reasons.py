@@ -18,6 +18,7 @@ class Reason(NamedTuple):
     remedy: str
     alike: bool = False  # whether it concerns all metrics alike, so that it is said once for all of them
     normal: bool = False  # whether nothing is wrong
+    developing: str = ""  # what to do while the app is developed, as a line of its own; empty if nothing
 
     def words(self, facts: str = "") -> str:
         """Write it as one sentence, with facts of the case. No fact may be, or depend on, an answer."""
@@ -29,7 +30,7 @@ _STOPPED = "nothing more is sent until the next start, and what waits is kept fo
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
 _KEPT = "what is not delivered is kept and tried again"
-_ONCE_MORE = "to try once more while you develop, set DENIABLE_STATE_DIR to an empty folder"
+_ONCE_MORE = "to record once more, start with an empty state directory (state= or DENIABLE_STATE_DIR)"
 
 ANSWERS: Mapping[str, Reason] = {
     "before_init": Reason(
@@ -65,13 +66,14 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "this_period": Reason(
         "the device has already made its reports of this period",
-        "that is normal: each person counts that often, however often the app starts; for more reports raise `per_period` or "
-        f"shorten `period` in metrics.toml; {_ONCE_MORE}",
+        "that is normal: each person counts that often",
         normal=True,
+        developing=_ONCE_MORE,
     ),
     "refused_period": Reason(
         "the server has refused the report of this period, and the device makes no other one",
-        f"mend what it refused, and the next period is reported; {_ONCE_MORE}",
+        "mend what it refused, and the next period is reported",
+        developing=_ONCE_MORE,
     ),
     "nobody": Reason(
         "the person has no identifier",
@@ -122,8 +124,9 @@ OF_PEOPLE: Mapping[str, Reason] = {
     ),
     "this_period": Reason(
         "a person has already made the reports of this period",
-        "that is normal; for more reports raise `per_period` or shorten `period` in metrics.toml; to try once more, take another "
-        "identifier",
+        "that is normal: each person counts that often",
+        normal=True,
+        developing="to record once more, take another identifier",
     ),
     "state": Reason(
         "what a person has spent cannot be read or written, so nothing may be spent",

@@ -1051,6 +1051,7 @@ def test_explain_refuses(client_of):
 def module(monkeypatch):
     """Give the package as before `init`, whatever the tests did with it."""
     monkeypatch.setattr(deniable, "_client", None)
+    monkeypatch.setattr(deniable, "_early", 0)
     monkeypatch.setattr("deniable.process.exits.at_exit", lambda *_: None)
     yield deniable
     deniable.close(60)

@@ -428,9 +428,8 @@ def test_metrics_that_stop_for_one_reason_share_a_line(client_of, caplog):
     many = "".join(metric_toml(f"split{number:02}", segments=["arm"], period="month") for number in range(28))
     client = client_of(registry=parse(registry_toml(many, segments={"arm": ["a", "b"]})), segments={})
     (line,) = caplog.messages
-    assert line.startswith(
-        f"deniable: {', '.join(f'split{number:02}' for number in range(20))} and 8 more: off: the metric is off (the segment arm is "
-    )
+    first = ", ".join(f"split{number:02}" for number in range(20))
+    assert line.startswith(f"deniable: {first} and 8 more: off: the metric is off (the segment arm is ")
     assert len(client.stats()["off"]) == 28
 
 
@@ -513,9 +512,18 @@ def test_nothing_to_send(client_of, monkeypatch):
     client.record("ui.theme", "dark")
     arrival = client.flush(1)
     assert (bool(arrival), arrival.status) == (False, "nothing to send")
-    assert str(arrival) == "nothing to send: 1 answer dropped as no_consent (nobody has agreed, so nothing is recorded)"
-    assert str(client_of(dsn=None).close(1)).startswith("nothing to send: the client is off: no DSN was given")
+    assert (
+        str(arrival)
+        == "nothing to send: 1 answer dropped as no_consent (ui.theme); why: nobody has agreed, so nothing is recorded"
+    )
+    client = client_of(dsn=None)
+    assert str(client.flush(1)).startswith("nothing to send: the client is off: no DSN was given")
+    client.record("ui.theme", "dark")
+    assert str(client.close(1)).startswith(
+        "nothing to send: 1 answer dropped as disabled (ui.theme); why: the client is off: no DSN"
+    )
     monkeypatch.setattr(deniable, "_client", None)
+    monkeypatch.setattr(deniable, "_early", 0)
     assert str(deniable.flush(1)) == str(deniable.close(1)) == "nothing to send: deniable.init was not called"
 
 
@@ -524,8 +532,8 @@ def test_what_arrived_and_what_did_not(client_of):
     answers = [202, 400, 202]
     client = client_of(lambda *_: (answers.pop(0), {}, problem("json")))
     for words in (
-        "arrived: 1 report",
-        "not delivered: 1 report refused; why: status 400: the server cannot read the upload; ",
+        "arrived: 1 report (often)",
+        "not delivered: 1 report refused (often); why: status 400: the server cannot read the upload; ",
         "arrived: 1 ",
     ):
         client.record("often", value=True)
@@ -537,7 +545,7 @@ def test_what_arrived_and_what_did_not(client_of):
 
 def test_what_an_earlier_run_left(client_of):
     """A flush sends it, also beside new reports, and says so. While the server is away it is kept, and why is told."""
-    away = "not delivered: 1 report kept for another try; why: status 503: the server is not ready; "
+    away = "not delivered: 1 report kept for another try (often); why: status 503: the server is not ready; "
     first = client_of(lambda *_: (503, {}, None), settings=SenderSettings(flush_interval=60, max_tries=1))
     first.record("often", value=True)
     assert str(first.flush(60)).startswith(away)
@@ -545,7 +553,7 @@ def test_what_an_earlier_run_left(client_of):
     assert str(client_of(lambda *_: (503, {}, None)).flush(60)).startswith(away)
     second = client_of()
     second.record("often", value=True)
-    assert str(second.flush(60)) == "arrived: 2 reports, 1 left by an earlier run or try"
+    assert str(second.flush(60)) == "arrived: 2 reports (often), 1 left by an earlier run or try"
 
 
 def test_an_answer_that_was_dropped_makes_it_incomplete(client_of):
@@ -557,8 +565,50 @@ def test_an_answer_that_was_dropped_makes_it_incomplete(client_of):
     assert (bool(arrival), arrival.dropped) == (True, {"this_period": 1})
     client.record("often", value=True)
     client.record("offten", value=True)
-    words = f"incomplete: 1 report arrived; 1 answer dropped as unknown_metric ({ANSWERS['unknown_metric'].happened})"
+    words = f"incomplete: 1 report arrived (often); 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].happened}"
     assert str(client.flush(60)) == words
+
+
+def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
+    """What was sent and what was not, why, and what was recorded before `init`; undeclared answers while developing only."""
+    monkeypatch.setattr("deniable.process.exits.at_exit", lambda *_: None)
+    _before_init(case)()
+    error = {"group": 0, "code": "definition_mismatch", "count": 1}  # groups are sorted, so it is that of `often`
+    local = "http://canary-key@localhost/shop"
+    client = deniable.init(local, registry=parse(REGISTRY), consent=True, caps=FREE)
+    client._session.sender._given_post = lambda *_: (202, {}, {"accepted": 3, "errors": [error]})
+    for metric, answer in (("often", True), ("size", 3), ("ui.theme", "dark"), ("ui.theme", "dark"), ("old", True)):
+        client.record(metric, answer)
+    for metric, answer in (("rare", True), ("split", True), ("often", CANARY), ("offten", True)):
+        client.record(metric, answer)
+    arrival = client.close(60)
+    off = 'the metric is off (the segment arm is missing: give init(segments={"arm": ...}) one of a, b)'
+    assert str(arrival) == (
+        "not delivered: 1 report refused (often); 3 reports arrived (often 1, size 1, ui.theme 1); "
+        "1 answer dropped as before_init; 1 answer dropped as unknown_metric (offten); 1 answer dropped as off (split); "
+        "1 answer dropped as expired (old); 1 answer dropped as not_sampled (rare); 1 answer dropped as this_period (ui.theme); "
+        f"1 undeclared answer (often); why: the server refused often: definition_mismatch: "
+        f"{REFUSALS['definition_mismatch'].happened}; {ANSWERS['before_init'].happened}; "
+        f"offten: {ANSWERS['unknown_metric'].happened}; split: {off}; old: its collection has ended (on 2001-01-01); "
+        "rare: `sample` has left this answer out (it is 0.000001); "
+        f"ui.theme: {ANSWERS['this_period'].happened} (1 in each day)"
+    )
+    assert arrival.metrics["often"] == {"refused": 1, "sent": 1}
+    assert arrival.metrics["ui.theme"] == {"sent": 1, "this_period": 1}
+    assert arrival.undeclared == {"often": 1}
+
+
+def test_an_arrival_elsewhere_tells_nothing_of_an_answer(client_of):
+    """On people's devices its text is the same whatever the answer was, also if it was undeclared or in the metric's place."""
+    texts = set()
+    for metric, answer in (("often", True), ("often", CANARY), (CANARY, "often"), ("oftem", True)):
+        client = client_of()
+        client.record(metric, answer)
+        texts.add(str(client.flush(60)))
+    assert texts == {
+        "arrived: 1 report (often)",
+        f"nothing to send: 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].happened}",
+    }
 
 
 def test_what_is_refused_in_part(client_of):
@@ -567,7 +617,7 @@ def test_what_is_refused_in_part(client_of):
     client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": [error]}))
     client.record("often", value=True)
     words = f"the server refused often: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
-    assert str(client.flush(60)) == f"not delivered: 1 report refused; why: {words}"
+    assert str(client.flush(60)) == f"not delivered: 1 report refused (often); why: {words}"
 
 
 def test_a_timeout_says_that_no_answer_has_come(client_of):
@@ -575,7 +625,7 @@ def test_a_timeout_says_that_no_answer_has_come(client_of):
     release = threading.Event()
     client = client_of(lambda *_: release.wait(300) and (202, {}, None), state=None)
     client.record("often", value=True)
-    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try; why: no answer has come yet"
+    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try (often); why: no answer has come yet"
     release.set()
 
 
@@ -804,6 +854,7 @@ def test_an_arrival():
         "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
             2, pending=1, refused=3, lost=1
         ),
+        "arrived: 5 reports (a 2, b 1, others 2)": Arrival(5, metrics={"a": {"sent": 2}, "b": {"sent": 1}}),
     }
     assert {str(arrival): bool(arrival) for arrival in cases.values()} == {words: words.startswith("arrived") for words in cases}
-    assert len({*cases.values(), Arrival()}) == 3
+    assert len({*cases.values(), Arrival()}) == 4

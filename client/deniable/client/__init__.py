@@ -14,7 +14,7 @@ from deniable.client.counts import Counts, delivery, spent
 from deniable.client.environment import sender_settings, tried_out
 from deniable.client.guard import guarded, in_words
 from deniable.client.metrics import Metrics, no_time
-from deniable.client.session import Session, forget
+from deniable.client.session import Session, forget, off
 from deniable.errors import ConfigurationError, ParameterError, without_locals
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
@@ -207,7 +207,7 @@ class Client:
         if prepared is None:
             return self._drop_unknown(metric, value)
         if session is None or self.disabled:
-            return self._counts.drop("disabled")
+            return self._counts.drop("disabled", prepared)
         return (recorder or session.recorder).record(prepared, value, elapsed)
 
     @guarded(lambda: None)
@@ -217,7 +217,7 @@ class Client:
         if prepared is None:
             return None
         if session is None or self.disabled:
-            self._counts.drop("disabled")
+            self._counts.drop("disabled", prepared)
             return None
         return (recorder or session.recorder).begin(prepared)
 
@@ -303,7 +303,7 @@ class Client:
             nothing is missing. Else its `status` is ``"incomplete"``, ``"nothing to send"`` or ``"not delivered"``, and its text
             says why. Reports that may not travel yet are not missing: they stay, and a later call or run sends them.
         """
-        return Arrival.off(self.disabled) if self._session is None else self._session.flush(timeout)
+        return self._session.flush(timeout) if self._session else off(self.disabled, self._counts)
 
     async def aflush(self, timeout: float = 5.0) -> Arrival:  # noqa: ASYNC109 - as for `flush`
         """Do the same as `flush` without blocking the event loop."""
@@ -318,7 +318,7 @@ class Client:
     @guarded(lambda: SWALLOWED)
     def close(self, timeout: float = 2.0) -> Arrival:
         """Stop for good: send what is queued within `timeout` seconds and keep the rest for the next start. Return as `flush`."""
-        return Arrival.off(self.disabled) if self._session is None else self._session.close(timeout)
+        return self._session.close(timeout) if self._session else off(self.disabled, self._counts)
 
     @guarded(lambda: None)
     def _leave(self, timeout: float) -> None:

@@ -127,10 +127,13 @@ class Metrics:
     ) -> bool:
         """Count an answer to a metric that is not prepared, and say why; return False."""
         if metric in self.off:
-            return self._counts.drop("off", error=error)  # why, `use` has told
+            return self._counts.drop("off", error=error, metric=str(metric), facts=self.off[str(metric)])  # `use` has told it
+        name, earlier = "", self._counts.dropped["unknown_metric"]
         if error is None:
-            self._warn_of_unknown(metric, value, self._counts.dropped["unknown_metric"], named=named)
-        return self._counts.drop("unknown_metric", error=error)
+            self._warn_of_unknown(metric, value, earlier, named=named)
+            if named and type(metric) is str and earlier < _MOST_UNKNOWN and not self._is_swapped(value):
+                name = metric[:_LONGEST_NAME]
+        return self._counts.drop("unknown_metric", error=error, metric=name)
 
     def _warn_of_unknown(self, metric: object, value: object, earlier: int, *, named: bool) -> None:
         from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it

@@ -130,7 +130,7 @@ class Recorder:
         if prepared.clipped(position, value):
             self._counts.clipped += 1
         if fault is not None:
-            self._counts.undeclared += 1
+            self._counts.mistake(prepared.metric.id, named=self._strict or self._warns)
             if isinstance(fault, ParameterError) and (self._strict or self._warns):
                 from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
 

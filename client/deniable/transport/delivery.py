@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deniable.transport.dsn import Dsn
     from deniable.transport.network import Answer, Courier, Orders
     from deniable.wire.batch import Batch
+    from deniable.wire.report import Report
 
 _GZIP_ABOVE = 1024
 _NO_ANSWER = 0
@@ -52,6 +53,19 @@ class Verdict:
     refusals: Counter[str] = field(default_factory=Counter)
     why: str = ""  # why the server did not take all of it
     seen: bool = True  # whether somebody may have seen the batch on its way, or the server has it although no answer came
+
+    def divided(self, batch: Batch) -> tuple[list[Report], list[Report]]:
+        """Divide the reports of an accepted batch into those that the server took and others; empty where it does not say."""
+        left: Counter[str] = Counter()
+        for refusal, number in self.refusals.items():
+            left[refusal.split(": ")[0]] += number
+        taken: list[Report] = []
+        rejected: list[Report] = []
+        for report in batch.reports:  # which of a metric's reports it was, nobody asks
+            metric = report.stratum.metric
+            (rejected if left[metric] > 0 else taken).append(report)
+            left[metric] -= 1
+        return (taken, rejected) if len(taken) == self.accepted else ([], [])
 
     def refused(self, batch: Batch) -> list[tuple[str, str, str]]:
         """Return the metrics of a batch of which the server refused reports for good, each with the period and why, in short."""

@@ -285,7 +285,7 @@ FACTS = {
     "unit": "it is bytes",
     "this_period": "1 in each day",
     "refused_period": f"unknown_metric: {REFUSALS['unknown_metric'].happened}",
-    "budget": "it may spend 1 nats a month, and 2 ever",
+    "budget": "it may spend 1 nat a month, and 2 ever",
     "state": "/some/folder is full",
     "off": 'the segment arm is missing: give init(segments={"arm": ...}) one of a, b',
     "error": "ZeroDivisionError",

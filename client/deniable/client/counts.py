@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
 from deniable.messages.notice import listed, warn_once
+from deniable.messages.plural import plural
 from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def _count(counts: dict[T, int], about: T) -> None:
 def _allowed(allowance: Allowance) -> str:
     """Say what a metric may spend."""
     ever = "" if allowance.lifetime is None else f", and {allowance.lifetime / MICRO:.4g} ever"
-    return f"it may spend {allowance.month / MICRO:.4g} nats a month{ever}"
+    return f"it may spend {plural(allowance.month / MICRO, 'nat', '.4g')} a month{ever}"
 
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:

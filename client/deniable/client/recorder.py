@@ -224,11 +224,11 @@ class Recorder:
 
         def alike() -> list[Prepared]:
             now = datetime.fromtimestamp(self._clock(), UTC)
-            each = [(other, other.occasion(now)) for other in self._metrics.prepared.values()]
-            used = self._ledger.used_up((other.allowance, when) for other, when in each)
+            others = [(other, other.occasion(now)) for other in self._metrics.prepared.values()]
+            used = self._ledger.used_up((other.allowance, when) for other, when in others)
             return [
                 other
-                for other, when in each
+                for other, when in others
                 if other.allowance.tag in used and self._refused(other.metric.id, when.stratum.period) == code
             ]
 

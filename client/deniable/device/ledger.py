@@ -157,17 +157,17 @@ class Ledger:
 
     def used_up(
         self,
-        asked: Iterable[tuple[Allowance, Occasion]],  # metrics, each with when it would be reported
+        metrics: Iterable[tuple[Allowance, Occasion]],  # metrics, each with when it would be reported
     ) -> set[str]:
         """Return the tags of the metrics whose reports of that period are made; none if the state cannot be read."""
         with self._state.lock:
-            kept = {tag for tag, lease in self._leases.items() if lease.left}
+            leased = {tag for tag, lease in self._leases.items() if lease.left}
         used = set()
         with suppress(StateError), self._state.transaction() as db:
-            for allowance, occasion in asked:
+            for allowance, occasion in metrics:
                 last, reports, _ = account(db, allowance.tag)
                 period = occasion.stratum.period
-                if allowance.tag not in kept and (period < last or (period == last and reports >= allowance.per_period)):
+                if allowance.tag not in leased and (period < last or (period == last and reports >= allowance.per_period)):
                     used.add(allowance.tag)
         return used
 

@@ -43,11 +43,11 @@ def warn_once(
 
 def listed(names: Sequence[str]) -> str:
     """List names, of many as many as a subject has room for, and how many more there are."""
-    shown = len(names)
-    while shown > 1 and len(", ".join(names[:shown])) + _MORE > _LONGEST:
-        shown -= 1
-    more = f" and {len(names) - shown} more" if shown < len(names) else ""
-    return ", ".join(names[:shown]) + more
+    number = len(names)
+    while number > 1 and len(", ".join(names[:number])) + _MORE > _LONGEST:
+        number -= 1
+    more = f" and {len(names) - number} more" if number < len(names) else ""
+    return ", ".join(names[:number]) + more
 
 
 def plain(text: str, longest: int) -> str:

@@ -118,7 +118,7 @@ class Dispatch:
             elif report is not None:
                 early.append(Later(entry.due, report))
         stored = not early or self._backlog.keep_later([(entry.report, entry.due - now) for entry in early if entry.report])
-        kept = [entry.report for entry in early if entry.report] if not stored else []
+        held = [entry.report for entry in early if entry.report] if not stored else []
         forgotten = self._backlog.forget_later() if closed else 0
         if not closed and not self._orders.paused:
             if released:
@@ -126,10 +126,10 @@ class Dispatch:
             due += self._backlog.take_due()
         with self._orders.changed:
             if closed:
-                self._outbox.count("undelivered", len(kept) + forgotten, kept)
+                self._outbox.count("undelivered", len(held) + forgotten, held)
             # While the lock was free there may have been a purge, which is meant for these reports, too.
             if self._orders.purged:
-                self._outbox.count("purged", len(due) + len(kept), [*due, *kept])
+                self._outbox.count("purged", len(due) + len(held), [*due, *held])
             else:
                 for report in due:
                     self._outbox.put(report)

@@ -109,7 +109,7 @@ class Spool:
 
     def metrics(self) -> Counter[str]:
         """Count the reports of the newest batches by metric: of a few, as each is read for it."""
-        found: Counter[str] = Counter()
+        metrics: Counter[str] = Counter()
         for entry in self._entries()[-_MOST_NAMED:]:
             with suppress(OSError):
                 descriptor = open_to_read(self._directory / entry.name)
@@ -117,8 +117,8 @@ class Spool:
                     batch = _read(entry.key, descriptor)
                 finally:
                     os.close(descriptor)  # as in `_count`
-                found.update(report.stratum.metric for report in (batch.reports if batch else ()))
-        return found
+                metrics.update(report.stratum.metric for report in (batch.reports if batch else ()))
+        return metrics
 
     def put(
         self,

@@ -211,6 +211,13 @@ def _tell_early(subject: str) -> None:
     warn_once(subject, "before_init", ANSWERS["before_init"].words())
 
 
+def _warn_unexplained() -> None:
+    if "logging" in sys.modules:
+        from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
+
+        warn_once("explain", "before_init", f"{_NO_INIT}, so nothing can be explained; call init where the app starts")
+
+
 def _nothing() -> Arrival:
     from deniable.arrival import Arrival  # noqa: PLC0415 - only an app that did not call `init` needs it
 
@@ -249,9 +256,12 @@ def stats() -> dict[str, Any]:
 
 
 def explain(metric: str, value: object = None) -> Explanation | None:
-    """Explain what recording would send; return None before `init`. See `Client.explain`."""
+    """Explain what recording would send; return None before `init`, which is logged. See `Client.explain`."""
     try:
-        return _client.explain(metric, value) if _client else None
+        if _client:
+            return _client.explain(metric, value)
+        _warn_unexplained()
+        return None  # noqa: TRY300 - the frames of both ways are cleared
     except BaseException:
         metric = value = None  # type: ignore[assignment] # as above
         raise

@@ -759,6 +759,16 @@ def delivered_later(caplog, answer):
     return lines, orders.trouble
 
 
+@pytest.mark.parametrize(("host", "reason"), [("localhost", "no_tls_here"), ("t.example", "no_tls")])
+def test_a_port_without_tls_has_one_remedy(host, reason):
+    """On this machine the DSN is to be written with http://; elsewhere the server has to speak https."""
+    orders = Orders(spooled=False)
+    error = type("SSLError", (OSError,), {"reason": "WRONG_VERSION_NUMBER"})()
+    Delivery(Dsn(f"https://{host}", "canary-key", "shop"), 60.0, orders, None)._complain(error)
+    assert orders.trouble == f"https://{host}: {FAILURES[reason].words()}"
+    assert ("http://" in FAILURES[reason].remedy) is (host == "localhost")
+
+
 def test_no_answer_is_told_at_the_first_try(caplog):
     """A first try that fails is told while others follow; they are quiet."""
 

@@ -15,7 +15,7 @@ from deniable.client.environment import sender_settings, tried_out
 from deniable.client.guard import guarded, in_words
 from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget, off
-from deniable.errors import ConfigurationError, ParameterError, without_locals
+from deniable.errors import ConfigurationError, without_locals
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
 from deniable.process.surroundings import state_root, switched_off
@@ -376,14 +376,10 @@ class Client:
         Returns
         -------
         Explanation or None
-            None if the metric is off, or it or the answer is not declared. If `strict`, these cases raise `ParameterError`.
+            None if the metric is off or not declared, which the log says. The example of an undeclared answer is one of what is
+            reported instead, and the log says so while the app is developed. If `strict`, these cases raise `ParameterError`.
         """
-        try:
-            return self._metrics.explain(metric, value)
-        except ParameterError:
-            if self.strict:
-                raise
-            return None
+        return self._metrics.explain(metric, value, named=self.developed)
 
     @guarded(list)
     def journal(self) -> list[SentReport]:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
-_SWAPPED = "the arguments of record are swapped: write the metric first, and then the answer"
+_UNEXPLAINED = f"explain was given a metric that the registry does not declare{_UNNAMED}"
+_INSTEAD = "; the example is one of what is reported instead"
+_SWAPPED = "the arguments are swapped: write the metric first, and then the answer"
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -81,13 +83,33 @@ class Metrics:
         for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
             self._counts.tell("off", listed([id_ for id_, reason in off.items() if reason == why]), why)
 
-    def explain(self, metric: str, value: object) -> Explanation:
-        """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
+    def explain(
+        self,
+        metric: str,
+        value: object,
+        *,
+        named: bool,  # whether the app is developed: elsewhere the log says nothing of an answer, nor of what may be one
+    ) -> Explanation | None:
+        """Explain what a metric sends. What is wrong with the metric or the answer is logged, and raised if strict."""
         if metric not in self.prepared:
-            raise self.unknown(metric, None)
+            error = self.unknown(metric, value)
+            if self._strict:
+                raise error
+            known = named or metric in self.off
+            warn_once("explain", repr(metric) if known else "unknown_metric", str(error) if known else _UNEXPLAINED)
+            return None
         from deniable.explanation import Explanation  # noqa: PLC0415 - few programs explain
 
-        return Explanation.of(self.registry, metric, self.budget, value)
+        _, fault = (None, None) if value is None else self.prepared[metric].position(value)
+        if isinstance(fault, ParameterError) and (self._strict or named):
+            from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
+
+            fault = undeclared(self.prepared[metric].metric, value, fault)
+            if not self._strict:
+                warn_once(metric, "explain", f"{fault}{_INSTEAD}")
+        if fault is not None and (self._strict or not isinstance(fault, ParameterError)):
+            raise fault
+        return Explanation.of(self.registry, metric, self.budget, value, instead=True)
 
     @property
     def month(self) -> str:
@@ -109,6 +131,8 @@ class Metrics:
         """Return the error of a metric that is off or undeclared, which only a strict client raises."""
         from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
+        if not self._declared:
+            return ParameterError("no metric is declared, since no registry is in use; the line `deniable is off` says why")
         if type(metric) is str and metric in self.off:
             return ParameterError(f"{metric} is off: {self.off[metric]}")
         if self._is_swapped(value):

@@ -121,7 +121,7 @@ def _without_room(
             left = (month_of(budget) - demand.month + needs) / MICRO
             from deniable.limits.advice import room  # noqa: PLC0415 - only a budget that is too small needs it
 
-            changes = changes or ", or ".join(room(registry, metrics, refused, caps, budget, in_code))
+            changes = changes or room(registry, metrics, refused, caps, budget, in_code)
             change = f"write {changes}" if changes else "ask less often, or with a smaller epsilon"
             nats = plural(needs / MICRO, "nat", ".4g")
             why = f"it needs {nats} a month, and the {others} leave {left:.4g} of {budget.per_month:g}"

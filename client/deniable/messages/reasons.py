@@ -25,7 +25,7 @@ class Reason(NamedTuple):
         return f"{self.happened}{f' ({facts})' if facts else ''}; {self.remedy}"
 
 
-_KEY = "copy the DSN again that `deniable serve` prints, or make a key with `deniable keys create --role ingest`"
+_KEY = "copy the DSN again, as `deniable serve` or `deniable keys create` has printed it"
 _STOPPED = "nothing more is sent until the next start, and what waits is kept for two days until a key is accepted"
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
@@ -43,7 +43,7 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "no_consent": Reason(
         "nobody has agreed, so nothing is recorded",
-        "once the person has said yes, call set_consent(True) or init(consent=True)",
+        "once the person has said yes, call set_consent(True)",
         alike=True,
         normal=True,
     ),
@@ -54,7 +54,7 @@ ANSWERS: Mapping[str, Reason] = {
     "off": Reason("the metric is off", "other metrics go on"),
     "expired": Reason(
         "its collection has ended",
-        "set a later `expires` in metrics.toml, or in the registry that the server serves, or record it no more",
+        "set a later `expires` in each metrics.toml that has it",
     ),
     "unit": Reason(
         "its unit is not one of time", 'declare `unit = "ms"` or another of us, s, min, h; or pass the number to `record`'
@@ -82,8 +82,8 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "budget": Reason(
         "its part of the budget is spent, or what an earlier registry of the app has spent leaves no room yet",
-        "the next month has room again, and a lifetime does not; to last longer, ask for less in metrics.toml: a smaller "
-        "epsilon, a longer period, or epsilon_permanent",
+        "declare a longer `period` in metrics.toml, so that its part lasts",
+        developing=_ONCE_MORE,
     ),
     "state": Reason(
         "what the device has spent cannot be read or written, so it may spend nothing",
@@ -165,17 +165,16 @@ LOSSES: Mapping[str, Reason] = {
 """Reasons why a report is lost once it was made, and faults that cost none."""
 
 FAILURES: Mapping[str, Reason] = {
-    "refused": Reason(
-        "nothing accepts connections there", "start the server (`deniable serve`), or correct host and port of the DSN"
-    ),
+    "refused": Reason("nothing accepts connections there", "start the server (`deniable serve`) at the host and port of the DSN"),
     "no_name": Reason("the host's name cannot be found", "correct the host of the DSN, or see whether the device is online"),
     "no_tls": Reason(
         "the port does not speak TLS",
-        "write http:// in the DSN if this is your own machine; else have the server, or its proxy, speak https",
+        "have the server, or the proxy before it, speak https",
     ),
+    "no_tls_here": Reason("the port does not speak TLS, and is on this machine", "write http:// in the DSN"),
     "tls": Reason(
         "no secure connection came about",
-        "see whether the port speaks https, and which versions of TLS the server, or its proxy, has",
+        "see which versions of TLS the server, or the proxy before it, speaks",
     ),
     "certificate": Reason(
         "the server's certificate is not trusted",
@@ -270,7 +269,7 @@ REFUSALS: Mapping[str, Reason] = {
     ),
     "definition_mismatch": Reason(
         "the server runs another metrics.toml, which means something else by the same version",
-        "give it the one of this app and start it again; or, if the metric was changed on purpose, raise its `version` in both",
+        "give it the one of this app, and start it again",
     ),
     "metric_expired": Reason(
         "its collection has ended at the server", "set a later `expires` in metrics.toml, for app and server"

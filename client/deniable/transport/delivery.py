@@ -166,6 +166,7 @@ class Delivery:
         log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
         if not self._orders.purged:
             reason = "ended" if self._orders.abandoned else failure(error)
+            reason = "no_tls_here" if reason == "no_tls" and self._dsn.local else reason
             words = FAILURES[reason].words()
             warn_once(self._dsn.url, reason, words)
             self._note(f"{self._dsn.url}: {words}")

@@ -47,7 +47,7 @@ def test_only_the_metric_that_exceeds_a_cap_is_off():
     registry = parse(written(*monthly(1, 5, 2)))
     admission = admit(registry, None, TODAY)
     assert list(admission.metrics) == ["m0", "m2"]
-    words = "a report may give away 5 nats, and the app allows 4: write epsilon = 4 here"
+    words = 'a report may give away 5 nats, and the app allows 4: write epsilon = 4 in [metrics."m1"]'
     assert reasons(registry) == reasons(registry, Caps(epsilon=4)) == [("m1", words)]
     assert reasons(registry, Caps(epsilon=5)) == []
     assert reasons(parse(written(*monthly(1, 5, 2), head="[caps]\nepsilon = 5\n"))) == []
@@ -215,16 +215,16 @@ def test_whatever_is_on_is_within_the_caps_and_the_budget(head, metrics):
     assert Exposure.together(registry, (each.declared for each in admission.metrics.values())).segments <= caps.segments
 
 
-LINES = re.compile(r"(\w+ = \S+(?: and \w+ = \S+)*) (here|in (?:\[[^]]+\](?:, (?=\[))?)+)")
+LINES = re.compile(r"(\w+ = \S+(?: and \w+ = \S+)*) (in (?:\[[^]]+\](?:, (?=\[))?)+)")
 
 
-def change(text: str, metric: str, advice: str) -> str:
+def change(text: str, advice: str) -> str:
     """Write lines where it was said: in a metric, in several, or in a table at the top of the file."""
     changes = LINES.findall(advice)
     assert changes, advice
     for sets, places in changes:
         for key, value in (line.split(" = ") for line in sets.split(" and ")):
-            for place in [f'[metrics."{metric}"]'] if places == "here" else re.findall(r"\[[^]]+\]", places):
+            for place in re.findall(r"\[[^]]+\]", places):
                 text = write(text, place, key, value)
     return text
 
@@ -258,7 +258,7 @@ def test_whoever_takes_the_advice_is_done(which):
         text = registry_of(head, metrics)
         for fault in admit(parse(text), None, TODAY).faults:
             advice = re.search(r"write (.*)$", fault.rule)[1]
-            text = change(text, fault.metric, re.split(r",? or (?:write )?", advice)[which])
+            text = change(text, re.split(r",? or (?:write )?", advice)[which])
         assert not admit(parse(text), None, TODAY).faults
 
     follow()

@@ -136,7 +136,7 @@ def test_an_epsilon_above_the_cap_is_a_fault(linted):
     metric = f'[metrics.a]\ntype = "boolean"\nperiod = "month"\nepsilon = 5\nexpires = 2999-01-01\n{BODY}'
     (fault,) = linted(metric).faults
     assert (fault.metric, fault.line) == ("a", 7)
-    assert fault.words == "a report may give away 5 nats, and the app allows 4: write epsilon = 4 here"
+    assert fault.words == 'a report may give away 5 nats, and the app allows 4: write epsilon = 4 in [metrics."a"]'
     assert not linted(f"[caps]\nepsilon = 5\n{metric}").faults
 
 

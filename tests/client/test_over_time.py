@@ -206,7 +206,7 @@ def test_the_stricter_budget_holds(device):
 @pytest.mark.parametrize(
     ("caps", "words"),
     [
-        (Caps(epsilon=0.5), "and the app allows 0.5: write epsilon = 0.5 here"),
+        (Caps(epsilon=0.5), 'and the app allows 0.5: write epsilon = 0.5 in [metrics."m"]'),
         (Caps(metrics={"m": 0.25}), "and the app allows 0.25: write "),
         (Caps(mechanisms=frozenset({"grr"})), 'add "binary" to mechanisms in the app\'s Caps'),
     ],
@@ -230,7 +230,7 @@ def test_caps_switch_off(device, caps, words, caplog, monkeypatch):
 def test_caps_of_the_file_hold(device):
     """The table of the registry holds where the app's code gives no caps, and those of the code instead of it."""
     registry = "caps = { epsilon = 0.5 }\n" + PLAIN
-    assert "write epsilon = 0.5 here" in device.start(registry).stats()["off"]["m"]
+    assert 'write epsilon = 0.5 in [metrics."m"]' in device.start(registry).stats()["off"]["m"]
     assert not device.start(registry, caps=Caps()).stats()["off"]
 
 

@@ -502,6 +502,22 @@ def test_a_name_that_is_none_is_told(client_of, caplog):
     assert caplog.messages == ["deniable: record: unknown_metric: the metric is no text but of type bytes; write its id first"]
 
 
+@pytest.mark.parametrize(("consent", "got"), [("yes", "str"), (lambda: 1 / 0, "a function that raised ZeroDivisionError")])
+def test_a_consent_that_is_no_answer_is_told_once(client_of, caplog, consent, got):
+    """With its own remedy, and not with that of a person who has not agreed; `flush` says it, too."""
+    client = client_of(consent=consent)
+    client.record("ui.theme", "dark")
+    words = f"consent is {got}, which is taken for a no: pass True or False"
+    assert caplog.messages == [f"deniable: {words}"]
+    assert words in client.flush(1).why
+
+
+def test_a_mistyped_segment_is_told_before_what_it_turns_off(client_of, caplog):
+    """The cause comes first."""
+    client_of(segments={"amr": "a"})
+    assert [line.split(": ")[1] for line in caplog.messages] == ["segment amr", "split"]
+
+
 # what `flush` returns
 
 
@@ -797,6 +813,34 @@ def test_a_definition_that_changed_is_told_with_its_remedy(client_of, caplog):
         client.record("often", value=True)
         assert not client.flush(60)
     assert f"deniable: often: definition_mismatch: {REFUSALS['definition_mismatch'].words()}" in caplog.messages
+
+
+def test_a_refusal_of_several_metrics_is_one_line(client_of, caplog):
+    """The server runs another registry: all metrics that it refuses for one reason are named together, and none again."""
+    away = parse(REGISTRY.replace("ui.theme", "ui.other").replace('"size"', '"sizes"'))
+    with StubServer(away, key="pk_12345678") as server:
+        client = client_of(HttpPost(f"{Dsn.parse(server.dsn).url}/v1/reports"), dsn=server.dsn)
+        for metric, answer in (("ui.theme", "dark"), ("size", 3)):
+            client.record(metric, answer)
+            client.record("often", value=True)
+        client.flush(60)
+        client.record("size", 3)
+        client.flush(60)
+    words = REFUSALS["unknown_metric"]
+    assert [line for line in caplog.messages if ": unknown_metric: " in line] == [
+        f"deniable: size, ui.theme: unknown_metric: {words.words()}",
+    ]
+    (line,) = [line for line in caplog.messages if ": refused_period: " in line and "while developing" not in line]
+    assert line.startswith("deniable: size, ui.theme: refused_period: ")
+
+
+def test_a_refusal_of_an_upload_is_told_with_its_code_later(client_of, caplog):
+    """Not with the status alone: the line of a later answer says what was refused."""
+    client = client_of(lambda *_: (404, {}, problem("not_found")))
+    client.record("ui.theme", "dark")
+    assert not client.flush(60)
+    client.record("ui.theme", "dark")
+    assert f"(not_found: {CODES['not_found'].happened}); " in caplog.messages[-1]
 
 
 # who sees it

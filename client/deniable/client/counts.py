@@ -13,7 +13,7 @@ from deniable.messages.plural import plural
 from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from deniable.device.ledger import Ledger
     from deniable.device.prepared import Prepared
@@ -54,12 +54,16 @@ class Drops(NamedTuple):
         return Drops(self.dropped - before.dropped, self.by_metric - before.by_metric, self.undeclared - before.undeclared)
 
 
+NO_DROPS = Drops(Counter(), Counter(), Counter())
+
+
 class Counts:
     """Counts of what one process has recorded and dropped. What is dropped is said once for each metric and reason."""
 
     __slots__ = (
         "_by_metric",
         "_facts",
+        "_last",
         "_undeclared",
         "clipped",
         "developed",
@@ -85,6 +89,7 @@ class Counts:
         self.of_people = False  # whether answers are those of several people, each of whom is a device
         self.developed = developed
         self._by_metric: dict[tuple[str, str], int] = {}  # as `dropped`, by reason and metric
+        self._last = NO_DROPS
         self._facts: dict[tuple[str, str], str] = {}  # what was told of reasons and metrics
         self._undeclared: dict[str, int] = {}  # as `undeclared`, by metric, while the app is developed
 
@@ -95,6 +100,8 @@ class Counts:
         error: DeniableError | None = None,
         facts: str = "",
         metric: str = "",  # of one that is not prepared. Never an answer.
+        *,
+        quiet: bool = False,  # whether the log has said why
         alike: Callable[[], Iterable[Prepared]] = tuple,  # other metrics whose answers would be dropped now for the same reason
     ) -> bool:
         """Count an answer to a metric that is not reported, and say why; return False, or raise the error of a strict client."""
@@ -111,8 +118,8 @@ class Counts:
             known = {(reason, id_): facts or self._facts_of(reason, each) for id_, each in concerned.items()}
             known = known or {about: facts or self._facts_of(reason, None)}
             self._facts |= known
-            if reason not in _ELSEWHERE:
-                self.tell(reason, listed([*concerned]), ", ".join(dict.fromkeys(filter(None, known.values()))))
+            if reason not in _ELSEWHERE and not quiet:
+                self.tell(reason, [*concerned], ", ".join(dict.fromkeys(filter(None, known.values()))))
         return False
 
     def mistake(
@@ -130,6 +137,12 @@ class Counts:
         """Return what became of answers so far."""
         by_metric = Counter({about: number for about, number in self._by_metric.copy().items() if about[1]})
         return Drops(Counter(self.dropped), by_metric, Counter(self._undeclared.copy()))
+
+    def news(self) -> Drops:
+        """Return what became of answers since the last call."""
+        now, before = self.drops(), self._last
+        self._last = now
+        return now.since(before)
 
     def why(self, drops: Drops) -> list[str]:
         """Say why answers were dropped: of each reason the metrics concerned, and what is known."""
@@ -150,10 +163,10 @@ class Counts:
         self.dropped["error"] += 1
         warn_once(where, "error", ANSWERS["error"].words(type(error).__name__))
 
-    def tell(self, reason: str, metric: str = "", facts: str = "") -> None:
-        """Say once why answers to a metric, or to all of them, are not reported."""
+    def tell(self, reason: str, metrics: Sequence[str] = (), facts: str = "") -> None:
+        """Say once why answers to some metrics, or to all of them, are not reported."""
         about = self._about(reason)
-        warn_once("all metrics" if about.alike or not metric else metric, reason, about.words(facts))
+        warn_once(["all metrics"] if about.alike or not metrics else metrics, reason, about.words(facts))
         if about.developing and self.developed:
             warn_once("while developing", reason, about.developing)
 

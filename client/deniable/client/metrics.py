@@ -10,7 +10,7 @@ from deniable.errors import ParameterError, RegistryError
 from deniable.limits.admission import admit
 from deniable.limits.allowance import MICRO
 from deniable.limits.caps import budget_of
-from deniable.messages.notice import listed, warn_once
+from deniable.messages.notice import warn_once
 from deniable.messages.reasons import ANSWERS
 from deniable.registry import period
 from deniable.registry.metric import PER_SECOND
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
 _UNEXPLAINED = f"explain was given a metric that the registry does not declare{_UNNAMED}"
-_INSTEAD = "; the example is one of what is reported instead"
 _SWAPPED = "the arguments are swapped: write the metric first, and then the answer"
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
@@ -56,15 +55,15 @@ class Metrics:
         self._strict = strict
 
     def open(self, registry: Registry) -> None:
-        """Use the app's registry, and warn about metrics that are off, and about segments that it does not declare."""
+        """Use the app's registry, and warn about segments that it does not declare, and about metrics that are off."""
         self.budget = budget_of(registry, self._caps)
-        self.use(registry)
         for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in registry.segments:
                 from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
                 words = f"the registry declares no such segment, so it is not sent{did_you_mean(name, registry.segments)}"
                 warn_once(f"segment {name}", "unknown_segment", words)
+        self.use(registry)
 
     def use(self, registry: Registry) -> None:
         """Use a registry from now on. The sending thread calls this with a served one."""
@@ -81,7 +80,7 @@ class Metrics:
         self.prepared, self.off = prepared, off
         self.registry = registry
         for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
-            self._counts.tell("off", listed([id_ for id_, reason in off.items() if reason == why]), why)
+            self._counts.tell("off", [id_ for id_, reason in off.items() if reason == why], why)
 
     def explain(
         self,
@@ -96,7 +95,8 @@ class Metrics:
             if self._strict:
                 raise error
             known = named or metric in self.off
-            warn_once("explain", repr(metric) if known else "unknown_metric", str(error) if known else _UNEXPLAINED)
+            words = _UNEXPLAINED if self._declared and not known else str(error)
+            warn_once("explain", repr(metric) if known else "unknown_metric", words)
             return None
         from deniable.explanation import Explanation  # noqa: PLC0415 - few programs explain
 
@@ -106,7 +106,8 @@ class Metrics:
 
             fault = undeclared(self.prepared[metric].metric, value, fault)
             if not self._strict:
-                warn_once(metric, "explain", f"{fault}{_INSTEAD}")
+                end = "" if str(fault).endswith("?") else "."
+                warn_once(metric, "explain", f"{fault}{end} The example is one of what is reported instead")
         if fault is not None and (self._strict or not isinstance(fault, ParameterError)):
             raise fault
         return Explanation.of(self.registry, metric, self.budget, value, instead=True)
@@ -132,7 +133,7 @@ class Metrics:
         from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
         if not self._declared:
-            return ParameterError("no metric is declared, since no registry is in use; the line `deniable is off` says why")
+            return ParameterError('no metric is declared, since no registry is in use; the line "deniable is off" says why')
         if type(metric) is str and metric in self.off:
             return ParameterError(f"{metric} is off: {self.off[metric]}")
         if self._is_swapped(value):

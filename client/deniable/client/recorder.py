@@ -111,7 +111,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock() - (elapsed or 0.0), UTC)
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal:
-            return self._counts.drop(refusal, prepared, self._error(refusal, prepared))
+            return self._drop_refused(refusal, prepared)
         # Both are drawn before the answer is looked at, so that neither the sample nor the wait depends on it.
         sampled = prepared.sampled(source)
         if elapsed is None:
@@ -146,7 +146,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock(), UTC)
         refusal = self._refusal(prepared, moment)
         if refusal:
-            self._counts.drop(refusal, prepared, self._error(refusal, prepared))
+            self._drop_refused(refusal, prepared)
             return None
         sampled, wait, occasion = prepared.sampled(source), prepared.wait(source), prepared.occasion(moment)
         spend = self._spend if prepared.permanent is None else self._permanent_responses.reserve
@@ -181,6 +181,10 @@ class Recorder:
         if not self._consent.ask():
             return "no_consent"
         return "expired" if prepared.metric.expired(moment.date()) else self._sender.full
+
+    def _drop_refused(self, refusal: str, prepared: Prepared) -> bool:
+        odd = self._consent.odd if refusal == "no_consent" else ""
+        return self._counts.drop(refusal, prepared, self._error(refusal, prepared), facts=odd, quiet=bool(odd))
 
     def _error(self, refusal: str, prepared: Prepared) -> ParameterError | None:
         """Return the error of a strict client for a metric whose collection has ended."""
@@ -244,5 +248,5 @@ def _warn_of_undeclared(metric: Metric, fault: BaseException, *, reported: bool)
     # Only while the app is developed: a log can leave the device, and this line has the answer, without noise.
     end = "" if str(fault).endswith("?") else "."
     became = f"{instead} was reported instead" if reported else "This time nothing was reported"
-    words = f"{fault}{end} {became}; strict=True shows where, and stats() counts such answers"
+    words = f"{fault}{end} {became}; strict=True shows where"
     warn_once(metric.id, "undeclared", words)

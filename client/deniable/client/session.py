@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.arrival import Arrival
-from deniable.client.counts import FAULTS, Drops
+from deniable.client.counts import FAULTS, NO_DROPS, Drops
 from deniable.client.recorder import Recorder
 from deniable.device.journal import Journal
 from deniable.device.ledger import Ledger
@@ -78,7 +78,7 @@ class Session:
         )
         self.ledger.nearly_used = self.sender.look_after
         self._counts = counts
-        self._last = _Totals(os.getpid(), Counter(), Counter(), Drops(Counter(), Counter(), Counter()), 0)
+        self._last = _Totals(os.getpid(), Counter(), Counter(), NO_DROPS, 0)
         counts.trouble = lambda: self.state.trouble
         consent.attach(self.sender, self.journal)
         self.recorder = Recorder(
@@ -155,9 +155,9 @@ class Session:
 
 def off(reason: str | None, counts: Counts) -> Arrival:
     """Return what becomes of the answers of a client that is off."""
-    drops = counts.drops()
+    drops = counts.news()
     metrics = _by_metric(Counter(), Counter(), drops.by_metric)
-    return Arrival(dropped=dict(+drops.dropped), metrics=metrics, why=f"the client is off: {reason}")
+    return Arrival(dropped=dict(drops.dropped), metrics=metrics, why=f"the client is off: {reason}")
 
 
 def _kind(outcome: str) -> str:

@@ -67,7 +67,11 @@ def exceeding(
                 unbounded = f"{loss.of} may give away any number of nats, and the app allows {loss.bound:g}"
                 yield metric.id, f"{unbounded}: choose another mechanism"
             elif loss.exceeds:
-                lower = f"{loss.declared} = {loss.bound:g} here" if _can_be(metric, loss.declared, loss.bound) else ""
+                lower = (
+                    f'{loss.declared} = {loss.bound:g} in [metrics."{metric.id}"]'
+                    if _can_be(metric, loss.declared, loss.bound)
+                    else ""
+                )
                 nats = f"{loss.of} may give away {plural(loss.nats, 'nat', '.6g')}, and the app allows {loss.bound:g}"
                 yield metric.id, f"{nats}: write {lower or f'{loss.key} = {most[loss.key]:g} in {place}'}"
 

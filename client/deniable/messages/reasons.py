@@ -25,8 +25,7 @@ class Reason(NamedTuple):
         return f"{self.happened}{f' ({facts})' if facts else ''}; {self.remedy}"
 
 
-_KEY = "copy the DSN again, as `deniable serve` or `deniable keys create` has printed it"
-_STOPPED = "nothing more is sent until the next start, and what waits is kept for two days until a key is accepted"
+_KEY = "write a key into the DSN that the server knows, such as the one that `deniable serve` prints"
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
 _KEPT = "what is not delivered is kept and tried again"
@@ -56,9 +55,7 @@ ANSWERS: Mapping[str, Reason] = {
         "its collection has ended",
         "set a later `expires` in each metrics.toml that has it",
     ),
-    "unit": Reason(
-        "its unit is not one of time", 'declare `unit = "ms"` or another of us, s, min, h; or pass the number to `record`'
-    ),
+    "unit": Reason("its unit is not one of time", "pass the number to `record`: `timed` is for metrics of us, ms, s, min or h"),
     "not_sampled": Reason(
         "`sample` has left this answer out",
         "that is normal; for more reports raise `sample` in metrics.toml",
@@ -87,7 +84,7 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "state": Reason(
         "what the device has spent cannot be read or written, so it may spend nothing",
-        "mend the state directory, or name another with state= or DENIABLE_STATE_DIR",
+        "name a state directory that can be written, with state= or DENIABLE_STATE_DIR",
         alike=True,
     ),
     "queue_full": Reason(
@@ -95,10 +92,10 @@ ANSWERS: Mapping[str, Reason] = {
         "see whether the server answers; record less, or raise DENIABLE_QUEUE_SIZE or SenderSettings.queue_size",
         alike=True,
     ),
-    "closed": Reason("it was recorded after close()", "call close last, or init again", alike=True),
+    "closed": Reason("it was recorded after close()", "call close last", alike=True),
     "refused_key": Reason(
-        "the server has refused the key, so nothing is recorded until the next start; what was recorded before waits on disk",
-        _KEY,
+        "the server has refused the key, so nothing is recorded until the next start",
+        "start again with a DSN that it accepts; what was recorded before waits on disk",
         alike=True,
     ),
     "no_thread": Reason(
@@ -151,7 +148,7 @@ LOSSES: Mapping[str, Reason] = {
     ),
     "spool_failed": Reason(
         "reports could not be delivered, and the disk does not keep them for later",
-        "mend the state directory, or name another with state= or DENIABLE_STATE_DIR",
+        "name a state directory that can be written, with state= or DENIABLE_STATE_DIR",
     ),
     "spool_full": Reason("too many reports wait on disk, so the oldest are deleted", "see why the server does not answer"),
     "spool_expired": Reason(
@@ -209,7 +206,7 @@ SERVED: Mapping[str, Reason] = {
 
 CODES: Mapping[str, Reason] = {
     "missing_key": Reason("the upload came without its key", "see whether a proxy takes the header Authorization away"),
-    "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; {_STOPPED}"),
+    "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; what waits is kept for two days"),
     "not_found": Reason("the server has no such address", "correct the path of the DSN: https://KEY@host[/prefix]/app"),
     "method_not_allowed": Reason("the address takes no uploads", "correct host and path of the DSN"),
     "rate_limited": Reason(
@@ -311,6 +308,5 @@ def of_code(
     code: str,  # as `Verdict.refused` has it: the server's code, or "status" and a status
 ) -> str:
     """Say why a server refused a report of a period."""
-    status = code.removeprefix("status ")
-    about = _OTHER if status != code else of_refusal(code)
+    about = REFUSALS.get(code) or CODES.get(code, _OTHER)
     return f"{code}: {about.happened}"

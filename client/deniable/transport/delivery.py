@@ -53,6 +53,7 @@ class Verdict:
     refusals: Counter[str] = field(default_factory=Counter)
     why: str = ""  # why the server did not take all of it
     seen: bool = True  # whether somebody may have seen the batch on its way, or the server has it although no answer came
+    code: str = ""  # the server's code of the last answer, if it has one
 
     def divided(self, batch: Batch) -> tuple[list[Report], list[Report]]:
         """Divide the reports of an accepted batch into those that the server took and others; empty where it does not say."""
@@ -71,7 +72,7 @@ class Verdict:
         """Return the metrics of a batch of which the server refused reports for good, each with the period and why, in short."""
         periods = {report.stratum.metric: report.stratum.period for report in batch.reports}
         if self.kind == "dropped" and not self.refusals:
-            return [(metric, period, f"status {self.status}") for metric, period in periods.items()]
+            return [(metric, period, self.code or f"status {self.status}") for metric, period in periods.items()]
         refusals = [refusal.split(": ") for refusal in self.refusals]
         return [(metric, periods[metric], code) for metric, code in refusals]
 
@@ -208,7 +209,8 @@ def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Ve
         log.info("deniable: %d reports not delivered yet", reports)
         return Verdict("later", status, seen=seen)
     why = _why(refusals, status, document)
-    return Verdict("refused" if status in _STOP else "dropped", status, refusals=refusals, why=why)
+    kind: Literal["refused", "dropped"] = "refused" if status in _STOP else "dropped"
+    return Verdict(kind, status, refusals=refusals, why=why, code=_code(document) or "")
 
 
 def _why(refusals: Counter[str], status: int, document: dict[str, Any]) -> str:
@@ -230,6 +232,7 @@ def _refusals(batch: Batch, errors: Any) -> Counter[str]:
     """Count the reports that a server says it refused, and log why. The server may lie, so metrics are named from the batch."""
     refused: Counter[str] = Counter()
     groups = grouped(batch.reports) if errors else []
+    lines: dict[tuple[str, str], list[str]] = {}
     for error in errors[:_MOST_ERRORS] if isinstance(errors, list) else ():
         place, code = (error.get("group"), _code(error)) if isinstance(error, dict) else (None, None)
         if code is None or type(place) is not int or not 0 <= place < len(groups):
@@ -237,7 +240,9 @@ def _refusals(batch: Batch, errors: Any) -> Counter[str]:
         stratum, payloads = groups[place]
         count = error.get("count")
         refused[f"{stratum.metric}: {code}"] += count if type(count) is int and 0 < count < len(payloads) else len(payloads)
-        warn_once(stratum.metric, code, _words(error, of_refusal(code)))
+        lines.setdefault((code, _words(error, of_refusal(code))), []).append(stratum.metric)
+    for about, metrics in lines.items():
+        warn_once(metrics, *about)
     return refused
 
 

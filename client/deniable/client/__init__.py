@@ -107,7 +107,8 @@ class Client:
         source: Source | None = None,
     ) -> None:
         self.strict = strict
-        self.developed: bool = strict or sys.flags.dev_mode or leads_here(dsn, os.environ.get("DENIABLE_DSN"))
+        self._local = leads_here(dsn, os.environ.get("DENIABLE_DSN"))
+        self.developed: bool = strict or sys.flags.dev_mode or self._local
         if self.developed:
             log.show()
         self._consent = Consent(consent, strict=strict)
@@ -377,9 +378,9 @@ class Client:
         -------
         Explanation or None
             None if the metric is off or not declared, which the log says. The example of an undeclared answer is one of what is
-            reported instead, and the log says so while the app is developed. If `strict`, these cases raise `ParameterError`.
+            reported instead, and the log says so if the DSN leads to this machine. If `strict`, these cases raise an error.
         """
-        return self._metrics.explain(metric, value, named=self.developed)
+        return self._metrics.explain(metric, value, named=self._local)  # as `record` names an undeclared answer
 
     @guarded(list)
     def journal(self) -> list[SentReport]:

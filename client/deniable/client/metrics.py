@@ -87,7 +87,7 @@ class Metrics:
         metric: str,
         value: object,
         *,
-        named: bool,  # whether the app is developed: elsewhere the log says nothing of an answer, nor of what may be one
+        named: bool,  # whether the DSN leads to this machine: elsewhere the log says nothing of an answer, nor of what may be one
     ) -> Explanation | None:
         """Explain what a metric sends. What is wrong with the metric or the answer is logged, and raised if strict."""
         if metric not in self.prepared:

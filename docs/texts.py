@@ -53,9 +53,13 @@ def _reasons() -> str:
         named: dict[reasons.Reason, list[str]] = {}
         for name, reason in group.items():
             named.setdefault(reason, []).append(f"`{name}`")
-        lines += [f"| {', '.join(names)} | {reason.happened} | {reason.remedy} |" for reason, names in named.items()]
+        lines += [f"| {', '.join(names)} | {reason.happened} | {_to_do(reason)} |" for reason, names in named.items()]
         lines.append("")
     return "\n".join(lines)
+
+
+def _to_do(reason: reasons.Reason) -> str:
+    return reason.remedy + (f"; while you develop: {reason.developing}" if reason.developing else "")
 
 
 def _decisions() -> str:

@@ -101,7 +101,7 @@ _EXIT_SECONDS = 1.0
 _NO_INIT = "deniable.init was not called"
 
 _client: Client | None = None
-_early = False  # whether something was recorded before `init`
+_early = 0  # answers that were recorded before `init`
 
 
 def init(
@@ -119,7 +119,7 @@ def init(
     exit: Exit = "auto",  # noqa: A002 - what it is about
 ) -> Client:
     """Start the client of this process. A second call replaces the first client. See `Client` for the parameters."""
-    global _client  # noqa: PLW0603 - this function sets the one client of the process
+    global _client, _early  # noqa: PLW0603 - this function sets the one client of the process
     from deniable.client import Client  # noqa: PLC0415 - slow to import, and only apps that call `init` need it
     from deniable.process.exits import at_exit  # noqa: PLC0415
 
@@ -140,8 +140,10 @@ def init(
         strict=strict,
         exit=exit,
     )
+    _client._counts.dropped["before_init"] += _early  # noqa: SLF001 - our own
     if _early:  # while developing this is said again, since perhaps nobody has seen the first line
         _tell_early("init" if _client.developed else "record")
+        _early = 0
     return _client
 
 
@@ -198,7 +200,7 @@ def _drop_early() -> bool:
             _tell_early("record")
         except Exception:  # noqa: BLE001, S110 - the interpreter is ending, which imports nothing any more
             pass
-    _early = True
+    _early += 1
     return False
 
 
@@ -209,10 +211,17 @@ def _tell_early(subject: str) -> None:
     warn_once(subject, "before_init", ANSWERS["before_init"].words())
 
 
+def _warn_unexplained() -> None:
+    if "logging" in sys.modules:
+        from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
+
+        warn_once("explain", "before_init", f"{_NO_INIT}, so nothing can be explained; call init where the app starts")
+
+
 def _nothing() -> Arrival:
     from deniable.arrival import Arrival  # noqa: PLC0415 - only an app that did not call `init` needs it
 
-    return Arrival(why=_NO_INIT)
+    return Arrival(dropped={"before_init": _early} if _early else {}, why=_NO_INIT)
 
 
 def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
@@ -247,9 +256,12 @@ def stats() -> dict[str, Any]:
 
 
 def explain(metric: str, value: object = None) -> Explanation | None:
-    """Explain what recording would send; return None before `init`. See `Client.explain`."""
+    """Explain what recording would send; return None before `init`, which is logged. See `Client.explain`."""
     try:
-        return _client.explain(metric, value) if _client else None
+        if _client:
+            return _client.explain(metric, value)
+        _warn_unexplained()
+        return None  # noqa: TRY300 - the frames of both ways are cleared
     except BaseException:
         metric = value = None  # type: ignore[assignment] # as above
         raise

@@ -36,8 +36,15 @@ class Arrival:
         Reports that the server refused for good; those that were lost otherwise.
     dropped
         Answers of which no report was made, by reason.
+    metrics
+        The same numbers of each metric, as far as they are known: those of ``sent``, ``pending``, ``waiting``, ``refused`` and
+        ``lost``, and those of each reason of `dropped`.
+    undeclared
+        Answers that their metric does not declare, by metric. They were reported, as the metric's `other` or as a random answer.
+        It is empty unless the app is developed: anywhere else a log of this text would tell of an answer.
     why
-        Why reports are kept, refused or lost, or why there is nothing; empty if there is nothing to explain.
+        Why reports are kept, refused or lost, why answers were dropped, or why there is nothing; empty if there is nothing to
+        explain.
     """
 
     sent: int = 0
@@ -47,12 +54,9 @@ class Arrival:
     refused: int = 0
     lost: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
+    metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict, hash=False)
+    undeclared: Mapping[str, int] = field(default_factory=dict, hash=False)
     why: str = ""
-
-    @classmethod
-    def off(cls, reason: str | None) -> Arrival:
-        """Return what becomes of the reports of a client that is off."""
-        return cls(why=f"the client is off: {reason}")
 
     @property
     def status(self) -> Literal["arrived", "incomplete", "nothing to send", "not delivered"]:
@@ -76,19 +80,30 @@ class Arrival:
 
     def _facts(self) -> Iterator[str]:
         if self.pending:
-            yield f"{plural(self.pending, 'report')} kept for another try"
+            yield f"{plural(self.pending, 'report')} kept for another try{self._named('pending', self.pending)}"
         if self.refused:
-            yield f"{plural(self.refused, 'report')} refused"
+            yield f"{plural(self.refused, 'report')} refused{self._named('refused', self.refused)}"
         if self.lost:
-            yield f"{plural(self.lost, 'report')} lost"
+            yield f"{plural(self.lost, 'report')} lost{self._named('lost', self.lost)}"
         if self.sent:
             arrived = "" if self.status == "arrived" else " arrived"
             earlier = f", {self.from_disk} left by an earlier run or try" if self.from_disk else ""
-            yield f"{plural(self.sent, 'report')}{arrived}{earlier}"
+            yield f"{plural(self.sent, 'report')}{arrived}{self._named('sent', self.sent)}{earlier}"
         for reason, answers in self.dropped.items():
-            yield f"{plural(answers, 'answer')} dropped as {reason} ({ANSWERS[reason].happened})"
+            yield f"{plural(answers, 'answer')} dropped as {reason}{self._named(reason, answers)}"
         if self.waiting:
-            yield f"{plural(self.waiting, 'report')} may not travel yet"
+            yield f"{plural(self.waiting, 'report')} may not travel yet{self._named('waiting', self.waiting)}"
+        if self.undeclared:
+            yield f"{plural(sum(self.undeclared.values()), 'undeclared answer')} ({', '.join(self.undeclared)})"
+
+    def _named(self, what: str, total: int) -> str:
+        """Name the metrics of a number, each with its own unless there is one; empty if none is known."""
+        numbers = {metric: number for metric, of in self.metrics.items() if (number := of.get(what, 0))}
+        left = total - sum(numbers.values())
+        if numbers and left > 0:
+            numbers["others"] = left
+        names = [*numbers] if len(numbers) == 1 else [f"{metric} {number}" for metric, number in numbers.items()]
+        return f" ({', '.join(names)})" if names else ""
 
 
 SWALLOWED = Arrival(why=ANSWERS["error"].words())

@@ -81,7 +81,7 @@ class Explanation:
     report: str | None
 
     @classmethod
-    def of(cls, registry: Registry, id_: str, budget: Budget, value: object = None) -> Explanation:
+    def of(cls, registry: Registry, id_: str, budget: Budget, value: object = None, *, instead: bool = False) -> Explanation:
         """Explain a metric. If an answer is given, draw an example of a report.
 
         Parameters
@@ -94,6 +94,8 @@ class Explanation:
             The device's budget.
         value
             An answer; None for no example.
+        instead
+            Whether the example for an undeclared answer is what a device reports instead. Else such an answer is an error.
 
         Raises
         ------
@@ -126,7 +128,7 @@ class Explanation:
             report_bytes=mechanism.layout.payload_size,
             row_bits=exposure.row_bits,
             segment_bits=exposure.segment_bits,
-            report=None if value is None else mechanism.randomize(_value(metric, value)).hex(),
+            report=None if value is None else mechanism.randomize(_value(metric, value, instead=instead)).hex(),
         )
 
     def __str__(self) -> str:
@@ -189,9 +191,13 @@ class Explanation:
         return [f"Besides answers, the reports of all metrics together show {' and '.join(identifiers)}."] if identifiers else []
 
 
-def _value(metric: Metric, answer: object) -> int:
+def _value(metric: Metric, answer: object, *, instead: bool) -> int:
     """Return the value that a device randomises for an answer; for a rounded one, with a fresh point."""
-    position = metric.position(answer)
+    if instead:
+        reported, _ = metric.kind.reported(metric, answer)
+        position = metric.stand_in(OS) if reported is None else reported
+    else:
+        position = metric.position(answer)
     return metric.round_at(position, OS.below(metric.axis.steps)) if metric.axis and metric.rounded else position
 
 

@@ -15,7 +15,7 @@ from deniable.forecast.precision import arm, expected
 from deniable.frozen import dataclass, fields
 from deniable.limits import spending
 from deniable.limits.admission import admit
-from deniable.limits.allowance import MICRO, Allowance
+from deniable.limits.allowance import Allowance
 from deniable.limits.caps import budget_of
 from deniable.limits.exposure import Exposure
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
@@ -204,7 +204,7 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
 def _reported(metric: Metric, allowance: Allowance) -> dict[str, str]:
     """Return how many reports of a metric, or answers to it, a device makes, in words."""
     if allowance.answers:
-        price = f"{allowance.cost / MICRO:.6g} nats for all reports of one together"
+        price = f"{allowance.price} for all reports of one together"
         histories = "between histories that change, and return to an earlier answer, at the same times"
         return {"answers kept": f"at most {allowance.answers} a month, {price} ({histories})"}
     return {"reports": f"at most {metric.per_period} a {metric.period}"}

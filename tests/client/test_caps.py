@@ -36,11 +36,11 @@ def test_defaults_refuse_the_outrageous():
     check(Caps(), declare(epsilon="4"))
     with pytest.raises(
         ParameterError,
-        match=r"give away 4\.001 nats, and the app allows 4: write epsilon = 4 here, or epsilon = 4\.01 in \[caps\]",
+        match=r"give away 4\.001 nats, and the app allows 4: write epsilon = 4 in \[metrics",
     ):
         check(Caps(), declare(epsilon="4.001"))
     check(Caps(), declare("l_grr", epsilon="1", epsilon_permanent="4"))
-    with pytest.raises(ParameterError, match=r"write epsilon_permanent = 4 here, or permanent = 4\.01 in \[caps\]"):
+    with pytest.raises(ParameterError, match=r"write epsilon_permanent = 4 in \[metrics"):
         check(Caps(), declare("l_grr", epsilon="1", epsilon_permanent="4.001"))
 
 

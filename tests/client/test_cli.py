@@ -151,7 +151,7 @@ def test_explain(run, file):
     assert "look like this" not in run("explain", "a", "--registry", path)[1]
     status, out, err = run("explain", "a", "canary2", "--registry", path)
     assert (status, out) == (2, "")
-    assert "deniable explain: an answer to a must be one of the 2 declared values: z, canary" in err
+    assert "deniable explain: an answer to a must be one of the 2 declared values: z, canary; did you mean 'canary'?" in err
     assert "canary2" not in err
     assert run("explain", "nosuch", "--registry", path)[0] == 2
 

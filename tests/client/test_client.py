@@ -21,6 +21,7 @@ from deniable import mechanisms
 from deniable.client import Client
 from deniable.client.counts import Counts
 from deniable.client.environment import sender_settings
+from deniable.client.metrics import _UNEXPLAINED
 from deniable.declared import fingerprint
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
 from deniable.messages.reasons import ANSWERS
@@ -281,7 +282,7 @@ def test_an_undeclared_answer_is_told_while_developing(client_of, registry_text,
         assert client.record("ui.theme", answer)
         assert client.record("ui.dark", answer)
     listed = "one of the 3 declared values: light, dark, else"
-    rule, where = f"'{CANARY}' is not declared: an answer to", "strict=True shows where, and stats() counts such answers"
+    rule, where = f"'{CANARY}' is not declared: an answer to", "strict=True shows where"
     assert [record.message for record in caplog.records] == [
         f"deniable: ui.theme: undeclared: {rule} ui.theme must be {listed}. Its other was reported instead; {where}",
         f"deniable: ui.dark: undeclared: {rule} ui.dark must be True or False. A random one was reported instead; {where}",
@@ -710,7 +711,7 @@ def test_segments_that_never_end(client_of):
 
 def test_swapped_arguments_are_told_without_the_answer(client_of, caplog):
     """Who gives the answer first and the metric second is told so, and the answer is not repeated."""
-    with pytest.raises(ParameterError, match="the arguments of record are swapped") as caught:
+    with pytest.raises(ParameterError, match="the arguments are swapped") as caught:
         client_of(strict=True).record(CANARY, "ui.theme")
     assert CANARY not in str(caught.value)
     ours = [frame.f_locals for frame, _ in walk_tb(caught.tb) if "deniable" in Path(frame.f_code.co_filename).parts]
@@ -812,7 +813,7 @@ def test_an_answer_in_the_place_of_the_metric_is_not_told(client_of, caplog):
     client.record(CANARY, "ui.theme")
     client.record(CANARY.encode(), value=True)
     assert [record.message for record in caplog.records] == [
-        "deniable: ui.theme: unknown_metric: the arguments of record are swapped: write the metric first, and then the answer",
+        "deniable: ui.theme: unknown_metric: the arguments are swapped: write the metric first, and then the answer",
         "deniable: record: unknown_metric: the metric is no text but of type bytes; write its id first",
     ]
     assert client.stats()["dropped"] == {"unknown_metric": 2}
@@ -1027,10 +1028,10 @@ def test_explain_sends_nothing(client_of):
 
 
 def test_explain_refuses(client_of):
-    """An unknown metric or answer has no explanation; a strict client says why, without the answer."""
+    """An unknown metric has no explanation, and an undeclared answer the example of another; a strict client raises for both."""
     client = client_of()
     assert client.explain("nosuch") is None
-    assert client.explain("ui.theme", CANARY) is None
+    assert len(client.explain("ui.theme", CANARY).report) == 2 * client.explain("ui.theme").report_bytes
     assert client.stats()["dropped"] == {}, "it is no error of ours"
     strict = client_of(strict=True)
     with pytest.raises(ParameterError, match="'nosuch' is not declared in the registry"):
@@ -1038,10 +1039,44 @@ def test_explain_refuses(client_of):
     for explain in (strict.explain, strict.__class__.explain.__get__(strict)):
         with pytest.raises(DeniableError) as caught:
             explain("ui.theme", CANARY)
-        assert CANARY not in str(caught.value)
+        assert str(caught.value).startswith(f"'{CANARY}' is not declared: an answer to ui.theme must be one of ")
         ours = [frame.f_locals for frame, _ in walk_tb(caught.tb) if "deniable" in Path(frame.f_code.co_filename).parts]
         assert ours
         assert CANARY not in str([{name: each for name, each in local.items() if name != "self"} for local in ours])
+
+
+@pytest.mark.parametrize(
+    ("metric", "answer", "words"),
+    [
+        ("ui.tehme", None, "explain: 'ui.tehme': 'ui.tehme' is not declared in the registry; did you mean 'ui.theme'?"),
+        ("ui.theme", "drak", "ui.theme: explain: 'drak' is not declared: an answer to ui.theme must be one of "),
+        ("dark", "ui.theme", "explain: 'dark': the arguments are swapped: write the metric first, and then the answer"),
+    ],
+)
+def test_what_cannot_be_explained_is_told(client_of, caplog, monkeypatch, metric, answer, words):
+    """While developing with what may have been meant; on people's devices nothing is said of an answer, or of what may be one."""
+    monkeypatch.setattr("deniable.messages.notice._warned", set())
+    client = client_of()
+    client.developed = True  # as under `python -X dev`, with a DSN that leads elsewhere
+    client.explain(metric, answer)
+    private = [] if metric == "ui.theme" else [f"deniable: explain: unknown_metric: {_UNEXPLAINED}"]
+    assert caplog.messages == private
+    caplog.clear()
+    client_of(dsn="http://canary-key@localhost/shop").explain(metric, answer)
+    (line,) = caplog.messages
+    assert line.startswith(f"deniable: {words}")
+    assert ("did you mean 'dark'?" in line) is (answer == "drak")
+
+
+def test_what_is_off_or_has_no_registry_is_explained_so(client_of, caplog, monkeypatch):
+    """The log says why, since None does not."""
+    monkeypatch.setattr("deniable.messages.notice._warned", set())
+    client_of(segments={}).explain("ui.theme")
+    assert caplog.messages[-1].startswith(
+        "deniable: explain: 'ui.theme': ui.theme is off: the segment platform is missing: give init"
+    )
+    client_of(registry="/nowhere/metrics.toml").explain("ui.dark")
+    assert 'no metric is declared, since no registry is in use; the line "deniable is off" says why' in caplog.messages[-1]
 
 
 # the one of the process
@@ -1051,13 +1086,15 @@ def test_explain_refuses(client_of):
 def module(monkeypatch):
     """Give the package as before `init`, whatever the tests did with it."""
     monkeypatch.setattr(deniable, "_client", None)
+    monkeypatch.setattr(deniable, "_early", 0)
     monkeypatch.setattr("deniable.process.exits.at_exit", lambda *_: None)
     yield deniable
     deniable.close(60)
 
 
-def test_before_init(module):
+def test_before_init(module, caplog, monkeypatch):
     """Before `init` everything is a no-op that says so."""
+    monkeypatch.setattr("deniable.messages.notice._warned", set())
     assert module.record("ui.dark", value=True) is False
     assert module.metric("ui.dark").record(value=True) is False
     assert not module.flush(1)
@@ -1065,6 +1102,7 @@ def test_before_init(module):
     module.set_consent(True)
     assert module.stats() == {"disabled": "deniable.init was not called"}
     assert module.explain("ui.dark") is None
+    assert "deniable: explain: before_init: deniable.init was not called, so nothing can be explained" in caplog.text
     assert module.journal() == []
 
 

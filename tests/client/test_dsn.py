@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ConfigurationError
-from deniable.transport.dsn import Dsn
+from deniable.transport.dsn import Dsn, leads_here
 
 KEY = "canarykey"
 word = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=12)
@@ -64,10 +64,11 @@ def test_plain_http_to_others(host):
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("", "does not begin with https://"),
-        ("t.example/shop", "does not begin with https://"),
-        (f"ftp://{KEY}@t.example/shop", "begins with ftp://"),
-        (f"{KEY}@t.example/shop", "does not begin with https://"),
+        ("", "does not begin with https:// or http://"),
+        ("t.example/shop", "does not begin with https:// or http://"),
+        (KEY, "does not begin with https:// or http://"),
+        (f"{KEY}/shop", "does not begin with https:// or http://"),
+        ("ftp://t.example/shop", "begins with ftp://"),
         ("https://t.example/shop", "has no key before its host"),
         ("https://@t.example/shop", "has no key before its host"),
         (f"https://{KEY}:secret@t.example/shop", "has more than the public key before its host"),
@@ -89,6 +90,24 @@ def test_missing_parts(text, rule):
     assert rule in str(caught.value)
     assert KEY not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "works"),
+    [
+        (f"{KEY}@localhost:8000/shop", "http://PUBLIC_KEY@localhost:8000/shop"),
+        ("localhost:8000/shop", "http://PUBLIC_KEY@localhost:8000/shop"),
+        (f"//{KEY}@[::1]:8000/shop", "http://PUBLIC_KEY@[::1]:8000/shop"),
+        (f"{KEY}@t.example:9000/some/shop", "https://PUBLIC_KEY@t.example:9000/some/shop"),
+    ],
+)
+def test_one_without_a_scheme(text, works):
+    """The one that works is shown, with the host and without the key; to this machine it is seen as what a developer writes."""
+    with pytest.raises(ConfigurationError) as caught:
+        Dsn.parse(text)
+    assert str(caught.value) == f"the DSN does not begin with https:// or http://: write it as {works}"
+    assert Dsn.parse(works).app == "shop"
+    assert leads_here(text) is works.startswith("http:")
 
 
 @pytest.mark.parametrize("text", ["https://PUBLIC_KEY@telemetry.example.org/shop", "http://pk_...@127.0.0.1:8080/shop"])

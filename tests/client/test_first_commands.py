@@ -75,6 +75,16 @@ def test_init_says_why_its_budget_is_what_it_is(tmp_path, monkeypatch):
     assert [float(number) for number in numbers] == [needed, Budget().per_month, Budget().lifetime]
 
 
+@pytest.mark.parametrize("options", [(), ("--cli",)])
+def test_init_keeps_to_the_lifetime_of_all_other_registries(tmp_path, monkeypatch, options):
+    """It writes none, and its comment says what holds."""
+    monkeypatch.chdir(tmp_path)
+    run(init, *options)
+    budget = load("metrics.toml").budget
+    (months,) = re.findall(r"and ever (\d+) times that", (tmp_path / "metrics.toml").read_text("utf-8"))
+    assert budget.lifetime == int(months) * budget.per_month == Budget(per_month=budget.per_month).lifetime
+
+
 def test_usage_has_an_answer_to_each_metric_of_a_tool(tmp_path, monkeypatch):
     """What `record_usage` records is what ``init --cli`` declares, and each system and version of Python is listed."""
     monkeypatch.chdir(tmp_path)

@@ -124,7 +124,7 @@ def test_what_would_be_off_is_a_fault(linted):
     (fault,) = findings.faults
     assert fault.metric == "b"
     assert "and the metrics above leave 1 of 32: write " in fault.rule
-    assert fault.rule.endswith("or per_month = 62.0 in [budget]")
+    assert fault.rule.endswith(': write period = "month" in [metrics."a"]')
     assert [row[-1] for row in findings.spending] == ["", "lasts 10 months", "off", ""]
     findings = linted(table.format("a", 2999) + table.format("b", 2001))  # nobody is asked any more
     assert not findings.faults
@@ -136,7 +136,7 @@ def test_an_epsilon_above_the_cap_is_a_fault(linted):
     metric = f'[metrics.a]\ntype = "boolean"\nperiod = "month"\nepsilon = 5\nexpires = 2999-01-01\n{BODY}'
     (fault,) = linted(metric).faults
     assert (fault.metric, fault.line) == ("a", 7)
-    assert fault.words == "a report may give away 5 nats, and the app allows 4: write epsilon = 4 here, or epsilon = 5 in [caps]"
+    assert fault.words == 'a report may give away 5 nats, and the app allows 4: write epsilon = 4 in [metrics."a"]'
     assert not linted(f"[caps]\nepsilon = 5\n{metric}").faults
 
 

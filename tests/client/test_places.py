@@ -79,6 +79,32 @@ def test_every_fault_has_a_line():
     assert all(line > 0 for line, _, _ in lines)
 
 
+@pytest.mark.parametrize("written", ['metric."ui.theme"', "metric.b"])
+def test_a_mistyped_head_has_its_own_line(written):
+    """Where the word `metrics` is mistyped, the line is that of the table; so are those of faults within."""
+    head = written.replace("metric.", "metrics.")
+    line = SOUND.split("\n").index(f"[{head}]") + 1
+    text = SOUND.replace(f"[{head}]", f"[{written}]")
+    assert faults(text) == [(line, "-", "metric is no key of a registry: write metrics")]
+    both = SOUND.replace("metrics", "metric").replace("period", "perod")
+    assert [line for line, _, _ in faults(both)] == [14, 25]
+    assert [line for line, _, rule in faults(both.replace('owner = "o"\n', "")) if "owner" in rule] == [14, 21]
+
+
+@pytest.mark.parametrize(
+    ("twice", "name", "first"),
+    [
+        ('[metrics."ui.theme"]  # again', '[metrics."ui.theme"]', 14),
+        ("[budget]", "[budget]", 4),
+        ('owner = "p"', "owner", 27),
+    ],
+)
+def test_what_is_declared_twice_is_told_with_both_lines(twice, name, first):
+    """The table or key is named as it is written, with the line of the first; the fault's own is that of the second."""
+    last = SOUND.count("\n") + 1
+    assert faults(f"{SOUND}{twice}\n") == [(last, "-", f"{name} is on line {first} already: keep one of the two")]
+
+
 def test_a_text_that_is_no_toml():
     """The line is the one where reading ended."""
     assert [line for line, _, _ in faults(SOUND.replace("per_month = 8.0", "per_month = "))] == [5]

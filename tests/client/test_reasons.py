@@ -285,7 +285,7 @@ FACTS = {
     "unit": "it is bytes",
     "this_period": "1 in each day",
     "refused_period": f"unknown_metric: {REFUSALS['unknown_metric'].happened}",
-    "budget": "it may spend 1 nats a month, and 2 ever",
+    "budget": "it may spend 1 nat a month, and 2 ever",
     "state": "/some/folder is full",
     "off": 'the segment arm is missing: give init(segments={"arm": ...}) one of a, b',
     "error": "ZeroDivisionError",
@@ -303,9 +303,26 @@ def test_the_facts_of_a_case(case, caplog, reason, facts):
 def test_each_metric_has_its_own_line(client_of, caplog):
     """A reason of one metric is told of another one, too."""
     client = client_of()
-    for metric in ("ui.theme", "size", "ui.theme", "size"):
+    for metric in ("ui.theme", "ui.theme", "size", "size"):
         client.record(metric, 1)
     assert [line.split(": ")[1:3] for line in caplog.messages] == [["ui.theme", "this_period"], ["size", "this_period"]]
+
+
+@pytest.mark.parametrize("developed", [True, False])
+def test_a_later_run_names_all_that_are_reported_already_in_one_line(client_of, caplog, tmp_path, developed):
+    """The first drop names them, each once; while the app is developed a second line says how to record once more."""
+    options = {"dsn": "http://canary-key@localhost/shop" if developed else DSN, "state": tmp_path}
+    metrics = ("ui.theme", "size", "split")
+    for client in (client_of(**options), client_of(**options)):
+        client.record("often", value=True)
+        for metric in metrics:
+            client.record(metric, 1 if metric == "size" else "dark" if metric == "ui.theme" else True)
+        client.close(60)
+    words = ANSWERS["this_period"].words("1 in each day")
+    expected = [f"deniable: {', '.join(metrics)}: this_period: {words}"]
+    expected += [f"deniable: while developing: this_period: {ANSWERS['this_period'].developing}"] if developed else []
+    assert [line for line in caplog.messages if ": this_period: " in line] == expected
+    assert all(len(line) < 180 for line in expected)
 
 
 def test_drops_are_in_the_table():
@@ -322,7 +339,7 @@ def test_drops_are_in_the_table():
                 named |= {
                     text for text in texts if isinstance(text, str) and text.isidentifier() and text not in ("http_", "refused")
                 }
-    assert {"this_period", "interrupted"} - named == {"this_period"}, "the search finds what is written as text"
+    assert {"budget", "interrupted"} - named == {"budget"}, "the search finds what is written as text"
     assert named - known == set()
 
 
@@ -408,13 +425,12 @@ def test_a_missing_segment_raises_if_strict(client_of):
 
 def test_metrics_that_stop_for_one_reason_share_a_line(client_of, caplog):
     """It names them, and of many the first."""
-    many = "".join(metric_toml(f"split{number}", segments=["arm"], period="month") for number in range(8))
+    many = "".join(metric_toml(f"split{number:02}", segments=["arm"], period="month") for number in range(28))
     client = client_of(registry=parse(registry_toml(many, segments={"arm": ["a", "b"]})), segments={})
     (line,) = caplog.messages
-    assert line.startswith(
-        "deniable: split0, split1, split2, split3, split4 and 3 more: off: the metric is off (the segment arm is "
-    )
-    assert len(client.stats()["off"]) == 8
+    first = ", ".join(f"split{number:02}" for number in range(20))
+    assert line.startswith(f"deniable: {first} and 8 more: off: the metric is off (the segment arm is ")
+    assert len(client.stats()["off"]) == 28
 
 
 def test_a_metric_that_has_expired_raises_if_strict(client_of):
@@ -486,6 +502,22 @@ def test_a_name_that_is_none_is_told(client_of, caplog):
     assert caplog.messages == ["deniable: record: unknown_metric: the metric is no text but of type bytes; write its id first"]
 
 
+@pytest.mark.parametrize(("consent", "got"), [("yes", "str"), (lambda: 1 / 0, "a function that raised ZeroDivisionError")])
+def test_a_consent_that_is_no_answer_is_told_once(client_of, caplog, consent, got):
+    """With its own remedy, and not with that of a person who has not agreed; `flush` says it, too."""
+    client = client_of(consent=consent)
+    client.record("ui.theme", "dark")
+    words = f"consent is {got}, which is taken for a no: pass True or False"
+    assert caplog.messages == [f"deniable: {words}"]
+    assert words in client.flush(1).why
+
+
+def test_a_mistyped_segment_is_told_before_what_it_turns_off(client_of, caplog):
+    """The cause comes first."""
+    client_of(segments={"amr": "a"})
+    assert [line.split(": ")[1] for line in caplog.messages] == ["segment amr", "split"]
+
+
 # what `flush` returns
 
 
@@ -496,9 +528,18 @@ def test_nothing_to_send(client_of, monkeypatch):
     client.record("ui.theme", "dark")
     arrival = client.flush(1)
     assert (bool(arrival), arrival.status) == (False, "nothing to send")
-    assert str(arrival) == "nothing to send: 1 answer dropped as no_consent (nobody has agreed, so nothing is recorded)"
-    assert str(client_of(dsn=None).close(1)).startswith("nothing to send: the client is off: no DSN was given")
+    assert (
+        str(arrival)
+        == "nothing to send: 1 answer dropped as no_consent (ui.theme); why: nobody has agreed, so nothing is recorded"
+    )
+    client = client_of(dsn=None)
+    assert str(client.flush(1)).startswith("nothing to send: the client is off: no DSN was given")
+    client.record("ui.theme", "dark")
+    assert str(client.close(1)).startswith(
+        "nothing to send: 1 answer dropped as disabled (ui.theme); why: the client is off: no DSN"
+    )
     monkeypatch.setattr(deniable, "_client", None)
+    monkeypatch.setattr(deniable, "_early", 0)
     assert str(deniable.flush(1)) == str(deniable.close(1)) == "nothing to send: deniable.init was not called"
 
 
@@ -507,8 +548,8 @@ def test_what_arrived_and_what_did_not(client_of):
     answers = [202, 400, 202]
     client = client_of(lambda *_: (answers.pop(0), {}, problem("json")))
     for words in (
-        "arrived: 1 report",
-        "not delivered: 1 report refused; why: status 400: the server cannot read the upload; ",
+        "arrived: 1 report (often)",
+        "not delivered: 1 report refused (often); why: status 400: the server cannot read the upload; ",
         "arrived: 1 ",
     ):
         client.record("often", value=True)
@@ -520,7 +561,7 @@ def test_what_arrived_and_what_did_not(client_of):
 
 def test_what_an_earlier_run_left(client_of):
     """A flush sends it, also beside new reports, and says so. While the server is away it is kept, and why is told."""
-    away = "not delivered: 1 report kept for another try; why: status 503: the server is not ready; "
+    away = "not delivered: 1 report kept for another try (often); why: status 503: the server is not ready; "
     first = client_of(lambda *_: (503, {}, None), settings=SenderSettings(flush_interval=60, max_tries=1))
     first.record("often", value=True)
     assert str(first.flush(60)).startswith(away)
@@ -528,7 +569,7 @@ def test_what_an_earlier_run_left(client_of):
     assert str(client_of(lambda *_: (503, {}, None)).flush(60)).startswith(away)
     second = client_of()
     second.record("often", value=True)
-    assert str(second.flush(60)) == "arrived: 2 reports, 1 left by an earlier run or try"
+    assert str(second.flush(60)) == "arrived: 2 reports (often), 1 left by an earlier run or try"
 
 
 def test_an_answer_that_was_dropped_makes_it_incomplete(client_of):
@@ -540,8 +581,50 @@ def test_an_answer_that_was_dropped_makes_it_incomplete(client_of):
     assert (bool(arrival), arrival.dropped) == (True, {"this_period": 1})
     client.record("often", value=True)
     client.record("offten", value=True)
-    words = f"incomplete: 1 report arrived; 1 answer dropped as unknown_metric ({ANSWERS['unknown_metric'].happened})"
+    words = f"incomplete: 1 report arrived (often); 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].happened}"
     assert str(client.flush(60)) == words
+
+
+def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
+    """What was sent and what was not, why, and what was recorded before `init`; undeclared answers while developing only."""
+    monkeypatch.setattr("deniable.process.exits.at_exit", lambda *_: None)
+    _before_init(case)()
+    error = {"group": 0, "code": "definition_mismatch", "count": 1}  # groups are sorted, so it is that of `often`
+    local = "http://canary-key@localhost/shop"
+    client = deniable.init(local, registry=parse(REGISTRY), consent=True, caps=FREE)
+    client._session.sender._given_post = lambda *_: (202, {}, {"accepted": 3, "errors": [error]})
+    for metric, answer in (("often", True), ("size", 3), ("ui.theme", "dark"), ("ui.theme", "dark"), ("old", True)):
+        client.record(metric, answer)
+    for metric, answer in (("rare", True), ("split", True), ("often", CANARY), ("offten", True)):
+        client.record(metric, answer)
+    arrival = client.close(60)
+    off = 'the metric is off (the segment arm is missing: give init(segments={"arm": ...}) one of a, b)'
+    assert str(arrival) == (
+        "not delivered: 1 report refused (often); 3 reports arrived (often 1, size 1, ui.theme 1); "
+        "1 answer dropped as before_init; 1 answer dropped as unknown_metric (offten); 1 answer dropped as off (split); "
+        "1 answer dropped as expired (old); 1 answer dropped as not_sampled (rare); 1 answer dropped as this_period (ui.theme); "
+        f"1 undeclared answer (often); why: the server refused often: definition_mismatch: "
+        f"{REFUSALS['definition_mismatch'].happened}; {ANSWERS['before_init'].happened}; "
+        f"offten: {ANSWERS['unknown_metric'].happened}; split: {off}; old: its collection has ended (on 2001-01-01); "
+        "rare: `sample` has left this answer out (it is 0.000001); "
+        f"ui.theme: {ANSWERS['this_period'].happened} (1 in each day)"
+    )
+    assert arrival.metrics["often"] == {"refused": 1, "sent": 1}
+    assert arrival.metrics["ui.theme"] == {"sent": 1, "this_period": 1}
+    assert arrival.undeclared == {"often": 1}
+
+
+def test_an_arrival_elsewhere_tells_nothing_of_an_answer(client_of):
+    """On people's devices its text is the same whatever the answer was, also if it was undeclared or in the metric's place."""
+    texts = set()
+    for metric, answer in (("often", True), ("often", CANARY), (CANARY, "often"), ("oftem", True)):
+        client = client_of()
+        client.record(metric, answer)
+        texts.add(str(client.flush(60)))
+    assert texts == {
+        "arrived: 1 report (often)",
+        f"nothing to send: 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].happened}",
+    }
 
 
 def test_what_is_refused_in_part(client_of):
@@ -550,7 +633,7 @@ def test_what_is_refused_in_part(client_of):
     client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": [error]}))
     client.record("often", value=True)
     words = f"the server refused often: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
-    assert str(client.flush(60)) == f"not delivered: 1 report refused; why: {words}"
+    assert str(client.flush(60)) == f"not delivered: 1 report refused (often); why: {words}"
 
 
 def test_a_timeout_says_that_no_answer_has_come(client_of):
@@ -558,7 +641,7 @@ def test_a_timeout_says_that_no_answer_has_come(client_of):
     release = threading.Event()
     client = client_of(lambda *_: release.wait(300) and (202, {}, None), state=None)
     client.record("often", value=True)
-    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try; why: no answer has come yet"
+    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try (often); why: no answer has come yet"
     release.set()
 
 
@@ -692,6 +775,16 @@ def delivered_later(caplog, answer):
     return lines, orders.trouble
 
 
+@pytest.mark.parametrize(("host", "reason"), [("localhost", "no_tls_here"), ("t.example", "no_tls")])
+def test_a_port_without_tls_has_one_remedy(host, reason):
+    """On this machine the DSN is to be written with http://; elsewhere the server has to speak https."""
+    orders = Orders(spooled=False)
+    error = type("SSLError", (OSError,), {"reason": "WRONG_VERSION_NUMBER"})()
+    Delivery(Dsn(f"https://{host}", "canary-key", "shop"), 60.0, orders, None)._complain(error)
+    assert orders.trouble == f"https://{host}: {FAILURES[reason].words()}"
+    assert ("http://" in FAILURES[reason].remedy) is (host == "localhost")
+
+
 def test_no_answer_is_told_at_the_first_try(caplog):
     """A first try that fails is told while others follow; they are quiet."""
 
@@ -720,6 +813,34 @@ def test_a_definition_that_changed_is_told_with_its_remedy(client_of, caplog):
         client.record("often", value=True)
         assert not client.flush(60)
     assert f"deniable: often: definition_mismatch: {REFUSALS['definition_mismatch'].words()}" in caplog.messages
+
+
+def test_a_refusal_of_several_metrics_is_one_line(client_of, caplog):
+    """The server runs another registry: all metrics that it refuses for one reason are named together, and none again."""
+    away = parse(REGISTRY.replace("ui.theme", "ui.other").replace('"size"', '"sizes"'))
+    with StubServer(away, key="pk_12345678") as server:
+        client = client_of(HttpPost(f"{Dsn.parse(server.dsn).url}/v1/reports"), dsn=server.dsn)
+        for metric, answer in (("ui.theme", "dark"), ("size", 3)):
+            client.record(metric, answer)
+            client.record("often", value=True)
+        client.flush(60)
+        client.record("size", 3)
+        client.flush(60)
+    words = REFUSALS["unknown_metric"]
+    assert [line for line in caplog.messages if ": unknown_metric: " in line] == [
+        f"deniable: size, ui.theme: unknown_metric: {words.words()}",
+    ]
+    (line,) = [line for line in caplog.messages if ": refused_period: " in line and "while developing" not in line]
+    assert line.startswith("deniable: size, ui.theme: refused_period: ")
+
+
+def test_a_refusal_of_an_upload_is_told_with_its_code_later(client_of, caplog):
+    """Not with the status alone: the line of a later answer says what was refused."""
+    client = client_of(lambda *_: (404, {}, problem("not_found")))
+    client.record("ui.theme", "dark")
+    assert not client.flush(60)
+    client.record("ui.theme", "dark")
+    assert f"(not_found: {CODES['not_found'].happened}); " in caplog.messages[-1]
 
 
 # who sees it
@@ -787,6 +908,7 @@ def test_an_arrival():
         "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
             2, pending=1, refused=3, lost=1
         ),
+        "arrived: 5 reports (a 2, b 1, others 2)": Arrival(5, metrics={"a": {"sent": 2}, "b": {"sent": 1}}),
     }
     assert {str(arrival): bool(arrival) for arrival in cases.values()} == {words: words.startswith("arrived") for words in cases}
-    assert len({*cases.values(), Arrival()}) == 3
+    assert len({*cases.values(), Arrival()}) == 4

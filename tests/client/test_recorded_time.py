@@ -32,7 +32,7 @@ def recorded():
 
     def record(seconds, now):
         recorder = Recorder(
-            consent, counts, ledger, None, sender, source=None, clock=now.timestamp, refusal=None, strict=True, local=False
+            None, consent, counts, ledger, None, sender, source=None, clock=now.timestamp, refusal=None, strict=True, local=False
         )
         assert recorder.record(metric, seconds, seconds)
         return queued.pop()

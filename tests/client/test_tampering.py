@@ -251,7 +251,7 @@ OFF = {
     # Of one metric, which is off: more than the app allows
     "epsilon above the cap": (
         "theme",
-        "the app allows 4: write epsilon = 4 here",
+        'the app allows 4: write epsilon = 4 in [metrics."theme"]',
         changed((THEME, "epsilon = 4.001\nexpires")),
     ),
     "epsilon above the cap, of a new metric": (
@@ -261,12 +261,12 @@ OFF = {
     ),
     "epsilon above the cap, and caps of its own": (
         "theme",
-        "the app allows 4: write epsilon = 4 here",
+        'the app allows 4: write epsilon = 4 in [metrics."theme"]',
         changed((THEME, "epsilon = 4.001\nexpires"), ("[budget]", "[caps]\nepsilon = 16\n[budget]")),
     ),
     "permanent epsilon above the cap": (
         "kept",
-        "the app allows 6: write epsilon_permanent = 6 here",
+        'the app allows 6: write epsilon_permanent = 6 in [metrics."kept"]',
         changed(("epsilon_permanent = 2", "epsilon_permanent = 6.001")),
     ),
     "mechanism not allowed": (

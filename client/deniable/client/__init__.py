@@ -13,8 +13,8 @@ from deniable.client.counts import Counts, delivery, spent
 from deniable.client.environment import sender_settings, tried_out
 from deniable.client.guard import guarded, in_words
 from deniable.client.metrics import Metrics, no_time
-from deniable.client.session import Session, forget
-from deniable.errors import ConfigurationError, ParameterError, without_locals
+from deniable.client.session import Session, forget, off
+from deniable.errors import ConfigurationError, without_locals
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
 from deniable.process.clock import now
@@ -107,11 +107,12 @@ class Client:
         source: Source | None = None,
     ) -> None:
         self.strict = strict
-        self.developed: bool = strict or sys.flags.dev_mode or leads_here(dsn, os.environ.get("DENIABLE_DSN"))
+        self._local = leads_here(dsn, os.environ.get("DENIABLE_DSN"))
+        self.developed: bool = strict or sys.flags.dev_mode or self._local
         if self.developed:
             log.show()
         self._consent = Consent(consent, strict=strict)
-        self._counts = Counts()
+        self._counts = Counts(developed=self.developed and state is not None)
         self._metrics = Metrics({} if segments is None else segments, caps, clock, self._counts, strict=strict)
         self._session: Session | None = None
         self.disabled: str | None = switched_off()
@@ -133,7 +134,7 @@ class Client:
                     address,
                     directory,
                     settings or sender_settings(),
-                    self._metrics.budget,
+                    self._metrics,
                     self._consent,
                     self._counts,
                     post=post,
@@ -207,7 +208,7 @@ class Client:
         if prepared is None:
             return self._drop_unknown(metric, value)
         if session is None or self.disabled:
-            return self._counts.drop("disabled")
+            return self._counts.drop("disabled", prepared)
         return (recorder or session.recorder).record(prepared, value, elapsed)
 
     @guarded(lambda: None)
@@ -217,7 +218,7 @@ class Client:
         if prepared is None:
             return None
         if session is None or self.disabled:
-            self._counts.drop("disabled")
+            self._counts.drop("disabled", prepared)
             return None
         return (recorder or session.recorder).begin(prepared)
 
@@ -303,7 +304,7 @@ class Client:
             nothing is missing. Else its `status` is ``"incomplete"``, ``"nothing to send"`` or ``"not delivered"``, and its text
             says why. Reports that may not travel yet are not missing: they stay, and a later call or run sends them.
         """
-        return Arrival.off(self.disabled) if self._session is None else self._session.flush(timeout)
+        return self._session.flush(timeout) if self._session else off(self.disabled, self._counts)
 
     async def aflush(self, timeout: float = 5.0) -> Arrival:  # noqa: ASYNC109 - as for `flush`
         """Do the same as `flush` without blocking the event loop."""
@@ -318,7 +319,7 @@ class Client:
     @guarded(lambda: SWALLOWED)
     def close(self, timeout: float = 2.0) -> Arrival:
         """Stop for good: send what is queued within `timeout` seconds and keep the rest for the next start. Return as `flush`."""
-        return Arrival.off(self.disabled) if self._session is None else self._session.close(timeout)
+        return self._session.close(timeout) if self._session else off(self.disabled, self._counts)
 
     @guarded(lambda: None)
     def _leave(self, timeout: float) -> None:
@@ -376,14 +377,10 @@ class Client:
         Returns
         -------
         Explanation or None
-            None if the metric is off, or it or the answer is not declared. If `strict`, these cases raise `ParameterError`.
+            None if the metric is off or not declared, which the log says. The example of an undeclared answer is one of what is
+            reported instead, and the log says so if the DSN leads to this machine. If `strict`, these cases raise an error.
         """
-        try:
-            return self._metrics.explain(metric, value)
-        except ParameterError:
-            if self.strict:
-                raise
-            return None
+        return self._metrics.explain(metric, value, named=self._local)  # as `record` names an undeclared answer
 
     @guarded(list)
     def journal(self) -> list[SentReport]:

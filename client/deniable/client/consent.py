@@ -26,6 +26,7 @@ class Consent:
         self.setting = setting
         self.agreed: bool | None = None  # the last answer; None before the first
         self._strict = strict
+        self.odd = ""  # why the last answer is taken for a no, though it was none
         self._warned = False
         self._sender: Sender | None = None
         self._journal: Journal | None = None
@@ -58,7 +59,7 @@ class Consent:
             # Another thread has called `replace`. The old answer is no longer valid.
         if self._journal is not None and self._journal.clearing:
             self._journal.clear()
-        if answer is not True and answer is not False:
+        if self.odd or (answer is not True and answer is not False):
             self._check(answer, error)
         return agreed
 
@@ -84,12 +85,14 @@ class Consent:
 
     def _check(self, answer: object, error: Exception | None) -> None:
         """Warn once about an answer that is neither True nor False; raise if strict."""
+        self.odd = ""
         if answer is True or answer is False:
             return
         got = type(answer).__name__ if error is None else f"a function that raised {type(error).__name__}"
         words = f"consent is {got}, which is taken for a no: pass True or False"
         if self._strict:
             raise error or ConfigurationError(words)
+        self.odd = words
         if not self._warned:
             log.warning("deniable: %s", words)
         self._warned = True

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from math import isinf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
-from deniable.messages.notice import warn_once
+from deniable.messages.notice import listed, warn_once
+from deniable.messages.plural import plural
 from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from deniable.device.ledger import Ledger
     from deniable.device.prepared import Prepared
     from deniable.errors import DeniableError
     from deniable.limits.allowance import Allowance
+    from deniable.messages.reasons import Reason
     from deniable.transport import Sender
 
-_ELSEWHERE = (("disabled", ""), ("off", ""), ("unknown_metric", ""))  # by the client, which knows more
+T = TypeVar("T")
+
+_ELSEWHERE = ("disabled", "off", "unknown_metric")  # told by the client, which knows more
 _FACTS: dict[str, Callable[[Prepared], str]] = {
     "expired": lambda prepared: f"on {prepared.metric.expires}",
     "unit": lambda prepared: f"it is {prepared.metric.unit}" if prepared.metric.unit else "it has none",
@@ -38,12 +42,43 @@ _MANY = 100
 """Answers of one process that a person would hardly give in vain, and the visitors of a web server soon do."""
 
 
+class Drops(NamedTuple):
+    """What became of answers."""
+
+    dropped: Counter[str]  # those that were not reported, by reason
+    by_metric: Counter[tuple[str, str]]  # the same by reason and metric, but those of no metric
+    undeclared: Counter[str]  # those that their metric does not declare, by metric; none unless the app is developed
+
+    def since(self, before: Drops) -> Drops:
+        """Return what came after an earlier look."""
+        return Drops(self.dropped - before.dropped, self.by_metric - before.by_metric, self.undeclared - before.undeclared)
+
+
+NO_DROPS = Drops(Counter(), Counter(), Counter())
+
+
 class Counts:
     """Counts of what one process has recorded and dropped. What is dropped is said once for each metric and reason."""
 
-    __slots__ = ("_notices", "clipped", "dropped", "of_people", "recorded", "trouble", "undeclared")
+    __slots__ = (
+        "_by_metric",
+        "_facts",
+        "_last",
+        "_undeclared",
+        "clipped",
+        "developed",
+        "dropped",
+        "of_people",
+        "recorded",
+        "trouble",
+        "undeclared",
+    )
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        developed: bool = False,  # whether the app is developed, with a state that the next start finds again
+    ) -> None:
         self.recorded = 0  # reports that were queued
         self.undeclared = 0  # answers that their metric does not declare
         self.clipped = 0  # numbers beyond the range of their metric
@@ -52,7 +87,11 @@ class Counts:
         self.dropped: Counter[str] = Counter(dict.fromkeys(ANSWERS, 0))  # answers that were not reported, by reason
         self.trouble: Callable[[], str | None] = lambda: None  # what is wrong with the state
         self.of_people = False  # whether answers are those of several people, each of whom is a device
-        self._notices = set(_ELSEWHERE)
+        self.developed = developed
+        self._by_metric: dict[tuple[str, str], int] = {}  # as `dropped`, by reason and metric
+        self._last = NO_DROPS
+        self._facts: dict[tuple[str, str], str] = {}  # what was told of reasons and metrics
+        self._undeclared: dict[str, int] = {}  # as `undeclared`, by metric, while the app is developed
 
     def drop(
         self,
@@ -60,44 +99,100 @@ class Counts:
         prepared: Prepared | None = None,
         error: DeniableError | None = None,
         facts: str = "",
+        metric: str = "",  # of one that is not prepared. Never an answer.
+        *,
+        quiet: bool = False,  # whether the log has said why
+        alike: Callable[[], Iterable[Prepared]] = tuple,  # other metrics whose answers would be dropped now for the same reason
     ) -> bool:
         """Count an answer to a metric that is not reported, and say why; return False, or raise the error of a strict client."""
+        about = (reason, metric if prepared is None else prepared.metric.id)
         self.dropped[reason] += 1
+        _count(self._by_metric, about)
         if error is not None:
             raise error
         if reason == "this_period" and self.dropped[reason] == _MANY and not self.of_people:
             warn_once("all metrics", "this_period", ONE_PERSON.words(f"{_MANY} in this process"))
-        about = (reason, "" if prepared is None else prepared.metric.id)
-        if about not in self._notices:
-            self._notices.add(about)
-            self.tell(reason, about[1], facts or self._facts(reason, prepared))
+        if about not in self._facts:
+            together = (prepared, *(each for each in alike() if (reason, each.metric.id) not in self._facts))
+            concerned = {each.metric.id: each for each in together if each is not None}
+            known = {(reason, id_): facts or self._facts_of(reason, each) for id_, each in concerned.items()}
+            known = known or {about: facts or self._facts_of(reason, None)}
+            self._facts |= known
+            if reason not in _ELSEWHERE and not quiet:
+                self.tell(reason, [*concerned], ", ".join(dict.fromkeys(filter(None, known.values()))))
         return False
+
+    def mistake(
+        self,
+        metric: str,
+        *,
+        named: bool,  # whether the app is developed: elsewhere no text may say that an answer was undeclared
+    ) -> None:
+        """Count an undeclared answer."""
+        self.undeclared += 1
+        if named:
+            _count(self._undeclared, metric)
+
+    def drops(self) -> Drops:
+        """Return what became of answers so far."""
+        by_metric = Counter({about: number for about, number in self._by_metric.copy().items() if about[1]})
+        return Drops(Counter(self.dropped), by_metric, Counter(self._undeclared.copy()))
+
+    def news(self) -> Drops:
+        """Return what became of answers since the last call."""
+        now, before = self.drops(), self._last
+        self._last = now
+        return now.since(before)
+
+    def why(self, drops: Drops) -> list[str]:
+        """Say why answers were dropped: of each reason the metrics concerned, and what is known."""
+        lines: dict[tuple[str, str], list[str]] = {}
+        for reason in drops.dropped:
+            metrics = [metric for each, metric in drops.by_metric if each == reason]
+            for metric in metrics or [""]:
+                lines.setdefault((reason, self._facts.get((reason, metric), "")), []).append(metric)
+        return [self._why(*about, listed(metrics)) for about, metrics in lines.items()]
+
+    def _why(self, reason: str, facts: str, metrics: str) -> str:
+        about = self._about(reason)
+        named = f"{metrics}: " if metrics and not about.alike else ""
+        return f"{named}{about.happened}{f' ({facts})' if facts else ''}"
 
     def swallow(self, error: Exception, where: str) -> None:
         """Count an error that the app does not see. Only its type is logged: the message might contain an answer."""
         self.dropped["error"] += 1
         warn_once(where, "error", ANSWERS["error"].words(type(error).__name__))
 
-    def tell(self, reason: str, metric: str = "", facts: str = "") -> None:
-        """Say once why answers to a metric, or to all of them, are not reported."""
-        about = OF_PEOPLE.get(reason, ANSWERS[reason]) if self.of_people else ANSWERS[reason]
-        warn_once("all metrics" if about.alike or not metric else metric, reason, about.words(facts))
+    def tell(self, reason: str, metrics: Sequence[str] = (), facts: str = "") -> None:
+        """Say once why answers to some metrics, or to all of them, are not reported."""
+        about = self._about(reason)
+        warn_once(["all metrics"] if about.alike or not metrics else metrics, reason, about.words(facts))
+        if about.developing and self.developed:
+            warn_once("while developing", reason, about.developing)
 
     def words(self, reason: str, prepared: Prepared) -> str:
         """Say why answers to a metric are not reported."""
-        return ANSWERS[reason].words(self._facts(reason, prepared))
+        return ANSWERS[reason].words(self._facts_of(reason, prepared))
 
-    def _facts(self, reason: str, prepared: Prepared | None) -> str:
+    def _about(self, reason: str) -> Reason:
+        return OF_PEOPLE.get(reason, ANSWERS[reason]) if self.of_people else ANSWERS[reason]
+
+    def _facts_of(self, reason: str, prepared: Prepared | None) -> str:
         """Return what the registry, or the device, knows of a reason. No part depends on an answer."""
         if reason == "state":
             return self.trouble() or ""
         return "" if prepared is None or reason not in _FACTS else _FACTS[reason](prepared)
 
 
+def _count(counts: dict[T, int], about: T) -> None:
+    counts.setdefault(about, 0)  # as for `Counts.dropped`: nothing is called between reading and writing
+    counts[about] += 1
+
+
 def _allowed(allowance: Allowance) -> str:
     """Say what a metric may spend."""
     ever = "" if allowance.lifetime is None else f", and {allowance.lifetime / MICRO:.4g} ever"
-    return f"it may spend {allowance.month / MICRO:.4g} nats a month{ever}"
+    return f"it may spend {plural(allowance.month / MICRO, 'nat', '.4g')} a month{ever}"
 
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
-_SWAPPED = "the arguments of record are swapped: write the metric first, and then the answer"
-_MOST_LISTED = 5  # metrics that one line names
+_UNEXPLAINED = f"explain was given a metric that the registry does not declare{_UNNAMED}"
+_SWAPPED = "the arguments are swapped: write the metric first, and then the answer"
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -55,15 +55,15 @@ class Metrics:
         self._strict = strict
 
     def open(self, registry: Registry) -> None:
-        """Use the app's registry, and warn about metrics that are off, and about segments that it does not declare."""
+        """Use the app's registry, and warn about segments that it does not declare, and about metrics that are off."""
         self.budget = budget_of(registry, self._caps)
-        self.use(registry)
         for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in registry.segments:
                 from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
                 words = f"the registry declares no such segment, so it is not sent{did_you_mean(name, registry.segments)}"
                 warn_once(f"segment {name}", "unknown_segment", words)
+        self.use(registry)
 
     def use(self, registry: Registry) -> None:
         """Use a registry from now on. The sending thread calls this with a served one."""
@@ -80,15 +80,37 @@ class Metrics:
         self.prepared, self.off = prepared, off
         self.registry = registry
         for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
-            self._counts.tell("off", _listed([id_ for id_, reason in off.items() if reason == why]), why)
+            self._counts.tell("off", [id_ for id_, reason in off.items() if reason == why], why)
 
-    def explain(self, metric: str, value: object) -> Explanation:
-        """Explain what a metric sends; raise `ParameterError` if the metric or the answer is not declared."""
+    def explain(
+        self,
+        metric: str,
+        value: object,
+        *,
+        named: bool,  # whether the DSN leads to this machine: elsewhere the log says nothing of an answer, nor of what may be one
+    ) -> Explanation | None:
+        """Explain what a metric sends. What is wrong with the metric or the answer is logged, and raised if strict."""
         if metric not in self.prepared:
-            raise self.unknown(metric, None)
+            error = self.unknown(metric, value)
+            if self._strict:
+                raise error
+            known = named or metric in self.off
+            words = _UNEXPLAINED if self._declared and not known else str(error)
+            warn_once("explain", repr(metric) if known else "unknown_metric", words)
+            return None
         from deniable.explanation import Explanation  # noqa: PLC0415 - few programs explain
 
-        return Explanation.of(self.registry, metric, self.budget, value)
+        _, fault = (None, None) if value is None else self.prepared[metric].position(value)
+        if isinstance(fault, ParameterError) and (self._strict or named):
+            from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
+
+            fault = undeclared(self.prepared[metric].metric, value, fault)
+            if not self._strict:
+                end = "" if str(fault).endswith("?") else "."
+                warn_once(metric, "explain", f"{fault}{end} The example is one of what is reported instead")
+        if fault is not None and (self._strict or not isinstance(fault, ParameterError)):
+            raise fault
+        return Explanation.of(self.registry, metric, self.budget, value, instead=True)
 
     @property
     def month(self) -> str:
@@ -110,6 +132,8 @@ class Metrics:
         """Return the error of a metric that is off or undeclared, which only a strict client raises."""
         from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
+        if not self._declared:
+            return ParameterError('no metric is declared, since no registry is in use; the line "deniable is off" says why')
         if type(metric) is str and metric in self.off:
             return ParameterError(f"{metric} is off: {self.off[metric]}")
         if self._is_swapped(value):
@@ -128,10 +152,13 @@ class Metrics:
     ) -> bool:
         """Count an answer to a metric that is not prepared, and say why; return False."""
         if metric in self.off:
-            return self._counts.drop("off", error=error)  # why, `use` has told
+            return self._counts.drop("off", error=error, metric=str(metric), facts=self.off[str(metric)])  # `use` has told it
+        name, earlier = "", self._counts.dropped["unknown_metric"]
         if error is None:
-            self._warn_of_unknown(metric, value, self._counts.dropped["unknown_metric"], named=named)
-        return self._counts.drop("unknown_metric", error=error)
+            self._warn_of_unknown(metric, value, earlier, named=named)
+            if named and type(metric) is str and earlier < _MOST_UNKNOWN and not self._is_swapped(value):
+                name = metric[:_LONGEST_NAME]
+        return self._counts.drop("unknown_metric", error=error, metric=name)
 
     def _warn_of_unknown(self, metric: object, value: object, earlier: int, *, named: bool) -> None:
         from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
@@ -166,8 +193,3 @@ def no_time(metric: Metric) -> ParameterError:
     """Return the error of a time that is recorded for a metric of another unit."""
     unit = f"its unit is {metric.unit}" if metric.unit else "it has no unit"
     return ParameterError(f"{metric.id} counts no time, since {unit}: declare one of {', '.join(PER_SECOND)}, or use `record`")
-
-
-def _listed(ids: list[str]) -> str:
-    """List metrics, the first of many."""
-    return ", ".join(ids[:_MOST_LISTED]) + (f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else "")

@@ -206,6 +206,7 @@ class Person:
         state = states.of(str(self._identifier))
         ledger = self._ledger(state)
         return Recorder(
+            people._client._metrics,
             _PersonalConsent(people, self._identifier),
             self._counts,
             ledger,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from deniable.client.consent import Consent
     from deniable.client.counts import Counts
+    from deniable.client.metrics import Metrics
     from deniable.device.ledger import Ledger
     from deniable.device.permanent_responses import PermanentResponses
     from deniable.device.prepared import Occasion, Prepared
@@ -49,6 +50,7 @@ class Recorder:
 
     def __init__(
         self,
+        metrics: Metrics,
         consent: Consent,
         counts: Counts,
         ledger: Ledger,
@@ -61,6 +63,7 @@ class Recorder:
         strict: bool,  # whether an undeclared answer raises once its report is queued
         local: bool,  # whether reports go to this machine, as while the app is developed
     ) -> None:
+        self._metrics = metrics
         self._consent = consent
         self._counts = counts
         self._ledger = ledger
@@ -108,7 +111,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock() - (elapsed or 0.0), UTC)
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal:
-            return self._counts.drop(refusal, prepared, self._error(refusal, prepared))
+            return self._drop_refused(refusal, prepared)
         # Both are drawn before the answer is looked at, so that neither the sample nor the wait depends on it.
         sampled = prepared.sampled(source)
         if elapsed is None:
@@ -127,7 +130,7 @@ class Recorder:
         if prepared.clipped(position, value):
             self._counts.clipped += 1
         if fault is not None:
-            self._counts.undeclared += 1
+            self._counts.mistake(prepared.metric.id, named=self._strict or self._warns)
             if isinstance(fault, ParameterError) and (self._strict or self._warns):
                 from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
 
@@ -143,7 +146,7 @@ class Recorder:
         moment = datetime.fromtimestamp(self._clock(), UTC)
         refusal = self._refusal(prepared, moment)
         if refusal:
-            self._counts.drop(refusal, prepared, self._error(refusal, prepared))
+            self._drop_refused(refusal, prepared)
             return None
         sampled, wait, occasion = prepared.sampled(source), prepared.wait(source), prepared.occasion(moment)
         spend = self._spend if prepared.permanent is None else self._permanent_responses.reserve
@@ -179,6 +182,10 @@ class Recorder:
             return "no_consent"
         return "expired" if prepared.metric.expired(moment.date()) else self._sender.full
 
+    def _drop_refused(self, refusal: str, prepared: Prepared) -> bool:
+        odd = self._consent.odd if refusal == "no_consent" else ""
+        return self._counts.drop(refusal, prepared, self._error(refusal, prepared), facts=odd, quiet=bool(odd))
+
     def _error(self, refusal: str, prepared: Prepared) -> ParameterError | None:
         """Return the error of a strict client for a metric whose collection has ended."""
         ended = refusal == "expired" and self._strict
@@ -204,14 +211,32 @@ class Recorder:
     def _count(self, prepared: Prepared, dropped: str | None, occasion: Occasion) -> None:
         """Count a report that was queued, or an answer that was dropped for a reason."""
         if dropped:
-            code = self._refused(prepared.metric.id, occasion.stratum.period) if dropped == "this_period" else None
-            self._counts.drop("refused_period" if code else dropped, prepared, facts=of_code(code) if code else "")
+            if dropped == "this_period":
+                self._drop_period(prepared, occasion)
+            else:
+                self._counts.drop(dropped, prepared)
             # Where reports wait so that the moment of `record` does not show, nothing else may show it.
             self._sender.wake(quiet=bool(prepared.delayed or prepared.longest))
             return
         self._counts.recorded += 1
         if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile
             self._sender.purge()
+
+    def _drop_period(self, prepared: Prepared, occasion: Occasion) -> None:
+        """Count an answer to a metric whose reports of the period are made, and name all others of which this holds."""
+        code = self._refused(prepared.metric.id, occasion.stratum.period)
+
+        def alike() -> list[Prepared]:
+            now = datetime.fromtimestamp(self._clock(), UTC)
+            others = [(other, other.occasion(now)) for other in self._metrics.prepared.values()]
+            used = self._ledger.used_up((other.allowance, when) for other, when in others)
+            return [
+                other
+                for other, when in others
+                if other.allowance.tag in used and self._refused(other.metric.id, when.stratum.period) == code
+            ]
+
+        self._counts.drop("refused_period" if code else "this_period", prepared, facts=of_code(code) if code else "", alike=alike)
 
 
 def _warn_of_undeclared(metric: Metric, fault: BaseException, *, reported: bool) -> None:
@@ -223,5 +248,5 @@ def _warn_of_undeclared(metric: Metric, fault: BaseException, *, reported: bool)
     # Only while the app is developed: a log can leave the device, and this line has the answer, without noise.
     end = "" if str(fault).endswith("?") else "."
     became = f"{instead} was reported instead" if reported else "This time nothing was reported"
-    words = f"{fault}{end} {became}; strict=True shows where, and stats() counts such answers"
+    words = f"{fault}{end} {became}; strict=True shows where"
     warn_once(metric.id, "undeclared", words)

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.arrival import Arrival
-from deniable.client.counts import FAULTS
+from deniable.client.counts import FAULTS, NO_DROPS, Drops
 from deniable.client.recorder import Recorder
 from deniable.device.journal import Journal
 from deniable.device.ledger import Ledger
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from deniable.client.consent import Consent
     from deniable.client.counts import Counts
-    from deniable.registry.tables import Budget
+    from deniable.client.metrics import Metrics
     from deniable.source import Source
     from deniable.transport import Exit, Post, SenderSettings
     from deniable.transport.dsn import Dsn
@@ -36,7 +36,8 @@ class _Totals(NamedTuple):
 
     process: int
     outcomes: Counter[str]  # of reports
-    dropped: Counter[str]  # answers that were not reported, by reason
+    fates: Counter[tuple[str, str]]  # the same by outcome and metric, where it is known
+    drops: Drops
     from_disk: int  # reports that the server took from the spool
 
 
@@ -48,7 +49,7 @@ class Session:
         dsn: Dsn,
         directory: Path | None,  # where the device keeps its state; None for memory
         settings: SenderSettings,
-        budget: Budget,
+        metrics: Metrics,
         consent: Consent,
         counts: Counts,
         *,
@@ -60,7 +61,7 @@ class Session:
         exit: Exit,  # noqa: A002 - the app's word for it
     ) -> None:
         self.state = State(directory)
-        self.ledger = Ledger(self.state, budget)
+        self.ledger = Ledger(self.state, metrics.budget)
         self.permanent_responses = PermanentResponses(self.state, self.ledger, source or OS)
         self.journal = Journal(self.state)
         self.sender = Sender(
@@ -77,10 +78,11 @@ class Session:
         )
         self.ledger.nearly_used = self.sender.look_after
         self._counts = counts
-        self._last = _Totals(os.getpid(), Counter(), Counter(), 0)
+        self._last = _Totals(os.getpid(), Counter(), Counter(), NO_DROPS, 0)
         counts.trouble = lambda: self.state.trouble
         consent.attach(self.sender, self.journal)
         self.recorder = Recorder(
+            metrics,
             consent,
             counts,
             self.ledger,
@@ -119,20 +121,24 @@ class Session:
     def _before(self) -> _Totals:
         """Return what the last call saw. Two calls at one time see the same."""
         # A forked child has counts of its own, and no reports of its parent.
-        return self._last if self._last.process == os.getpid() else _Totals(os.getpid(), Counter(), self._last.dropped, 0)
+        return (
+            self._last if self._last.process == os.getpid() else _Totals(os.getpid(), Counter(), Counter(), self._last.drops, 0)
+        )
 
     def _arrival(self, before: _Totals) -> Arrival:
         sender = self.sender
-        now = self._last = _Totals(os.getpid(), sender.counts, Counter(self._counts.dropped), sender.from_disk)
-        outcomes, dropped = now.outcomes - before.outcomes, now.dropped - before.dropped
-        refused = sum(number for name, number in outcomes.items() if name == "rejected" or name.startswith("http_"))
-        losses = [name for name in outcomes if name in LOSSES and name not in FAULTS]
+        now = self._last = _Totals(os.getpid(), sender.counts, sender.fates, self._counts.drops(), sender.from_disk)
+        outcomes, drops = now.outcomes - before.outcomes, now.drops.since(before.drops)
+        refused = sum(number for name, number in outcomes.items() if _kind(name) == "refused")
+        losses = [name for name in outcomes if _kind(name) == "lost" and name != "error"]
         pending, waiting = sender.pending, sender.waiting
         why = [sender.trouble or "no answer has come yet"] if pending else []
         why += [sender.refusal] if refused else []
         why += [LOSSES[name].happened for name in losses] + ([ANSWERS["error"].happened] if outcomes["error"] else [])
-        if not (why or outcomes["sent"] or dropped or waiting):
-            why = ["nothing was recorded since the last call" if before.outcomes or before.dropped else "nothing was recorded"]
+        why += self._counts.why(drops)
+        if not (why or outcomes["sent"] or waiting):
+            earlier = before.outcomes or before.drops.dropped
+            why = ["nothing was recorded since the last call" if earlier else "nothing was recorded"]
         return Arrival(
             sent=outcomes["sent"],
             from_disk=now.from_disk - before.from_disk,
@@ -140,9 +146,43 @@ class Session:
             waiting=waiting,
             refused=refused,
             lost=sum(outcomes[name] for name in [*losses, "error"]),
-            dropped=dict(dropped),
+            dropped=dict(drops.dropped),
+            undeclared=dict(drops.undeclared),
+            metrics=_by_metric(now.fates - before.fates, sender.unsent if pending or waiting else Counter(), drops.by_metric),
             why="; ".join(dict.fromkeys(why)),
         )
+
+
+def off(reason: str | None, counts: Counts) -> Arrival:
+    """Return what becomes of the answers of a client that is off."""
+    drops = counts.news()
+    metrics = _by_metric(Counter(), Counter(), drops.by_metric)
+    return Arrival(dropped=dict(drops.dropped), metrics=metrics, why=f"the client is off: {reason}")
+
+
+def _kind(outcome: str) -> str:
+    """Return what an outcome of a report is for `Arrival`; empty if it is none of its numbers."""
+    if outcome == "rejected" or outcome.startswith("http_"):
+        return "refused"
+    if outcome == "error" or (outcome in LOSSES and outcome not in FAULTS):
+        return "lost"
+    return "sent" if outcome == "sent" else ""
+
+
+def _by_metric(
+    fates: Counter[tuple[str, str]],  # of reports: outcomes and metrics
+    unsent: Counter[tuple[str, str]],  # the same of reports that are pending or waiting
+    dropped: Counter[tuple[str, str]],  # of answers: reasons and metrics
+) -> dict[str, dict[str, int]]:
+    numbers: Counter[tuple[str, str]] = Counter()
+    for (outcome, metric), number in fates.items():
+        numbers[metric, _kind(outcome)] += number
+    numbers.update({(metric, what): number for (what, metric), number in (unsent + dropped).items()})
+    metrics: dict[str, dict[str, int]] = {}
+    for (metric, what), number in sorted(numbers.items()):
+        if what:
+            metrics.setdefault(metric, {})[what] = number
+    return metrics
 
 
 def forget(directory: Path | None, clock: Callable[[], float]) -> None:

@@ -10,6 +10,7 @@ from deniable.errors import ConfigurationError, ParameterError
 from deniable.explanation import Explanation
 from deniable.limits.admission import admit
 from deniable.registry import load
+from deniable.registry.lookalike import did_you_mean
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +41,8 @@ def explain(parser: argparse.ArgumentParser) -> Run:
         except ParameterError as error:
             if answer is None or metric.open:
                 raise
-            raise ConfigurationError(metric.kind.allowed(metric, error.rule)) from None
+            meant = did_you_mean(arguments.answer, [value for value in metric.values if isinstance(value, str)])
+            raise ConfigurationError(f"{metric.kind.allowed(metric, error.rule)}{meant}") from None
         print(explanation)
         return 0
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, RegistryError
 from deniable.registry import parse
+from deniable.registry.tables import MONTHS, Budget
 
 if TYPE_CHECKING:
     import argparse
@@ -24,10 +25,9 @@ format = 1
 app = "{app}"
 
 # What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
-# The metrics below need 2 nats a month. This leaves some room, and is far below the bounds without this table: 32 and 1920.
+# The metrics below need 2 nats a month. This leaves some room, and is far below the bounds without this table: {bounds}.
 [budget]
-per_month = 8.0              # in each calendar month
-lifetime = 480.0             # ever: five years of full months
+per_month = 8.0              # in each calendar month, and ever {months} times that, unless you write a lifetime
 
 # Public facts about a device that numbers may be broken down by. An app must then give its own to `deniable.init(segments=...)`.
 # [segments]
@@ -68,8 +68,7 @@ app = "{app}"
 # What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
 # The metrics below need 14 nats a month.
 [budget]
-per_month = 15.0             # in each calendar month
-lifetime = 360.0             # ever: two years of full months
+per_month = 15.0             # in each calendar month, and ever {months} times that, unless you write a lifetime
 
 # Reports travel when the tool is used again, so a period takes them for long. It is published for good when this is over.
 [publication]
@@ -149,8 +148,14 @@ def init(parser: argparse.ArgumentParser) -> Run:
         path = Path(arguments.file)
         app = arguments.app or _named(path.absolute().parent.name)
         expires = f"{datetime.now(UTC).year + 2}-12-31"
+        without = Budget()
         text = (_CLI if arguments.cli else _TEXT).format(
-            app=app, file=path.name, expires=expires, trial="" if arguments.trial else "# "
+            app=app,
+            file=path.name,
+            expires=expires,
+            trial="" if arguments.trial else "# ",
+            bounds=f"{without.per_month:g} and {without.lifetime:g}",
+            months=MONTHS,
         )
         try:
             parse(text, arguments.file)

@@ -87,6 +87,13 @@ class Waiting:
         self.counts["spool_full"] += max(0, len(reports) - room)
         return True
 
+    def metrics(self) -> dict[str, int]:
+        """Count the reports that wait by metric; none if the state cannot be used."""
+        if self._state.begun and not (self._empty and time.monotonic() < self._look_at):
+            with suppress(StateError), self._state.transaction() as db:
+                return dict(db.execute("SELECT metric, count(*) FROM waiting GROUP BY metric").fetchall())
+        return {}
+
     def take(self) -> list[Report]:
         """Take the reports that may travel now."""
         if not self._state.begun or time.monotonic() < self._look_at:

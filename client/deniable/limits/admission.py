@@ -15,6 +15,7 @@ from deniable.frozen import dataclass
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure
+from deniable.messages.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -120,7 +121,8 @@ def _without_room(
             left = (month_of(budget) - demand.month + needs) / MICRO
             from deniable.limits.advice import room  # noqa: PLC0415 - only a budget that is too small needs it
 
-            changes = changes or ", or ".join(room(registry, metrics, refused, caps, budget, in_code))
+            changes = changes or room(registry, metrics, refused, caps, budget, in_code)
             change = f"write {changes}" if changes else "ask less often, or with a smaller epsilon"
-            nats = f"it needs {needs / MICRO:.4g} nats a month, and the {others} leave {left:.4g} of {budget.per_month:g}"
-            yield id_, f"{nats}: {change}"
+            nats = plural(needs / MICRO, "nat", ".4g")
+            why = f"it needs {nats} a month, and the {others} leave {left:.4g} of {budget.per_month:g}"
+            yield id_, f"{why}: {change}"

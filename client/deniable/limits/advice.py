@@ -1,4 +1,4 @@
-"""What to write so that all metrics of a registry have room in the budget: longer periods, kept answers, or a larger budget."""
+"""What to write so that all metrics of a registry have room in the budget: longer periods or kept answers; else a larger one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deniable.registry.period import LENGTHS
 from deniable.registry.tables import LARGEST, Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Caps
@@ -43,8 +43,8 @@ def room(
     caps: Caps,
     budget: Budget,
     in_code: Caps | None,
-) -> Iterator[str]:
-    """Return the changes of which each makes room for all metrics, the smallest first: as the lines to write."""
+) -> str:
+    """Return the smallest change that makes room for all metrics, as the lines to write; empty if none does."""
     exposure = Exposure.together(registry, (each.declared for each in metrics.values()))
     # Larger caps of rows and segments, where they are needed, are advised beside this.
     caps = replace(caps, rows=max(caps.rows, exposure.rows), segments=max(caps.segments, exposure.segments))
@@ -53,10 +53,10 @@ def room(
     best = [
         min(options, key=_size) for options in ([each for each in longer if each], [permanent] if permanent else []) if options
     ]
-    for changes in sorted(best, key=_size):
-        seldom = " (for an answer that seldom changes)" if changes == permanent else ""
-        yield _written(changes) + seldom
-    yield from _raised(registry, in_code, sum(each.allowance.month for each in metrics.values()))
+    if not best:
+        return _raised(registry, in_code, sum(each.allowance.month for each in metrics.values()))
+    changes = min(best, key=_size)
+    return _written(changes) + (" (for an answer that seldom changes)" if changes == permanent else "")
 
 
 def _size(changes: Mapping[str, _Change]) -> tuple[int, float]:
@@ -123,11 +123,11 @@ def _written(changes: Mapping[str, _Change]) -> str:
     return " and ".join(f"{line} in {', '.join(ids)}" for line, ids in places.items())
 
 
-def _raised(registry: Registry, in_code: Caps | None, total: int) -> Iterator[str]:
-    """Return the budget that has room for a total, as the lines to write."""
+def _raised(registry: Registry, in_code: Caps | None, total: int) -> str:
+    """Return the budget that has room for a total, as the lines to write; empty if there is no such budget."""
     tenths = ceil(total / _TENTH)
     if tenths > LARGEST * 10:
-        return
+        return ""
     most = in_code.budget if in_code else None
     own = registry.budget or (Budget() if most is None else None)
     lines = []
@@ -136,4 +136,4 @@ def _raised(registry: Registry, in_code: Caps | None, total: int) -> Iterator[st
             longer = budget.lifetime is not None and budget.lifetime * 10 < tenths
             lifetime = f" and lifetime = {Budget(per_month=tenths / 10).lifetime:g}" if longer else ""
             lines.append(f"per_month = {tenths / 10}{lifetime} in {place}")
-    yield " and ".join(lines)
+    return " and ".join(lines)

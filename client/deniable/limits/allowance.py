@@ -10,6 +10,7 @@ from math import ceil, inf, log, nextafter
 from typing import TYPE_CHECKING
 
 from deniable.frozen import dataclass
+from deniable.messages.plural import plural
 from deniable.registry.period import MOST_IN_MONTH
 
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ class Allowance:
             # The smallest lifetime is one month. It pays for all answers of this month.
             lifetime = int(min(share - share % price, most * price))
         return cls(metric.id, declared.fingerprint, price, metric.per_period, answers, month, lifetime)
+
+    @property
+    def price(self) -> str:
+        """Its cost in words."""
+        return plural(self.cost / MICRO, "nat", ".6g")
 
     @property
     def answers_ever(self) -> float:

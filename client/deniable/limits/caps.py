@@ -11,6 +11,7 @@ from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
 from deniable.frozen import dataclass, replace
+from deniable.messages.plural import plural
 from deniable.registry.tables import Budget, Caps
 
 if TYPE_CHECKING:
@@ -66,9 +67,13 @@ def exceeding(
                 unbounded = f"{loss.of} may give away any number of nats, and the app allows {loss.bound:g}"
                 yield metric.id, f"{unbounded}: choose another mechanism"
             elif loss.exceeds:
-                lower = f"{loss.declared} = {loss.bound:g} here, or " if _can_be(metric, loss.declared, loss.bound) else ""
-                nats = f"{loss.of} may give away {loss.nats:.6g} nats, and the app allows {loss.bound:g}"
-                yield metric.id, f"{nats}: write {lower}{loss.key} = {most[loss.key]:g} in {place}"
+                lower = (
+                    f'{loss.declared} = {loss.bound:g} in [metrics."{metric.id}"]'
+                    if _can_be(metric, loss.declared, loss.bound)
+                    else ""
+                )
+                nats = f"{loss.of} may give away {plural(loss.nats, 'nat', '.6g')}, and the app allows {loss.bound:g}"
+                yield metric.id, f"{nats}: write {lower or f'{loss.key} = {most[loss.key]:g} in {place}'}"
 
 
 def _can_be(metric: Metric, key: str, nats: float) -> bool:

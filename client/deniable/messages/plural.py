@@ -6,15 +6,16 @@ _IRREGULAR = {"person": "people"}
 _HISSES = ("ch", "s", "x")
 
 
-def plural(number: int, noun: str) -> str:
+def plural(number: float, noun: str, form: str = ",") -> str:
     """Write a number with its noun, such as 1 batch and 2 batches; of plural_noun words the last one changes.
 
     Examples
     --------
-    >>> plural(1, "report"), plural(1200, "report"), plural(0, "entry")
-    ('1 report', '1,200 reports', '0 entries')
+    >>> plural(1, "report"), plural(1200, "report"), plural(0, "entry"), plural(1.0, "nat", ".4g"), plural(0.5, "nat", ".4g")
+    ('1 report', '1,200 reports', '0 entries', '1 nat', '0.5 nats')
     """
-    return f"{number:,} {noun if number == 1 else plural_noun(noun)}"
+    written = f"{number:{form}}"
+    return f"{written} {noun if written == '1' else plural_noun(noun)}"
 
 
 def plural_noun(noun: str) -> str:

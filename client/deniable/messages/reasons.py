@@ -18,18 +18,18 @@ class Reason(NamedTuple):
     remedy: str
     alike: bool = False  # whether it concerns all metrics alike, so that it is said once for all of them
     normal: bool = False  # whether nothing is wrong
+    developing: str = ""  # what to do while the app is developed, as a line of its own; empty if nothing
 
     def words(self, facts: str = "") -> str:
         """Write it as one sentence, with facts of the case. No fact may be, or depend on, an answer."""
         return f"{self.happened}{f' ({facts})' if facts else ''}; {self.remedy}"
 
 
-_KEY = "copy the DSN again that `deniable serve` prints, or make a key with `deniable keys create --role ingest`"
-_STOPPED = "nothing more is sent until the next start, and what waits is kept for two days until a key is accepted"
+_KEY = "write a key into the DSN that the server knows, such as the one that `deniable serve` prints"
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
 _KEPT = "what is not delivered is kept and tried again"
-_ONCE_MORE = "to try once more while you develop, set DENIABLE_STATE_DIR to an empty folder"
+_ONCE_MORE = "to record once more, start with an empty state directory (state= or DENIABLE_STATE_DIR)"
 
 ANSWERS: Mapping[str, Reason] = {
     "before_init": Reason(
@@ -42,7 +42,7 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "no_consent": Reason(
         "nobody has agreed, so nothing is recorded",
-        "once the person has said yes, call set_consent(True) or init(consent=True)",
+        "once the person has said yes, call set_consent(True)",
         alike=True,
         normal=True,
     ),
@@ -53,11 +53,9 @@ ANSWERS: Mapping[str, Reason] = {
     "off": Reason("the metric is off", "other metrics go on"),
     "expired": Reason(
         "its collection has ended",
-        "set a later `expires` in metrics.toml, or in the registry that the server serves, or record it no more",
+        "set a later `expires` in each metrics.toml that has it",
     ),
-    "unit": Reason(
-        "its unit is not one of time", 'declare `unit = "ms"` or another of us, s, min, h; or pass the number to `record`'
-    ),
+    "unit": Reason("its unit is not one of time", "pass the number to `record`: `timed` is for metrics of us, ms, s, min or h"),
     "not_sampled": Reason(
         "`sample` has left this answer out",
         "that is normal; for more reports raise `sample` in metrics.toml",
@@ -65,13 +63,14 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "this_period": Reason(
         "the device has already made its reports of this period",
-        "that is normal: each person counts that often, however often the app starts; for more reports raise `per_period` or "
-        f"shorten `period` in metrics.toml; {_ONCE_MORE}",
+        "that is normal: each person counts that often",
         normal=True,
+        developing=_ONCE_MORE,
     ),
     "refused_period": Reason(
         "the server has refused the report of this period, and the device makes no other one",
-        f"mend what it refused, and the next period is reported; {_ONCE_MORE}",
+        "mend what it refused, and the next period is reported",
+        developing=_ONCE_MORE,
     ),
     "nobody": Reason(
         "the person has no identifier",
@@ -80,12 +79,12 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "budget": Reason(
         "its part of the budget is spent, or what an earlier registry of the app has spent leaves no room yet",
-        "the next month has room again, and a lifetime does not; to last longer, ask for less in metrics.toml: a smaller "
-        "epsilon, a longer period, or epsilon_permanent",
+        "declare a longer `period` in metrics.toml, so that its part lasts",
+        developing=_ONCE_MORE,
     ),
     "state": Reason(
         "what the device has spent cannot be read or written, so it may spend nothing",
-        "mend the state directory, or name another with state= or DENIABLE_STATE_DIR",
+        "name a state directory that can be written, with state= or DENIABLE_STATE_DIR",
         alike=True,
     ),
     "queue_full": Reason(
@@ -93,10 +92,10 @@ ANSWERS: Mapping[str, Reason] = {
         "see whether the server answers; record less, or raise DENIABLE_QUEUE_SIZE or SenderSettings.queue_size",
         alike=True,
     ),
-    "closed": Reason("it was recorded after close()", "call close last, or init again", alike=True),
+    "closed": Reason("it was recorded after close()", "call close last", alike=True),
     "refused_key": Reason(
-        "the server has refused the key, so nothing is recorded until the next start; what was recorded before waits on disk",
-        _KEY,
+        "the server has refused the key, so nothing is recorded until the next start",
+        "start again with a DSN that it accepts; what was recorded before waits on disk",
         alike=True,
     ),
     "no_thread": Reason(
@@ -122,8 +121,9 @@ OF_PEOPLE: Mapping[str, Reason] = {
     ),
     "this_period": Reason(
         "a person has already made the reports of this period",
-        "that is normal; for more reports raise `per_period` or shorten `period` in metrics.toml; to try once more, take another "
-        "identifier",
+        "that is normal: each person counts that often",
+        normal=True,
+        developing="to record once more, take another identifier",
     ),
     "state": Reason(
         "what a person has spent cannot be read or written, so nothing may be spent",
@@ -148,7 +148,7 @@ LOSSES: Mapping[str, Reason] = {
     ),
     "spool_failed": Reason(
         "reports could not be delivered, and the disk does not keep them for later",
-        "mend the state directory, or name another with state= or DENIABLE_STATE_DIR",
+        "name a state directory that can be written, with state= or DENIABLE_STATE_DIR",
     ),
     "spool_full": Reason("too many reports wait on disk, so the oldest are deleted", "see why the server does not answer"),
     "spool_expired": Reason(
@@ -162,17 +162,16 @@ LOSSES: Mapping[str, Reason] = {
 """Reasons why a report is lost once it was made, and faults that cost none."""
 
 FAILURES: Mapping[str, Reason] = {
-    "refused": Reason(
-        "nothing accepts connections there", "start the server (`deniable serve`), or correct host and port of the DSN"
-    ),
+    "refused": Reason("nothing accepts connections there", "start the server (`deniable serve`) at the host and port of the DSN"),
     "no_name": Reason("the host's name cannot be found", "correct the host of the DSN, or see whether the device is online"),
     "no_tls": Reason(
         "the port does not speak TLS",
-        "write http:// in the DSN if this is your own machine; else have the server, or its proxy, speak https",
+        "have the server, or the proxy before it, speak https",
     ),
+    "no_tls_here": Reason("the port does not speak TLS, and is on this machine", "write http:// in the DSN"),
     "tls": Reason(
         "no secure connection came about",
-        "see whether the port speaks https, and which versions of TLS the server, or its proxy, has",
+        "see which versions of TLS the server, or the proxy before it, speaks",
     ),
     "certificate": Reason(
         "the server's certificate is not trusted",
@@ -207,7 +206,7 @@ SERVED: Mapping[str, Reason] = {
 
 CODES: Mapping[str, Reason] = {
     "missing_key": Reason("the upload came without its key", "see whether a proxy takes the header Authorization away"),
-    "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; {_STOPPED}"),
+    "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; what waits is kept for two days"),
     "not_found": Reason("the server has no such address", "correct the path of the DSN: https://KEY@host[/prefix]/app"),
     "method_not_allowed": Reason("the address takes no uploads", "correct host and path of the DSN"),
     "rate_limited": Reason(
@@ -267,7 +266,7 @@ REFUSALS: Mapping[str, Reason] = {
     ),
     "definition_mismatch": Reason(
         "the server runs another metrics.toml, which means something else by the same version",
-        "give it the one of this app and start it again; or, if the metric was changed on purpose, raise its `version` in both",
+        "give it the one of this app, and start it again",
     ),
     "metric_expired": Reason(
         "its collection has ended at the server", "set a later `expires` in metrics.toml, for app and server"
@@ -309,6 +308,5 @@ def of_code(
     code: str,  # as `Verdict.refused` has it: the server's code, or "status" and a status
 ) -> str:
     """Say why a server refused a report of a period."""
-    status = code.removeprefix("status ")
-    about = _OTHER if status != code else of_refusal(code)
+    about = REFUSALS.get(code) or CODES.get(code, _OTHER)
     return f"{code}: {about.happened}"

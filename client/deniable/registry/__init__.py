@@ -273,7 +273,7 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _refusal(text, [Fault(file, "-", f"this is no valid TOML: {error}{_hint(text, str(error))}")]) from None
+        raise _refusal(text, [_syntax_fault(text, file, str(error))]) from None
     faults = [Fault(file, *details) for details in faults_of(document, _KEYS)]
     if faults:
         raise _refusal(text, faults)
@@ -297,6 +297,16 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
         analysts=Analysts(**document.get("analysts", {})),
         digest=sha256(text.encode()).hexdigest(),
     )
+
+
+def _syntax_fault(text: str, file: str, error: str) -> Fault:
+    from deniable.registry.places import repeated  # noqa: PLC0415 - only a registry with faults needs it
+
+    twice = repeated(text)
+    if twice and f"at line {twice[2]}," in error:
+        name, first, second = twice
+        return Fault(file, "-", f"{name} is on line {first} already: keep one of the two", line=second)
+    return Fault(file, "-", f"this is no valid TOML: {error}{_hint(text, error)}")
 
 
 def _hint(text: str, error: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.frozen import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from deniable.errors import Fault
 
@@ -32,7 +32,9 @@ def _line(lines: Mapping[tuple[str, ...], int], fault: Fault, last: int) -> int:
     if not lines:
         match = _SYNTAX.search(fault.rule)
         return int(match[1]) if match else last
-    table = () if fault.metric == "-" else ("metrics", fault.metric)
+    table: tuple[str, ...] = () if fault.metric == "-" else ("metrics", fault.metric)
+    if table and table not in lines:  # the head may be mistyped, as [metric."ui.theme"]
+        table = next((path for path in lines if path[1:] == table[1:]), table)
     words: list[str] = re.findall(r"[a-zA-Z_][\w-]*", fault.rule)
     if isinstance(fault.value, str):
         words.insert(0, fault.value)  # for an unknown key, the value is the key
@@ -50,6 +52,26 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     except tomllib.TOMLDecodeError:
         return {}
     numbers: dict[tuple[str, ...], int] = {}
+    for number, table, key in _declared(text):
+        path = (*table, *key)
+        for length in range(len(table) + 1 if key else 1, min(len(path), len(table) + _DEEPEST) + 1):
+            numbers.setdefault(path[:length], number)  # a.b = 0 is also the line of a, and so is [a.b]
+    return numbers
+
+
+def repeated(text: str) -> tuple[str, int, int] | None:
+    """Find the first table or key that is declared twice; return how it is written and both lines. None if none is."""
+    lines: dict[tuple[str, ...], int] = {}
+    for number, table, key in _declared(text):
+        first = lines.setdefault((*table, *key), number)
+        if first != number:
+            line = text.split("\n")[number - 1].strip()
+            return line.partition("=")[0].strip() if key else line.partition("#")[0].strip(), first, number
+    return None
+
+
+def _declared(text: str) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:
+    """Yield the line of each table's head, and of each key with its table."""
     table: tuple[str, ...] = ()
     quoted = ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -63,12 +85,9 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
             path = _path(line)
             if path:
                 table = path
-                numbers.setdefault(path, number)
+                yield number, table, ()
         elif key := _KEY.match(line):
-            path = (*table, *_path(f"{key[1]} = 0"))
-            for length in range(len(table) + 1, min(len(path), len(table) + _DEEPEST) + 1):  # a.b = 0 is also the line of a
-                numbers.setdefault(path[:length], number)
-    return numbers
+            yield number, table, _path(f"{key[1]} = 0")
 
 
 def _path(line: str) -> tuple[str, ...]:

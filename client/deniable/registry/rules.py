@@ -34,6 +34,8 @@ _TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts
     "analysts": (Analysts, "{ epsilon = 1.0, per_key = 0.5 }"),
 }
 
+_TOP = ("format", "revision", "app", "segments", "generalize", "experiments", *_TABLES, "metrics")
+
 _IN_CODE_ONLY = ("metrics", "budget")  # of caps: a file has an epsilon in each metric, and its own [budget]
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
@@ -86,12 +88,9 @@ def faults_of(
     keys: tuple[str, ...],  # the keys that a metric may have
 ) -> Iterator[_Rest]:
     """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
-    yield from _unknown(
-        "-",
-        "of a registry",
-        ("format", "revision", "app", "segments", "generalize", "experiments", *_TABLES, "metrics"),
-        document,
-    )
+    yield from _unknown("-", "of a registry", _TOP, document)
+    # One mistyped key is one fault: it is not missing as well.
+    document = {_nearest(key, _TOP) or "": value for key, value in document.items() if key not in _TOP} | document
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format: write {FORMAT}, which this version reads", document.get("format")
     yield from _app_faults(document.get("app"))

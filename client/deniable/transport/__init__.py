@@ -167,6 +167,19 @@ class Sender:
         return queued + self._backlog.reports
 
     @property
+    def unsent(self) -> Counter[tuple[str, str]]:
+        """Numbers of reports that are `pending` or `waiting`, by this word and metric, as far as the metric is known."""
+        with self._orders.changed:
+            queued = self._outbox.unsent()
+        return queued + self._backlog.unsent()
+
+    @property
+    def fates(self) -> Counter[tuple[str, str]]:
+        """Counts of what became of reports: outcomes and metrics, where they are known."""
+        with self._orders.changed:
+            return Counter(self._outbox.fates)
+
+    @property
     def from_disk(self) -> int:
         """Number of reports that the server took from the spool."""
         return self._outbox.from_disk

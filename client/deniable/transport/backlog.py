@@ -95,6 +95,13 @@ class Backlog:
         """Number of reports in these batches. The caller must not hold the lock, since this reads files."""
         return self._spool.reports if self._spool is not None else 0
 
+    def unsent(self) -> Counter[tuple[str, str]]:
+        """Count both by metric, as far as it is known, as pending and as waiting. As for `reports` and `later`."""
+        pending = self._spool.metrics() if self._spool is not None else {}
+        waiting = self._waiting.metrics() if self._waiting is not None else {}
+        numbers = Counter({("pending", metric): number for metric, number in pending.items()})
+        return numbers + Counter({("waiting", metric): number for metric, number in waiting.items()})
+
     @property
     def later(self) -> int:
         """Number of reports that may not travel yet. The caller must not hold the lock, since this reads the state."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deniable.transport.dsn import Dsn
     from deniable.transport.network import Answer, Courier, Orders
     from deniable.wire.batch import Batch
+    from deniable.wire.report import Report
 
 _GZIP_ABOVE = 1024
 _NO_ANSWER = 0
@@ -52,12 +53,26 @@ class Verdict:
     refusals: Counter[str] = field(default_factory=Counter)
     why: str = ""  # why the server did not take all of it
     seen: bool = True  # whether somebody may have seen the batch on its way, or the server has it although no answer came
+    code: str = ""  # the server's code of the last answer, if it has one
+
+    def divided(self, batch: Batch) -> tuple[list[Report], list[Report]]:
+        """Divide the reports of an accepted batch into those that the server took and others; empty where it does not say."""
+        left: Counter[str] = Counter()
+        for refusal, number in self.refusals.items():
+            left[refusal.split(": ")[0]] += number
+        taken: list[Report] = []
+        rejected: list[Report] = []
+        for report in batch.reports:  # which of a metric's reports it was, nobody asks
+            metric = report.stratum.metric
+            (rejected if left[metric] > 0 else taken).append(report)
+            left[metric] -= 1
+        return (taken, rejected) if len(taken) == self.accepted else ([], [])
 
     def refused(self, batch: Batch) -> list[tuple[str, str, str]]:
         """Return the metrics of a batch of which the server refused reports for good, each with the period and why, in short."""
         periods = {report.stratum.metric: report.stratum.period for report in batch.reports}
         if self.kind == "dropped" and not self.refusals:
-            return [(metric, period, f"status {self.status}") for metric, period in periods.items()]
+            return [(metric, period, self.code or f"status {self.status}") for metric, period in periods.items()]
         refusals = [refusal.split(": ") for refusal in self.refusals]
         return [(metric, periods[metric], code) for metric, code in refusals]
 
@@ -152,6 +167,7 @@ class Delivery:
         log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
         if not self._orders.purged:
             reason = "ended" if self._orders.abandoned else failure(error)
+            reason = "no_tls_here" if reason == "no_tls" and self._dsn.local else reason
             words = FAILURES[reason].words()
             warn_once(self._dsn.url, reason, words)
             self._note(f"{self._dsn.url}: {words}")
@@ -193,7 +209,8 @@ def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Ve
         log.info("deniable: %d reports not delivered yet", reports)
         return Verdict("later", status, seen=seen)
     why = _why(refusals, status, document)
-    return Verdict("refused" if status in _STOP else "dropped", status, refusals=refusals, why=why)
+    kind: Literal["refused", "dropped"] = "refused" if status in _STOP else "dropped"
+    return Verdict(kind, status, refusals=refusals, why=why, code=_code(document) or "")
 
 
 def _why(refusals: Counter[str], status: int, document: dict[str, Any]) -> str:
@@ -215,6 +232,7 @@ def _refusals(batch: Batch, errors: Any) -> Counter[str]:
     """Count the reports that a server says it refused, and log why. The server may lie, so metrics are named from the batch."""
     refused: Counter[str] = Counter()
     groups = grouped(batch.reports) if errors else []
+    lines: dict[tuple[str, str], list[str]] = {}
     for error in errors[:_MOST_ERRORS] if isinstance(errors, list) else ():
         place, code = (error.get("group"), _code(error)) if isinstance(error, dict) else (None, None)
         if code is None or type(place) is not int or not 0 <= place < len(groups):
@@ -222,7 +240,9 @@ def _refusals(batch: Batch, errors: Any) -> Counter[str]:
         stratum, payloads = groups[place]
         count = error.get("count")
         refused[f"{stratum.metric}: {code}"] += count if type(count) is int and 0 < count < len(payloads) else len(payloads)
-        warn_once(stratum.metric, code, _words(error, of_refusal(code)))
+        lines.setdefault((code, _words(error, of_refusal(code))), []).append(stratum.metric)
+    for about, metrics in lines.items():
+        warn_once(metrics, *about)
     return refused
 
 

@@ -14,13 +14,15 @@ from deniable.wire.batch import Batch
 from deniable.wire.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from deniable.transport.backlog import Backlog
     from deniable.transport.delivery import Delivery, Verdict
     from deniable.transport.network import Orders
     from deniable.transport.outbox import Outbox
     from deniable.transport.settings import SenderSettings
+
+    Count = Callable[[str, int, Iterable[Report]], None]
 
 _AFTER_ERROR = 1.0
 
@@ -116,18 +118,18 @@ class Dispatch:
             elif report is not None:
                 early.append(Later(entry.due, report))
         stored = not early or self._backlog.keep_later([(entry.report, entry.due - now) for entry in early if entry.report])
-        lost = 0 if stored or not closed else len(early)
-        if closed:
-            lost += self._backlog.forget_later()
-        elif not self._orders.paused:
+        held = [entry.report for entry in early if entry.report] if not stored else []
+        forgotten = self._backlog.forget_later() if closed else 0
+        if not closed and not self._orders.paused:
             if released:
                 self._backlog.make_due()
             due += self._backlog.take_due()
         with self._orders.changed:
-            self._outbox.count("undelivered", lost)
+            if closed:
+                self._outbox.count("undelivered", len(held) + forgotten, held)
             # While the lock was free there may have been a purge, which is meant for these reports, too.
             if self._orders.purged:
-                self._outbox.count("purged", len(due) + (0 if stored else len(early)))
+                self._outbox.count("purged", len(due) + len(held), [*due, *held])
             else:
                 for report in due:
                     self._outbox.put(report)
@@ -141,7 +143,7 @@ class Dispatch:
         try:
             batch = Batch.of(reports)
         except Exception as error:  # noqa: BLE001 - as below
-            self._lose(error, len(reports), self._outbox.settle)
+            self._lose(error, reports, self._outbox.settle)
         else:
             self._deliver(batch)
 
@@ -149,7 +151,7 @@ class Dispatch:
         try:
             halves = self._deliver_whole(batch)
         except Exception as error:  # noqa: BLE001 - the host app must never notice; the loss is counted
-            self._lose(error, len(batch.reports), self._outbox.settle)
+            self._lose(error, batch.reports, self._outbox.settle)
         else:
             for half in halves:
                 self._deliver(half)
@@ -179,7 +181,7 @@ class Dispatch:
         """Keep a batch for another try; if its key was refused, by a later run."""
         outcome = self._backlog.keep(batch, seen=seen)
         with self._orders.changed:
-            self._outbox.settle(outcome, len(batch.reports))
+            self._outbox.settle(outcome, len(batch.reports), batch.reports)
 
     def _drain(self) -> None:
         """Try the oldest batch of the spool once. If the server takes it, the next one is due at once."""
@@ -193,7 +195,7 @@ class Dispatch:
             if verdict.kind == "large":
                 if not self._backlog.split(batch):
                     with self._orders.changed:
-                        self._outbox.count("spool_failed", len(batch.reports))
+                        self._outbox.count("spool_failed", len(batch.reports), batch.reports)
             elif verdict.kind == "refused":
                 self._stop()  # the spool stays for a run with a valid key
             elif verdict.kind != "later":
@@ -202,14 +204,14 @@ class Dispatch:
                 self._backlog.done(batch)
         except Exception as error:  # noqa: BLE001 - such a file would cause an error at every start
             self._backlog.done(batch)
-            self._lose(error, len(batch.reports), self._outbox.count)
+            self._lose(error, batch.reports, self._outbox.count)
         else:
             if verdict.kind == "later":
                 self._backlog.put_off()
         finally:
             self._backlog.release(batch, seen=seen)
 
-    def _conclude(self, batch: Batch, verdict: Verdict, count: Callable[[str, int], None]) -> None:
+    def _conclude(self, batch: Batch, verdict: Verdict, count: Count) -> None:
         """Count a batch that need not be sent again, and call `delivered`."""
         errors = 0
         try:
@@ -223,15 +225,16 @@ class Dispatch:
             self._outbox.count("delivered_error", errors)
             self._outbox.refuse(verdict.refusals)
             if verdict.kind == "accepted":
-                count("sent", verdict.accepted)
-                count("rejected", len(batch.reports) - verdict.accepted)
+                taken, rejected = verdict.divided(batch)
+                count("sent", verdict.accepted, taken)
+                count("rejected", len(batch.reports) - verdict.accepted, rejected)
             else:
-                count(f"http_{verdict.status}", len(batch.reports))
+                count(f"http_{verdict.status}", len(batch.reports), batch.reports)
 
-    def _lose(self, error: Exception, reports: int, count: Callable[[str, int], None]) -> None:
+    def _lose(self, error: Exception, reports: Sequence[Report], count: Count) -> None:
         log.warning("deniable: a batch was lost to an unexpected %s", type(error).__name__)
         with self._orders.changed:
-            count("error", reports)
+            count("error", len(reports), reports)
 
     def _stop(self) -> None:
         with self._orders.changed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from deniable.errors import ConfigurationError
 from deniable.frozen import dataclass
@@ -31,13 +31,13 @@ class Dsn:
         # No message repeats the key: logs are read by more people than keys.
         shape = "write it as https://PUBLIC_KEY@host/app"
         try:
-            parts = urlsplit(text)
+            parts = _split(text)
             port = f":{parts.port}" if parts.port else ""
         except ValueError:
             raise ConfigurationError(f"the host or port of the DSN cannot be read: {shape}") from None
         if parts.scheme not in ("http", "https"):
-            begins = f"begins with {parts.scheme}://" if parts.scheme else "does not begin with https://"
-            raise ConfigurationError(f"the DSN {begins}: {shape}")
+            begins = f"begins with {parts.scheme}://" if parts.scheme else "does not begin with https:// or http://"
+            raise ConfigurationError(f"the DSN {begins}: write it as {_with_scheme(parts, port)}")
         if not parts.username:
             raise ConfigurationError(f"the DSN has no key before its host: {shape}")
         if parts.password:
@@ -57,8 +57,7 @@ class Dsn:
         if not app or parts.query or parts.fragment:
             end = parts._replace(scheme="", netloc="").geturl()
             raise ConfigurationError(f"the DSN does not end with the app's name, but with {end!r}: {shape}")
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        return cls(f"{parts.scheme}://{host}{port}{prefix}", parts.username, app)
+        return cls(f"{parts.scheme}://{_host(parts)}{port}{prefix}", parts.username, app)
 
     def check_app(self, app: str) -> None:
         """Check that it is for an app; raise `ConfigurationError` if it is for another one."""
@@ -78,9 +77,27 @@ class Dsn:
 def leads_here(*texts: object) -> bool:
     """Return whether the first address that is there, such as a DSN with faults, leads to this machine."""
     try:
-        return _is_loopback(urlsplit(next((text for text in texts if type(text) is str and text), "")).hostname or "")
+        return _is_loopback(_split(next((text for text in texts if type(text) is str and text), "")).hostname or "")
     except ValueError:
         return False
+
+
+def _split(text: str) -> SplitResult:
+    """Take an address apart. One without a scheme begins with its key or host, where `urlsplit` would see a scheme or a path."""
+    return urlsplit(text if "://" in text else f"//{text.removeprefix('//')}")
+
+
+def _with_scheme(parts: SplitResult, port: str) -> str:
+    """Write a DSN that works, with the host of one whose scheme is missing or wrong, and without its key."""
+    here = _is_loopback(parts.hostname or "")
+    # What is before an @ is the key. Without one the host may be it.
+    place = f"{_host(parts)}{port}{parts.path}" if parts.path and (here or parts.username) else "host/app"
+    return f"{'http' if here else 'https'}://PUBLIC_KEY@{place}"
+
+
+def _host(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    return f"[{host}]" if ":" in host else host
 
 
 def _is_loopback(host: str) -> bool:

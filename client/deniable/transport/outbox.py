@@ -6,6 +6,8 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deniable.transport.network import Orders
     from deniable.transport.settings import SenderSettings
     from deniable.wire.report import Report
@@ -52,6 +54,8 @@ class Outbox:
         self.neglected = False  # whether something beside the reports is to be looked after
         self.released = False  # whether those on disk are due now, for tests
         self.counts: Counter[str] = Counter()
+        self.fates: Counter[tuple[str, str]] = Counter()  # the same by metric: outcomes and metrics, where they are known
+        self._taken: tuple[Report, ...] = ()  # reports of the last batch
         self.refusals: Counter[str] = Counter()  # reports that the server refused, by metric and reason
         self.submitted = 0  # reports that were ever queued
         self.settled = 0  # those of them that are no longer queued or in flight
@@ -124,7 +128,8 @@ class Outbox:
                 break
             taken.append(self._queue.popleft())
         self._orders.seen = self._orders.purges
-        return tuple(taken)
+        self._taken = tuple(taken)
+        return self._taken
 
     def end_look(self, look: int) -> None:
         """Note that the reports that have become due are queued. If somebody wanted that, all queued ones are sent now."""
@@ -143,15 +148,21 @@ class Outbox:
 
     def purge(self) -> None:
         """Drop all reports."""
-        self.settle("purged", len(self._queue))
+        self.settle("purged", len(self._queue), self._queue)
         self._queue.clear()
-        self.count("purged", len(self._later))
+        self.count("purged", len(self._later), (each.report for each in self._later if each.report))
         self._later = []
 
-    def settle(self, outcome: str, reports: int) -> None:
-        """Count reports that are no longer queued or in flight."""
+    def unsent(self) -> Counter[tuple[str, str]]:
+        """Count the reports that are queued or in flight as pending, and others as waiting, by metric as far as it is known."""
+        flying = self.submitted - self.settled - len(self._queue)
+        pending = [*self._queue, *(self._taken if flying == len(self._taken) else ())]
+        return by_metric("pending", pending) + by_metric("waiting", (each.report for each in self._later if each.report))
+
+    def settle(self, outcome: str, reports: int, of: Iterable[Report] = ()) -> None:
+        """Count reports that are no longer queued or in flight; `of` are those whose metrics are known."""
         if reports:
-            self.counts[outcome] += reports
+            self.count(outcome, reports, of)
             self.settled += reports
             self._orders.changed.notify_all()
 
@@ -161,7 +172,13 @@ class Outbox:
             if reason in self.refusals or len(self.refusals) < _MOST_REFUSALS:
                 self.refusals[reason] += reports
 
-    def count(self, outcome: str, number: int) -> None:
+    def count(self, outcome: str, number: int, of: Iterable[Report] = ()) -> None:
         """Count reports of the spool, or errors."""
         if number:
             self.counts[outcome] += number
+            self.fates.update(by_metric(outcome, of))
+
+
+def by_metric(outcome: str, reports: Iterable[Report]) -> Counter[tuple[str, str]]:
+    """Count reports by what became of them and their metric."""
+    return Counter((outcome, report.stratum.metric) for report in reports)

@@ -36,6 +36,7 @@ _UNSEEN, _SUFFIX, _UNFINISHED = ".unseen", ".json.gz", ".tmp"
 _BEGUN = "begun"  # a file whose time is that of the last program that began with these batches
 _KEY = 36  # characters of a key
 _UNFINISHED_AGE = 3600.0  # seconds; a write that takes longer was interrupted
+_MOST_NAMED = 10  # batches whose metrics are named
 _LARGEST = 4 * 1024 * 1024  # bytes that are read of a decompressed file; every batch has fewer
 
 
@@ -105,6 +106,19 @@ class Spool:
     def reports(self) -> int:
         """Number of reports in all batches."""
         return sum(map(self._count, self._entries()))
+
+    def metrics(self) -> Counter[str]:
+        """Count the reports of the newest batches by metric: of a few, as each is read for it."""
+        metrics: Counter[str] = Counter()
+        for entry in self._entries()[-_MOST_NAMED:]:
+            with suppress(OSError):
+                descriptor = open_to_read(self._directory / entry.name)
+                try:
+                    batch = _read(entry.key, descriptor)
+                finally:
+                    os.close(descriptor)  # as in `_count`
+                metrics.update(report.stratum.metric for report in (batch.reports if batch else ()))
+        return metrics
 
     def put(
         self,

@@ -41,8 +41,9 @@ def test_the_example_runs(tmp_path):
             [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )
     assert done.returncode == 0, done.stderr
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("deniable: ui.theme: this_period: ")
+    dropped, again = done.stderr.splitlines()
+    assert dropped.startswith("deniable: ui.theme: this_period: ")
+    assert again.startswith("deniable: while developing: this_period: ")
     assert "all reports of one answer, however many" in done.stdout
     assert "\n1 10.0\n" in done.stdout  # of this period already; spent over the lifetime: five kept responses at once
     assert re.search(r"ui.theme \(version 1\) for \d{4}-W\d\d: 0[0-4]$", done.stdout.strip())

@@ -41,7 +41,7 @@ def cell(numbers: Numbers, epsilon: str, n: int, runs: int, *, step: bool) -> di
         results = distribution(mechanism, tallies.of_places(mechanism, numbers.places(rng, n), rng), values=values)
         for share, place in zip(SHARES, true, strict=True):
             band = results.quantile(share)
-            if band.resolved:
+            if results.resolves(band):
                 held.append(band.low - 1e-9 <= place <= band.high + 1e-9)
                 low, high = results._resampled_band(share, 0.95)
                 widths.append((band.high - band.low) / (high - low))

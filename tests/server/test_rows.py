@@ -21,6 +21,7 @@ from registries import metric_toml, registry_toml
 from deniable.registry import period
 from deniable_aggregator.answer.model.query import Filter, Query
 from deniable_aggregator.answer.question.cells import value_filter
+from deniable_aggregator.answer.readings.numbers_differing import alone
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.decode.multiple_testing import holm, holm_adjusted
@@ -821,8 +822,8 @@ def test_a_shorter_range_before_is_remarked_upon(over_days):
 
 @pytest.mark.parametrize("include", [{"compare": {"date_range": "previous"}}, {"include": ["trend"]}], ids=["compare", "trend"])
 @pytest.mark.parametrize("dimensions", [["value"], ["time", "value"]], ids=str)
-@pytest.mark.parametrize(("metric", "value", "mean"), [("wait", "p50", "mean"), ("load", "mean", "geometric mean")])
-def test_of_a_number_the_mean_alone_is_compared_and_followed(over_days, metric, value, mean, dimensions, include):
+@pytest.mark.parametrize(("metric", "value", "mean"), [("load", "mean", "geometric mean")])
+def test_of_two_means_the_geometric_one_is_compared_and_followed(over_days, metric, value, mean, dimensions, include):
     """A line that is no such mean has its estimate and the reason, whether the mean is asked for or not."""
     query = {"metrics": [metric], "dimensions": dimensions, "date_range": [day(9 - 2 * ("compare" in include)), day(6)]} | include
     reason = f"of a number the {mean} {'is compared' if 'compare' in include else 'has a trend'}"
@@ -830,6 +831,50 @@ def test_of_a_number_the_mean_alone_is_compared_and_followed(over_days, metric, 
         answered = rows(over_days, **query, filters=[["is", "value", words]])
         own = [row for row in answered if row["value"] == value and row["period" if "time" in dimensions else "to"] >= day(7)]
         assert {(row["reason"], row["estimate"] is None) for row in own} == {(reason, False)}
+
+
+@pytest.mark.parametrize("values", [["p50"], ["mean", "p50", "p75"]], ids=str)
+def test_quantiles_are_compared_and_say_that_they_have_no_trend(over_days, values):
+    """Each quantile has its difference with an interval, which holds together with the test; and what to ask for a trend."""
+    query = {"metrics": ["wait"], "filters": [["is", "value", values]]}
+    previous = {"date_range": [day(7), day(6)], "compare": {"date_range": "previous"}}
+    compared = rows(over_days, **query, **previous)
+    assert [row["value"] for row in compared] == values
+    assert all(row["diff_low"] <= row["difference"] <= row["diff_high"] and row["reason"] is None for row in compared)
+    assert all((row["diff_low"] <= 0 <= row["diff_high"]) == (row["p"] >= 0.05) for row in compared)
+    assert all(row["p_holm"] >= row["p"] for row in compared)
+    trend = {row["value"]: row for row in rows(over_days, **query, date_range=[day(9), day(6)], include=["trend"])}
+    assert (trend["p50"]["trend"], trend["p50"]["reason"]) == (
+        None,
+        "a quantile has no trend: ask for that of the mean, or compare the quantile with the range before",
+    )
+    assert "mean" not in trend or trend["mean"]["trend"] is not None
+
+
+def test_quantiles_of_arms_and_of_permanent_responses_say_what_to_compare(serve):
+    shop = serve(
+        registry_toml(
+            metric_toml("wait", estimate="distribution", range=[0, 100], unit="ms", epsilon=8, segments=["arm"]),
+            metric_toml(
+                "kept", estimate="distribution", range=[0, 100], unit="ms", epsilon=2, epsilon_permanent=4, segments=["arm"]
+            ),
+            segments={"arm": ["old", "new"]},
+            experiments={"arm": {"base": "old", "planned": 0.05}},
+            publication={"min_reports": 1, "trial": True},
+        )
+    )
+    for arm in ("old", "new"):
+        send(shop, "wait", [20.0] * 300, day(0), segment=f"arm={arm}")
+    shop.drain()
+    query = {"metrics": ["wait"], "dimensions": ["value", "arm"], "filters": [["is", "value", ["mean", "p50"]]]}
+    answered = rows(shop, **query, compare={"dimension": "arm", "base": "old"})
+    reasons = {(row["arm"], row["value"]): row["reason"] for row in answered if row["n"]}
+    why = "quantiles of arms are not compared, for no interval of theirs holds at every look: compare the mean"
+    assert reasons[("new", "p50")] == why
+    assert reasons[("new", "mean")] is None
+    assert reasons[("old", "p50")] == "it is the base"
+    kept = alone(shop.app.registry.metrics["kept"], None)
+    assert kept == "quantiles of permanent responses are not compared: compare the mean"
 
 
 def test_a_trend_says_which_rule_it_breaks(over_days):
@@ -840,7 +885,8 @@ def test_a_trend_says_which_rule_it_breaks(over_days):
         return {row["reason"] for row in rows(over_days, **query, filters=[["is_not", "value", ["mean"]]])}
 
     few = "a trend takes 3 closed periods or more, and there"
-    assert reason("load", 6) == {f"{few} is 1", "of a number the geometric mean has a trend"}
+    quantile = "a quantile has no trend: ask for that of the geometric mean, or compare the quantile with the range before"
+    assert reason("load", 6) == {f"{few} is 1", quantile}
     query = {"metrics": ["load"], "dimensions": [], "include": ["trend"]}
     assert {row["reason"] for row in rows(over_days, **query, date_range=[day(6), day(6)])} == {f"{few} is 1"}
     assert {row["reason"] for row in rows(over_days, **query, date_range=[day(7), day(6)])} == {f"{few} are 2"}

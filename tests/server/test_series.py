@@ -149,11 +149,12 @@ def test_a_mean_has_a_series_and_changes(shop):
     assert mean["change"]["interval"][0] < 200 < mean["change"]["interval"][1]
     assert mean["trend"]["interval"][0] < 200 < mean["trend"]["interval"][1]
     median = body["lines"][1]
-    assert (median["kind"], median["change"]) == ("median", None)
+    assert (median["kind"], median["trend"], median["change"]["differs"]) == ("median", None, True)
+    assert median["change"]["interval"][0] < 200 < median["change"]["interval"][1]
     assert all(low <= each["estimate"] <= high for each in median["points"] for low, high in [each["interval"]])
-    compared = ask(shop, f"wait/compare?a={week(4)}&b={week(2)}")["differences"][0]
-    assert compared["interval"][0] < 400 < compared["interval"][1]
-    assert (compared["label"], compared["value"]) == ("mean", None)
+    compared = ask(shop, f"wait/compare?a={week(4)}&b={week(2)}")["differences"]
+    assert all(each["interval"][0] < 400 < each["interval"][1] for each in compared)
+    assert [(each["label"], each["value"]) for each in compared] == [("mean", None), ("median", None)]
 
 
 def test_segments_are_compared_over_the_same_periods(shop):

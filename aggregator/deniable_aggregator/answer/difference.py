@@ -17,10 +17,10 @@ from deniable_aggregator.answer.model.comparison import (
     ValueDiffering,
 )
 from deniable_aggregator.answer.model.fields import LEVEL
-from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
-from deniable_aggregator.answer.readings.differing import differing, incomparable
+from deniable_aggregator.answer.readings.differing import between, differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
+from deniable_aggregator.answer.readings.numbers_differing import of_mean_and_median
 from deniable_aggregator.answer.refusal import Incomparable
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
@@ -157,9 +157,10 @@ def _differences(
 ) -> tuple[list[ValueDiffering], int, Overall | None]:
     match first, second:
         case NumberReading(), NumberReading():
-            metric, sides = first.declared.metric, (first.centre.side, second.centre.side)
-            means = differing(*sides, level, planned, to_number(metric), moved(metric))
-            return [_value_differing(None, mean_name(metric), each) for each in means], 0, None
+            metric = first.declared.metric
+            names, difference = of_mean_and_median(first, second, planned)
+            rows = differing(difference, level, to_number(metric), moved(metric))
+            return [_value_differing(None, *each) for each in zip(names, rows, strict=True)], 0, None
         case ShareReading(), ShareReading():
             return _shares(first, second, level, planned)
     return [], 0, None
@@ -173,7 +174,7 @@ def _shares(
     estimates = [first.shares, second.shares]
     listed = [some_values(each, places) for each in estimates]
     sides = [Side.of(each) for each in listed]
-    pairs = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
+    pairs = zip(places, differing(between(sides[0], sides[1], planned), level), strict=True)
     rows = [_value_differing(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in pairs]
     repeats = [first.repeats, second.repeats]
     # The chi-square test holds for one look. In an experiment, which is looked at often, the smallest p-value is told instead.

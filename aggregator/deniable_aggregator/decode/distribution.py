@@ -14,7 +14,7 @@ from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.decode.consistent import consistent
 from deniable_aggregator.decode.multiple_testing import tail
-from deniable_aggregator.decode.profile import Profile, band_of_points, cell_chances
+from deniable_aggregator.decode.profile import Profile, around, band_of_points, cell_chances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +40,16 @@ class Quantile(NamedTuple):
     # low, high: its band
     low: float
     high: float
+
+
+class Near(NamedTuple):
+    """The places that can hold a quantile."""
+
+    place: float  # of the quantile in the best fit
+    # low, high: (places,), between which each lies
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    worse: NDArray[np.float64]  # (places,), by how much the reports fit worse if it is there, as a chi-square distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +107,22 @@ class Distribution:
             place = _invert(self.cumulative, self.edges, share)
             low, high = self._resampled_band(share, level) if self.profile is None else self._profiled_band(share, level)
         return Quantile(share, place, min(low, place), max(high, place))
+
+    def near(
+        self,
+        share: float,  # the share of the answers below the quantile, in (0, 1)
+        most: float,  # the places are those at which the reports fit worse by so much at most
+    ) -> Near | None:
+        """Return the places that can hold a quantile; None of permanent responses, of which they are not known."""
+        if self.profile is None:
+            return None
+        first, worse = self.profile.near(share, most)
+        places = range(first, first + len(worse))
+        if self.values is not None:
+            ends = np.repeat(self.values[places.start : places.stop, None], 2, axis=1)
+        else:
+            ends = np.array([around(self.mass, place) for place in places])
+        return Near(self.quantile(share).place, ends[:, 0], ends[:, 1], worse)
 
     def resolves(self, quantile: Quantile) -> bool:
         """Return whether there are enough reports to tell its share from 0 and from 1. If not, the band may miss it."""

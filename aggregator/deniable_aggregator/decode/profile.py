@@ -91,6 +91,22 @@ class Profile:
 
         return middle, _first(0, middle, not_below), _first(middle, last, above)
 
+    def near(self, share: float, most: float) -> tuple[int, NDArray[np.float64]]:
+        """Return the first place that can hold a quantile, and of it and those after it by how much the reports fit worse."""
+        # No place is in it of which that is more than `most`. Further places never fit better.
+        last = self.places - 1
+        middle = min(int(np.searchsorted(self.cumulative, share)), last)
+        below, above = [0.0], list[float]()
+        while len(below) <= middle and (worse := self.distance(middle - len(below), share)) <= most:
+            below.append(worse)
+        # The place after one holds the quantile if no more than the share lies at or below that one.
+        for place in range(middle, last):
+            worse = self.distance(place, share) if self.cumulative[place] > share else 0.0
+            if worse > most:
+                break
+            above.append(worse)
+        return middle - len(below) + 1, np.array([*reversed(below), *above])
+
 
 def value_shares(
     chances: NDArray[np.float64],  # (values, cells), the probability of each cell for each value
@@ -122,9 +138,17 @@ def band_of_points(
     # An answer between two points was rounded to one of them. So the band goes half a point beyond the first and the last point.
     # It goes a whole point beyond where the shown distribution has a peak there: the peak may be one answer between two points.
     _, first, final = profile.quantile(share, level)
-    steps = profile.places - 1
-    low = first - (1.0 if _peak(fitted, first - 1) else 0.5)
-    high = final + (1.0 if _peak(fitted, final) else 0.5)
+    return around(fitted, first)[0], around(fitted, final)[1]
+
+
+def around(
+    fitted: NDArray[np.float64],  # (points,), the distribution that is shown
+    point: int,
+) -> tuple[float, float]:
+    """Return between which places on the axis the answers may lie that were rounded to a point."""
+    steps = len(fitted) - 1
+    low = point - (1.0 if _peak(fitted, point - 1) else 0.5)
+    high = point + (1.0 if _peak(fitted, point) else 0.5)
     return max(low, 0.0) / steps, min(high, float(steps)) / steps
 
 

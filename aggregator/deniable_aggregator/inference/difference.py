@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from scipy.special import ndtr
@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from deniable_aggregator.decode.multiple_testing import tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,6 +24,63 @@ SMALLEST = 1e-12
 """Smallest p-value that is computed; less counts as this."""
 QUANTILES = np.arange(0.1, 7.15, 0.2)
 """Normal quantiles, between which the ends of intervals are nearly linear."""
+
+
+class Differences(Protocol):
+    """How some estimates differ between two sides."""
+
+    @property
+    def sides(self) -> Ends:
+        """The estimates of the first side and of the second; (estimates,) each."""
+
+    @property
+    def estimates(self) -> NDArray[np.float64]:
+        """Each difference: second - first."""
+
+    @property
+    def hypotheses(self) -> int:
+        """How many differences are tested."""
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """The chance of error at which the interval of each just includes 0; nan where unknown."""
+
+    def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> Ends:
+        """Compute confidence intervals: of each alone, or all together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Several:
+    """Differences of several kinds, such as of a mean and of quantiles."""
+
+    parts: Sequence[Differences]
+
+    @property
+    def sides(self) -> Ends:
+        """As of all parts, one after the other."""
+        first, second = zip(*(each.sides for each in self.parts), strict=True)
+        return np.concatenate(first), np.concatenate(second)
+
+    @property
+    def estimates(self) -> NDArray[np.float64]:
+        """As of all parts."""
+        return np.concatenate([each.estimates for each in self.parts])
+
+    @property
+    def hypotheses(self) -> int:
+        """As of all parts."""
+        return sum(each.hypotheses for each in self.parts)
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """As of all parts."""
+        return np.concatenate([each.p_value for each in self.parts])
+
+    def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> Ends:
+        """Compute the intervals of all parts: of each difference alone, or all together (Bonferroni)."""
+        level = 1 - 2 * tail(level, self.hypotheses if simultaneous else 1)
+        low, high = zip(*(each.interval(level) for each in self.parts), strict=True)
+        return np.concatenate(low), np.concatenate(high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +105,11 @@ class Difference:
     # answers tend to agree with their first ones, the difference varies less than that.
     first: Side
     second: Side
+
+    @property
+    def sides(self) -> Ends:
+        """The estimates of both sides."""
+        return self.first.estimates, self.second.estimates
 
     @property
     def estimates(self) -> NDArray[np.float64]:

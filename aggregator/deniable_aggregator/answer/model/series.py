@@ -119,7 +119,8 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
     change: Annotated[
         PeriodChange | None,
         Meta(
-            description="Change between two periods of the version described; null if fewer than two are closed, and for a median"
+            description="Change between two periods of the version described; null if fewer than two are closed, "
+            "and for a median of permanent responses"
         ),
     ]
     trend: Annotated[

@@ -12,9 +12,11 @@ from deniable.registry import period
 from deniable_aggregator.answer.model.comparison import Differing
 from deniable_aggregator.answer.model.series import BetweenPeriods, PeriodChange, Shift, Trend
 from deniable_aggregator.answer.readings.differing import differing
-from deniable_aggregator.answer.readings.number import moved, to_number
+from deniable_aggregator.answer.readings.number import NumberReading, moved, to_number
+from deniable_aggregator.answer.readings.numbers_differing import of_mean_and_median
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.between import FEWEST_PAIRS
+from deniable_aggregator.inference.difference import Difference
 from deniable_aggregator.inference.slope import slope
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from deniable.declared import Declared
     from deniable_aggregator.answer.over_time.periods import Estimated
     from deniable_aggregator.answer.reading import Reading
-    from deniable_aggregator.inference.difference import Side
+    from deniable_aggregator.inference.difference import Differences, Side
     from deniable_aggregator.inference.slope import Course
 
     Changes = tuple[PeriodChange | None, Trend | None, list[Shift], BetweenPeriods | None]
@@ -43,15 +45,18 @@ class ClosedPeriods:
     course: Course  # the same estimates, with what slopes and shifts need
 
     def changes(self, level: float) -> list[PeriodChange]:
-        """Compare the last period with an earlier one, line by line; nothing if there is none."""
+        """Compare the last period with an earlier one, line by line, of a number also the medians; nothing if there is none."""
         at = self._compared()
         if at is None:
             return []
         metric, since, last = self.declared.metric, self.periods[at].selection.last, self.periods[-1].selection.last
-        rows = differing(self.sides[at], self.sides[-1], level, number=to_number(metric), distance=moved(metric))
+        difference: Differences = Difference(self.sides[at], self.sides[-1])
+        readings = [self.periods[place].reading for place in (at, -1)]
+        if isinstance(readings[0], NumberReading) and isinstance(readings[1], NumberReading):
+            _, difference = of_mean_and_median(readings[0], readings[1])
         return [
             PeriodChange(**{name: getattr(row, name) for name in Differing.__struct_fields__}, since=since, last=last)
-            for row in rows
+            for row in differing(difference, level, number=to_number(metric), distance=moved(metric))
         ]
 
     def _compared(self) -> int | None:
@@ -128,10 +133,10 @@ def changes_of(
     shifts, usual = (remembered.shifts(hypotheses), remembered.usual_differences()) if looks else ({}, [])
     return [
         (
-            changes[at] if changes else None,
-            trends[at] if trends else None,
+            changes[at] if at < len(changes) else None,
+            trends[at] if at < len(trends) else None,
             shifts.get(at, []),
-            usual[at] if usual else None,
+            usual[at] if at < len(usual) else None,
         )
         for at in range(lines)
     ]

@@ -9,6 +9,7 @@ from deniable_aggregator.answer.model.series import Line, Point
 from deniable_aggregator.answer.over_time.changes import ClosedPeriods, changes_of
 from deniable_aggregator.answer.over_time.periods import of_kind
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, to_number
+from deniable_aggregator.answer.readings.numbers_differing import MEDIAN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,11 +48,11 @@ def number_lines(
             closed.append(period)
     earlier, recent = of_kind(past, NumberReading), _closed_periods(current, closed)
     remembered = _closed_periods(current, [*earlier, *closed]) if earlier else recent
-    (changes,) = changes_of(recent, remembered, 1, 1, level)
+    of_mean, of_median = changes_of(recent, remembered, 2, 1, level)
     name = mean_name(current.metric)
-    lines = [Line(name, None, name, means, *changes)]
+    lines = [Line(name, None, name, means, *of_mean)]
     if any(medians):
-        lines.append(Line("median", None, "median", medians, None, None))
+        lines.append(Line(MEDIAN, None, MEDIAN, medians, *of_median))
     return lines if estimated else [], 0
 
 

@@ -15,22 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deniable.registry import Metric
-    from deniable_aggregator.inference.difference import Side
+    from deniable_aggregator.inference.difference import Differences, Side
 
 
 def differing(
-    first: Side,
-    second: Side,
+    difference: Differences,
     level: float,  # of the intervals, and of the test of all values together
-    planned: float | None = None,  # as of `between`
     # number, distance: how a mean and a difference of means are written, from `to_number` and `moved`; shares stay as they are
     number: Callable[[float], float] = float,
     distance: Callable[[float], float] = float,
 ) -> list[Differing]:
-    """Compare each estimate of one side with that of the other."""
-    difference = between(first, second, planned)
+    """Say of each estimate how it differs between the two sides."""
     p_value = difference.p_value
-    numbers = zip(first.estimates.tolist(), second.estimates.tolist(), strict=True)
+    numbers = zip(*(each.tolist() for each in difference.sides), strict=True)
     columns = (difference.estimates, *difference.interval(level), *difference.interval(level, simultaneous=True))
     distances = zip(*([distance(each) for each in column.tolist()] for column in columns), strict=True)
     rejected = holm(p_value[: difference.hypotheses], 1 - level)

@@ -10,6 +10,7 @@ from deniable.registry.period import CYCLES
 from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.readings.differing import between
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved
+from deniable_aggregator.answer.readings.numbers_differing import alone, of_quantile, share_of
 from deniable_aggregator.inference.slope import LEAST, Course, slope
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from deniable.registry import Metric
     from deniable_aggregator.answer.reading import LineOptions, Lines
+    from deniable_aggregator.inference.difference import Differences
 
 _UNKNOWN = float("nan")
 
@@ -29,28 +32,41 @@ def differences(
     planned: float | None,  # the difference for which an experiment was planned
 ) -> NDArray[np.float64] | str:
     """Compare each line with that of another tally: difference, low end, high end and p-value, (4, lines). Or say why not."""
-    # nan of quantiles. On a logarithmic scale differences are ratios.
-    columns = np.full((4, len(lines.labels)), _UNKNOWN)
-    if lines.side is None or base.side is None:
-        return _mean_alone(lines, _COMPARED)
+    # nan of an arithmetic mean on a logarithmic scale, and of quantiles that are not compared. There differences are ratios.
     if lines.alike != base.alike:
         return "the base has other answers"
-    difference, distance = between(base.side, lines.side, planned), moved(lines.reading.declared.metric)
-    lengths = [difference.estimates, *difference.interval(options.level)]
-    compared = len(difference.estimates)  # of a number the mean alone, which comes first
-    columns[:, :compared] = *([distance(each) for each in column.tolist()] for column in lengths), difference.p_value
+    columns = np.full((4, len(lines.labels)), _UNKNOWN)
+    metric, sides = lines.reading.declared.metric, (base.side, lines.side)
+    compared: list[tuple[int, Differences]] = []
+    if sides[0] and sides[1]:  # of a number the mean, which comes first
+        compared.append((0, between(sides[0], sides[1], planned)))
+    if isinstance(base.reading, NumberReading) and isinstance(lines.reading, NumberReading) and not alone(metric, planned):
+        shares = [(at, share) for at, label in enumerate(lines.labels) if (share := share_of(label))]
+        quantiles = [(at, of_quantile(base.reading, lines.reading, share)) for at, share in shares]
+        compared += [(at, difference) for at, difference in quantiles if difference]
+    distance = moved(metric)
+    for at, difference in compared:
+        lengths = [difference.estimates, *difference.interval(options.level)]
+        rows = *([distance(each) for each in column.tolist()] for column in lengths), difference.p_value
+        columns[:, at : at + len(difference.estimates)] = rows
     return columns
 
 
-def beside_mean(lines: Lines) -> tuple[list[str], list[str]]:
+def why_alone(
+    lines: Lines,
+    planned: float | None,  # as of `differences`
+) -> tuple[list[str], list[str]]:
     """Say of each line of a number beside its mean why it is not compared, and why it has no trend; empty of all others."""
-    mean = mean_name(lines.reading.declared.metric)
-    of_number = isinstance(lines.reading, NumberReading)
-    compared, followed = (
-        [_mean_alone(lines, what) if of_number and label != mean else "" for label in lines.labels]
-        for what in (_COMPARED, _FOLLOWED)
-    )
+    metric = lines.reading.declared.metric
+    others = [label if isinstance(lines.reading, NumberReading) and label != mean_name(metric) else "" for label in lines.labels]
+    compared = [alone(metric, planned) if share_of(each) else each and _mean_alone(lines, _COMPARED) for each in others]
+    followed = [_no_trend(metric) if share_of(each) else each and _mean_alone(lines, _FOLLOWED) for each in others]
     return compared, followed
+
+
+def _no_trend(metric: Metric) -> str:
+    mean = mean_name(metric).replace("_", " ")
+    return f"a quantile has no trend: ask for that of the {mean}, or compare the quantile with the range before"
 
 
 def _mean_alone(lines: Lines, what: str) -> str:

@@ -31,6 +31,7 @@ from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
 from deniable_aggregator.decode.profile import cell_chances, value_shares
 from deniable_aggregator.decode.strict import strict_quantile
+from deniable_aggregator.inference.quantiles import FARTHEST
 from deniable_aggregator.inference.slope import Course
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.answer.model.metric import Description
     from deniable_aggregator.answer.reading import LineOptions
-    from deniable_aggregator.decode.distribution import Distribution
+    from deniable_aggregator.decode.distribution import Distribution, Near
     from deniable_aggregator.decode.mean import ArithmeticMean
     from deniable_aggregator.inference.difference import Ends
 
@@ -106,6 +107,11 @@ class NumberReading(Reading):
 
         # A step is in no fingerprint.
         return once(("distribution", declared.fingerprint, self.repeats, metric.step), self.counted, fit)
+
+    def near(self, share: float) -> Near | None:
+        """Return the places that can hold a quantile; None where reports do not tell them."""
+        spread = self.spread if self.declared.metric.estimate == "distribution" else None
+        return spread.near(share, FARTHEST) if spread else None
 
     def estimates(self, about: Description, level: float) -> Estimates:
         """Return the answer about a number."""

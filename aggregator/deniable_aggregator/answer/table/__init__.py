@@ -208,13 +208,14 @@ def _rise(
 def _group(estimates: _Estimates, plan: _Plan, rise: tuple[Lines | None, NDArray[np.float64] | str] | None) -> Group:
     selections, lines = estimates.together(plan.selections)
     difference: NDArray[np.float64] | str | None = plan.alone or None
+    planned = estimates.planned(plan) if plan.sides else None
     if lines and plan.sides:
         base, own = map(estimates.of, plan.sides)
         if base and own:
-            difference = differences(base, own, estimates.options, estimates.planned(plan))
+            difference = differences(base, own, estimates.options, planned)
     last, slope = rise or (None, None)
     if last and lines and not isinstance(slope, str) and last.alike != lines.alike:
         slope = f"the trend is that of version {last.reading.declared.metric.version}"
     compared = plan.sides[0] if plan.sides else None
     remark = plan.of.shorter(plan.sides, plan.name) if plan.sides and not isinstance(difference, str) else ""
-    return Group(plan.of, plan.words, plan.name, selections, lines, compared, difference, slope, remark)
+    return Group(plan.of, plan.words, plan.name, selections, lines, compared, difference, slope, planned, remark)

@@ -20,6 +20,7 @@ MOST_VALUES = 400_000
 _CANDIDATE, _SEARCH, _FIT, _BAND = 20, 40_000, 1_500, 900
 # and as long as one value that is compared, as one cell of a tally that is read
 _COMPARED, _READ = 10, 0.02
+_FURTHER = 6  # times as many places are looked at of a quantile that is compared
 
 
 def check(
@@ -30,12 +31,12 @@ def check(
     compared: bool,  # whether values are compared
 ) -> None:
     """Raise `QueryTooLarge` if the estimates of these tallies take too long."""
-    bands = sum(_bands(each, options) for each in estimated)
+    bands = sum(_bands(each, options, compared=compared) for each in estimated)
     costs = Counter[str]()
     for declared in estimated:
         # What is searched for is compared with nothing.
         times = _COMPARED if compared and not declared.metric.discover else 1
-        costs[declared.metric.id] += _bands(declared, options) + _values(declared, options) * times
+        costs[declared.metric.id] += _bands(declared, options, compared=compared) + _values(declared, options) * times
     others = sum(costs.values()) - bands
     reading = sum(_READ * each.layout.rows * each.layout.width for each in read)
     if bands + others + reading <= MOST_VALUES:
@@ -50,11 +51,11 @@ def check(
     raise QueryTooLarge(f"{rule}: ask for a shorter date_range, fewer metrics, or fewer segments")
 
 
-def _bands(declared: Declared, options: LineOptions) -> int:
+def _bands(declared: Declared, options: LineOptions, *, compared: bool) -> int:
     """Return how many values take as long as the quantiles of one tally."""
     names = options.of_number(declared.metric) if declared.metric.estimate else ()
     quantiles = sum(name in QUANTILE_NAMES and options.keeps(name) for name in names)
-    return _FIT + _BAND * quantiles if quantiles else 0
+    return _FIT + _BAND * quantiles * (_FURTHER if compared else 1) if quantiles else 0
 
 
 def _values(declared: Declared, options: LineOptions) -> int:

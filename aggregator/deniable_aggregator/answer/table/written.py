@@ -13,7 +13,7 @@ from deniable_aggregator.answer.model.fields import days_of
 from deniable_aggregator.answer.model.query import Page
 from deniable_aggregator.answer.model.rows import COLUMNS, About, RowColumn
 from deniable_aggregator.answer.question.cells import segments_of
-from deniable_aggregator.answer.readings.lines import beside_mean
+from deniable_aggregator.answer.readings.lines import why_alone
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Group:
     # None if none is asked for.
     difference: NDArray[np.float64] | str | None
     rise: NDArray[np.float64] | str | None
+    planned: float | None = None  # the difference for which an experiment was planned, if two of its arms are compared
     remark: str = ""  # what to consider about the difference, in words
 
     @property
@@ -110,13 +111,13 @@ _NO_LINE = "these reports tell no answer that the query asks for"
 
 def _reasons(group: Group, lines: Lines) -> list[str | None]:
     """Say of each line why it has no estimate, is compared with none, or has no trend."""
-    alone = beside_mean(lines)
+    alone = why_alone(lines, group.planned)
 
     def why(at: int) -> Iterator[str]:
         if isnan(lines.estimates[at]):
             yield _UNKNOWN
             return
-        if group.remark and not alone[0][at]:
+        if group.remark and isinstance(group.difference, np.ndarray) and isfinite(group.difference[0][at]):
             yield group.remark
         for columns, of_number in zip((group.difference, group.rise), alone, strict=True):
             if columns is None or (isinstance(columns, np.ndarray) and isfinite(columns[0][at])):

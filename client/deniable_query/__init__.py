@@ -176,8 +176,12 @@ def _words(values: object) -> list[str]:
 
 def _time(at: str | date) -> str:
     """Write a day, or a time in UTC unless it has another offset. A midnight without an offset is a day."""
+    if isinstance(at, str):
+        return at
+    if not isinstance(at, date):
+        raise QueryError(0, "", f"between() takes days or times, such as '2026-10-01' or a datetime; this is {at!r}")
     if not isinstance(at, datetime):
-        return at if isinstance(at, str) else at.isoformat()
+        return at.isoformat()
     if at.tzinfo is None and at.time() == time():
         return at.date().isoformat()
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
@@ -220,6 +224,8 @@ class Query:
 
     def metric(self, *names: str) -> Query:
         """Ask about metrics: their ids, or ``metric@version``."""
+        if wrong := [each for each in names if not isinstance(each, str)]:
+            raise QueryError(0, "", f"metric() takes ids, such as 'ui.theme', one or several; this is {wrong[0]!r}")
         return self._with(metrics=[*self._members.get("metrics", ()), *names])
 
     def by(self, *dimensions: str, values: bool = True) -> Query:
@@ -232,6 +238,8 @@ class Query:
 
     def last(self, days: int | str) -> Query:
         """Ask about the periods that overlap the last days, today included: 30, or ``"30d"``; seven weeks are 49."""
+        if not isinstance(days, int | str) or isinstance(days, bool):
+            raise QueryError(0, "", f"last() takes a whole number of days, such as 30 or '30d'; this is {days!r}")
         return self._with(date_range=f"{days}d" if isinstance(days, int) or days.isdigit() else days)
 
     def where(self, **segments: Value | Iterable[Value]) -> Query:
@@ -322,6 +330,8 @@ class Query:
         return pages
 
     def _session(self) -> requests.Session:
+        if not self.key:
+            raise QueryError(0, "", "the key is empty: give Query a read key, which begins with rk_")
         if not (self.key.isascii() and self.key.isprintable()):
             raise QueryError(0, "", "a read key has printable ASCII characters only, and this one has others: copy it anew")
         session = requests.Session()
@@ -344,6 +354,8 @@ class Query:
             return document
         wait = answer.headers.get("Retry-After", "")
         detail = document.get("detail") or f"{self.url} did not answer like a server of deniable"
+        if document.get("code") == "not_found":
+            detail = f"{address}: {detail}; Query takes the server's address alone, such as https://telemetry.example.org"
         raise QueryError(answer.status_code, document.get("code", ""), detail, int(wait) if wait.isdigit() else None)
 
     def _unanswered(self, error: requests.RequestException) -> str:

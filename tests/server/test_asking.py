@@ -173,6 +173,31 @@ def test_a_problem_is_told_in_the_servers_words(url):
     assert READ not in repr(query)
 
 
+def test_an_address_with_a_path_is_told(url):
+    with pytest.raises(QueryError, match="Query takes the server's address alone"):
+        Query(f"{url}/shop", READ).metric("theme").rows()
+
+
+@pytest.mark.parametrize(
+    ("ask_", "words"),
+    [
+        (lambda query: query.last(2.5), "last() takes a whole number of days, such as 30 or '30d'; this is 2.5"),
+        (
+            lambda query: query.between(None, "2026-11-01"),
+            "between() takes days or times, such as '2026-10-01' or a datetime; this is None",
+        ),
+        (lambda query: query.metric(["theme"]), "metric() takes ids, such as 'ui.theme', one or several; this is ['theme']"),
+        (lambda _: Query("http://127.0.0.1:9", "").metrics(), "the key is empty: give Query a read key, which begins with rk_"),
+    ],
+    ids=["last", "between", "metric", "key"],
+)
+def test_a_mistake_in_a_call_is_told_before_anything_is_asked(ask_, words):
+    """Rule and value, as one kind of error, whatever was written in place of a text."""
+    with pytest.raises(QueryError) as results:
+        ask_(Query("http://127.0.0.1:9", READ).metric("theme"))
+    assert str(results.value) == words
+
+
 def test_what_is_no_server_of_ours_is_told():
     """Neither a page nor a redirect is taken for an answer; a redirect gets no key."""
 

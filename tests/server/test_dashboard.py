@@ -18,6 +18,7 @@ from registries import metric_toml, registry_toml
 
 from deniable.registry.answers import types
 from deniable.wire.report import Stratum
+from deniable_aggregator.answer.absence import nearest, why_absent
 from deniable_aggregator.answer.model.fields import Span
 from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
@@ -343,8 +344,40 @@ def test_a_period_without_a_release_is_shown_as_such(app, client):
     response = client.get("/m/ui.choice?period=2099-01-01")
     html = response.get_data(as_text=True)
     assert response.status_code == 200
-    assert "Nothing is published" in html
+    (last,) = re.findall(r"2099-01-01 lies ahead, so nobody can have answered in it; the last day published is (\S+)\. ", html)
+    assert f'<a href="/m/ui.choice?period={last}">Show {last}</a>' in html
     assert 'href="/m/ui.choice"' in html
+    assert "never" not in html
+
+
+def test_what_is_absent_says_where_something_is(app, client):
+    """A period of another kind leads back; the API says the same as the page; a trial begins with its first release."""
+    fill_all(app)
+    html = client.get("/m/ui.choice?period=2026-W40").get_data(as_text=True)
+    assert "write it like " in html
+    assert "2026-W40" in html
+    assert '<a href="/m/ui.choice">Show everything published</a>' in html
+
+
+SPANS = [Span("2026-11-02", "2026-11-02"), Span("2026-11-05", "2026-11-06")]
+
+
+@pytest.mark.parametrize(
+    ("period", "words", "near"),
+    [
+        ("2026-11-01", "2026-11-01 lies before the first day published, 2026-11-02", ["2026-11-02"]),
+        ("2026-11-03", "nothing of theme is published of 2026-11-03; nearest are 2026-11-02 and 2026-11-06", [0, 1]),
+        ("2026-11-09", "nothing of theme is published of 2026-11-09; nearest is 2026-11-06", ["2026-11-06"]),
+        ("2999-01-01", "2999-01-01 lies ahead, so nobody can have answered in it; the last day published is 2026-11-06", [1]),
+        (None, "nothing of theme is published of this segment", None),
+    ],
+)
+def test_an_absence_is_explained(period, words, near):
+    """It says whether a period lies before, after or between what is published, and names what is nearest."""
+    assert why_absent("theme", period, SPANS, "day", "") == words
+    if period:
+        assert [span.last for span in nearest(period, SPANS)] == [SPANS[at].last if isinstance(at, int) else at for at in near]
+    assert why_absent("theme", period, [], "day", "soon") == "nothing of theme is published yet: soon"
 
 
 def test_the_level_of_a_page(app, client):

@@ -191,7 +191,7 @@ def test_strict_bands(numbers, answered):
 @pytest.mark.parametrize(
     ("metric", "bands", "words"),
     [
-        ("start", "loose", "bands is strict, or not given"),
+        ("start", "loose", "bands is strict, or not given; this is loose"),
         ("air", "strict", "strict bands are of quantiles"),
         ("memory", "strict", "strict bands are of quantiles"),
         ("mood", "strict", "strict bands are of quantiles"),

@@ -309,12 +309,28 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"level": 95}, "level is a confidence between 0.5 and 0.999999; this is 95"),
+        ({"level": 95}, "level is a confidence between 0.5 and 0.999999; this is 95; did you mean 0.95?"),
+        ({"level": "99%"}, "this is 99%; did you mean 0.99?"),
+        ({"date_range": "0d"}, 'or 1 to 36,500 last days, such as "30d"; seven weeks are "49d"; this is 0d'),
+        ({"date_range": ["2026-W40", "2026-W41"]}, "'2026-W40' is no day and no time: of a week, month or hour write its days"),
+        ({"date_range": ["2026-10", "2026-11"]}, "'2026-10' is no day and no time: of a week, month or hour write its days"),
+        ({"date_range": ["2026-02-30", "2026-03-01"]}, "'2026-02-30' is no day and no time; date_range is two days"),
+        ({"date_range": ["2026-11-01T10:00", "2026-11-02"]}, "lies between 2000 and 2200; this is '2026-11-01T10:00'"),
+        ({"dimensions": ["time", "time"]}, "dimensions names each dimension once; 'time' is named twice"),
+        (
+            {"dimensions": ["time"], "filters": [["is", "value", ["dark"]]]},
+            "where value is one of the dimensions: name it there, or leave the filter out",
+        ),
+        (
+            {"dimensions": ["platform", "value"], "compare": {"dimension": "platfrom", "base": "linux"}},
+            "'platfrom' is no segment among platform, value; did you mean 'platform'?",
+        ),
+        ({"metrics": ["wait"], "filters": [["is", "value", ["median"]]]}, "; the median is 'p50'"),
         ({"level": "high"}, "level is a confidence between 0.5 and 0.999999; this is high"),
         ({"metrics": None}, "metrics names 1 to 10 metrics; this is nothing"),
         ({"metrics": []}, "metrics names 1 to 10 metrics; this is []"),
-        ({"date_range": "90000d"}, 'or at most 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90000d'),
-        ({"date_range": "90dd"}, 'or at most 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90dd'),
+        ({"date_range": "90000d"}, 'or 1 to 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90000d'),
+        ({"date_range": "90dd"}, 'or 1 to 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90dd'),
         ({"filters": [["is", "value", ["Dark"]]]}, "theme has no value 'Dark': its values are light, dark, =cmd()"),
         ({"filters": [["is_not", "value", ["nvim"]]]}, "theme has no value 'nvim': its values are light, dark, =cmd()"),
         ({"metrics": ["update"], "filters": [["is", "value", ["True"]]]}, "update has no value 'True': its values are no, yes"),
@@ -368,7 +384,33 @@ def test_of_many_values_the_nearest_is_told(serve):
 
 def test_the_level_of_the_address_is_told_alike(shop):
     body = shop.get("/api/v1/metrics/theme?level=95").get_json()["detail"]
-    assert body == "level is a confidence between 0.5 and 0.999999; this is 95"
+    assert body == "level is a confidence between 0.5 and 0.999999; this is 95; did you mean 0.95?"
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("thme", "the registry of shop declares no metric 'thme': its metrics are theme, update, wait, tools, url; did you mean"),
+        ("theme@7", "theme has no version '7': its versions are 1"),
+        ("theme?period=yesterday", "of length day; this is 'yesterday'"),
+        ("theme?levle=0.9", "parameters are period, segment, level, only, bands; did you mean 'level'?"),
+        ("theme?only=all", "only is detected, or not given; this is all"),
+        ("theme/compare?a=platform=linux", "two periods, or two segments; b is missing"),
+        ("theme/compare?a=platform=linux&b=2026-11-01", "these are 'platform=linux' and '2026-11-01'"),
+        ("theme/compare?a=platform=linux&b=platform=linux", "people of platform=linux may be in platform=linux: choose two"),
+    ],
+)
+def test_a_refusal_about_one_metric_says_what_was_given(shop, address, words):
+    """Its rule, the value, and what is near or possible."""
+    assert words in shop.get(f"/api/v1/metrics/{address}").get_json()["detail"]
+
+
+def test_a_period_that_lies_ahead_has_a_reason(shop):
+    send(shop, "theme", [1] * 100, day(3))
+    shop.drain(days=40)
+    body = shop.get("/api/v1/metrics/theme?period=2999-01-01").get_json()
+    assert (body["n"], body["reason"][:22]) == (0, "2999-01-01 lies ahead,")
+    assert shop.get("/api/v1/metrics/theme").get_json()["reason"] is None
 
 
 def test_a_segment_without_a_value_is_told_how_to_write_it(shop):
@@ -811,6 +853,12 @@ def test_a_trial_withholds_nothing_and_each_place_says_so(over_days):
     assert {(row["platform"], row["state"]) for row in by_platform} == {("linux", "published"), ("macos", "missing")}
     for value in ("macos", "(other)"):
         assert over_days.get(f"/api/v1/metrics/mode?segment=platform={value}").get_json()["n"] == 0
+
+
+def test_a_trial_begins_with_its_first_release(over_days):
+    """There no period waits for others, so nothing is shown of a period before the first."""
+    body = over_days.get("/api/v1/metrics/wait?period=2020-01-01").get_json()
+    assert (body["n"], body["reason"]) == (0, f"2020-01-01 lies before the first day published, {day(9)}")
 
 
 def test_a_shorter_range_before_is_remarked_upon(over_days):

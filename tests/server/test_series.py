@@ -9,7 +9,7 @@ import pytest
 from registries import metric_toml, registry_toml
 
 from deniable.registry import period
-from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod
+from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Trend
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.pages import series_page
 
@@ -227,6 +227,8 @@ def test_the_page_says_what_changed_and_draws_it(shop):
         r"(“dark” rose|“light” fell) from \d+\.?\d*% to \d+\.?\d*% \(.* points\) from week \d+ of \d+ to week", sentence
     )
     assert sentence.endswith("1 more changed.")
+    trend = re.search(r'<p class="changed trend">([^<]*)</p>', html)[1]
+    assert trend.startswith("No trend beyond chance from week ")  # of three points only steep lines are known
     section = html[html.index('<section class="timeline"') :]
     assert section.count('class="course"') == 3
     assert section.count('class="curve"') == 3
@@ -287,6 +289,43 @@ def test_a_line_breaks_at_gaps_and_new_versions():
         (("20.0% (10.0 to 30.0)",), "100", "version 2 begins"),
         (("20.0% (10.0 to 30.0)",), "100", "open: more may come"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale", "slope", "ends", "words"),
+    [
+        ("share", "linear", 0.02, (0.01, 0.03), "On average “dark” rose by 1.00 to 3.00 points a day from "),
+        ("share", "linear", -0.02, (-0.03, -0.01), "On average “dark” fell by 1.00 to 3.00 points a day from "),
+        ("share", "linear", 0.02, (-0.01, 0.05), "No trend beyond chance from "),
+        ("mean", "linear", -2.0, (-3.0, -1.0), "On average the mean fell by 1 to 3\u202fms a day from "),
+        ("geometric_mean", "log", 1.02, (1.01, 1.03), "On average the geometric mean rose by 1 to 3% a day from "),
+        ("geometric_mean", "log", 0.98, (0.95, 1.01), "No trend beyond chance from "),
+    ],
+)
+def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
+    """The interval that holds for all lines together, in words; a line that may be level has no direction."""
+    names = [day(ago) for ago in (4, 3, 2)]
+    periods = [SeriesPeriod(name, "published", None, None, 1, 100, closed=True) for name in names]
+    points = [Point(0.2, (0.1, 0.3), (0.05, 0.4), 100)] * 3
+    trend = Trend(names[0], names[-1], slope, (slope, slope), ends)
+    lines = [Line(kind, None, "dark", points, None, trend)]
+    answer = Series(
+        trial=False,
+        simulated=None,
+        earlier=[],
+        id="theme",
+        version=1,
+        period_length="day",
+        segment=None,
+        level=0.95,
+        target="population",
+        unit="" if kind == "share" else "ms",
+        scale=scale,
+        periods=periods,
+        lines=lines,
+        left_out=0,
+    )
+    assert series_page.view(answer).trend.startswith(words)
 
 
 def test_both_addresses_are_documented():

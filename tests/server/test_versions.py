@@ -165,7 +165,7 @@ def test_versions_that_do_not_exist_are_said_so(shop):
         for name, code in (("theme@3", "unknown_version"), ("theme@", "unknown_version"), ("x@1", "unknown_metric")):
             answer = shop.get(f"/api/v1/{path}/{name}", key)
             assert (answer.status_code, answer.get_json()["code"]) == (404, code)
-        assert shop.get(f"/api/v1/{path}/theme@3", key).get_json()["detail"] == "versions of this metric are 2, 1"
+        assert shop.get(f"/api/v1/{path}/theme@3", key).get_json()["detail"] == "theme has no version '3': its versions are 2, 1"
     wrong = shop.post({"format": 1, "groups": [group(shop, "theme@1", [0], version=3)]}).get_json()
     assert wrong["errors"][0]["detail"] == "theme has no version 3 here: its versions are 2, 1"
 

@@ -21,7 +21,7 @@ from deniable_aggregator.answer.readings import NumberReading, ShareReading, rea
 from deniable_aggregator.answer.readings.differing import between, differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.readings.numbers_differing import of_mean_and_median
-from deniable_aggregator.answer.refusal import Incomparable
+from deniable_aggregator.answer.refusal import Incomparable, overlap
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.decode.panel import repeats_of
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 DIFFER = 0.01
 """Chance of error at which arms are said to have other sizes than declared."""
 _DIGITS = 16
+_SHOWN = 40  # characters of a side
 _SAYS = (
     "These are arms of an experiment on {}. Its intervals and p-values hold however often anybody looks, and whenever it is "
     "stopped. They are narrowest for the planned difference of {:g}."
@@ -77,9 +78,10 @@ def compare(
     """Compare two periods, or two segments; raise the first `Refusal` if one refuses and of none both sides have reports."""
     kinds = {"=" in each for each in (a, b)}
     if len(kinds) > 1 or (period if kinds == {False} else segment) is not None:
-        raise Incomparable(
-            "a and b are two periods, of one segment if it is named, or two segments, of one period if it is named"
-        )
+        rule = "a and b are two periods, of one segment if it is named, or two segments, of one period if it is named"
+        both = " and ".join(repr(each[:_SHOWN]) for each in (a, b))
+        named = f", with {'a period' if period is not None else 'a segment'} named" if len(kinds) == 1 else ""
+        raise Incomparable(f"{rule}; these are {both}{named}")
     of_cells = kinds == {True}
 
     def ask(version: Published) -> _Sides:
@@ -123,7 +125,7 @@ def _unpublished(sides: _Sides, version: int, a: str, b: str) -> str:
 def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
     cells = version.cell(a), version.cell(b)
     if all(set(one) & set(other) for one, other in zip(*map(version.breakdown.box, cells), strict=True)):
-        raise Incomparable("segments are compared if nobody can be in both at the same time")
+        raise Incomparable(overlap(*cells))
     first, second = (version.covering(cell, period) for cell in cells)
     if period is None:  # compare the same periods, so that only the segment differs
         both = first.by_last.keys() & second.by_last.keys()
@@ -135,7 +137,7 @@ def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
     cell = version.cell(segment)
     first, second = (version.covering(cell, period) for period in (a, b))
     if first.releases and first.releases == second.releases:
-        raise Incomparable("one release covers both periods")
+        raise Incomparable(f"one release covers both periods, {a} and {b}: choose two further apart")
     return _Sides(version, (cell, cell), first, second)
 
 

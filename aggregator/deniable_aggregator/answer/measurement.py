@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from deniable.wire.report import Stratum
+from deniable_aggregator.answer.absence import why_absent
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.metric import Earlier, Latest, Listed, Measurement, Version
 from deniable_aggregator.answer.pool import merged
@@ -75,7 +76,8 @@ def measure(
     (version, cell, selection), app = answered[0], published[0].app
     readings = read(selections)
     first = readings[0]
-    numbers = first.estimates(app.describe(version.declared), level)
+    numbers, metric = first.estimates(app.describe(version.declared), level), version.declared.metric
+    periods = version.between(cell, "", "~").spans
     if strict and numbers.number and isinstance(first, NumberReading):
         numbers = replace(numbers, number=first.with_strict_bands(numbers.number, level))
     return Measurement(
@@ -83,17 +85,18 @@ def measure(
         updated=selection.updated,
         included=selection.spans,
         days=selection.days,
-        versions=versions_of(app, version.declared.metric.id, known),
+        versions=versions_of(app, metric.id, known),
         simulated=app.simulated,
         level=level,
         closed=selection.closed,
-        periods=version.between(cell, "", "~").spans,
+        periods=periods,
         segments=sorted(version.covered(period) - {""}),
         period=period,
         segment=cell or None,
         warnings=_warnings(version.declared, numbers.estimates) if cell else [],
         merged=merged(list(zip(selections, readings, strict=True)), level),
         earlier=[] if segment else earlier(published, period, level),
+        reason=None if first.n else why_absent(metric.id, period, periods, metric.period, app.awaited(version.declared)),
     )
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.breakdown import Breakdown
 
 
+_SHOWN = 40  # characters of what was asked for
+
+
 class Refusal(Exception):  # noqa: N818 - it is an answer
     """Base class of refusals. Each has a stable `code`."""
 
@@ -95,7 +98,7 @@ def check_period(metric: Metric, period: str) -> None:
     try:
         bounds(period, metric.period)
     except ParameterError as error:
-        raise UnknownPeriod(error.rule) from None
+        raise UnknownPeriod(f"{error.rule}; this is {period[:_SHOWN]!r}") from None
 
 
 def read_cell(breakdown: Breakdown, cell: str) -> str:
@@ -104,6 +107,12 @@ def read_cell(breakdown: Breakdown, cell: str) -> str:
         return breakdown.canonical(cell)
     except ParameterError as error:
         raise UnknownCell(error.rule) from None
+
+
+def overlap(one: str, other: str) -> str:
+    """Say that two segments share people."""
+    rule = "segments are compared if nobody can be in both at the same time"
+    return f"{rule}, and people of {one or 'all segments'} may be in {other or 'all segments'}: choose two values of one segment"
 
 
 def withheld(declared: Declared, breakdown: Breakdown, cell: str, published: Some[str]) -> WithheldCell:

@@ -88,7 +88,7 @@ class Selection(NamedTuple):
 
     def covers(self, period: str) -> bool:
         """Return whether one of them covers a period."""
-        return any(note.covers(stratum.period, period) for stratum, note in self.releases.items())
+        return any(_covers(self.app, stratum.period, note, period) for stratum, note in self.releases.items())
 
     def within(self, names: Some[str]) -> Selection:
         """Return those whose last period is one of these."""
@@ -154,7 +154,9 @@ class Published:
         if period is not None:
             check_period(self.declared.metric, period)
         releases = self.cells.get(cell, {})
-        selected = [releases[last] for last in sorted(releases) if period is None or releases[last][1].covers(last, period)]
+        selected = [
+            releases[last] for last in sorted(releases) if period is None or _covers(self.app, last, releases[last][1], period)
+        ]
         # A cell with few reports and one without any are refused alike. Where no cell is published, and in a trial, which
         # withholds nothing, the answer is empty.
         if not selected and not self.app.trial and (others := self.covered(period)):
@@ -164,14 +166,18 @@ class Published:
     def overall(self, period: str | None = None) -> Selection:
         """Select the releases of all reports that cover a period, or all; none where the period is not one of its own."""
         releases = self.cells.get("", {})
-        names = [last for last in sorted(releases) if period is None or releases[last][1].covers(last, period)]
+        names = [last for last in sorted(releases) if period is None or _covers(self.app, last, releases[last][1], period)]
         return Selection(self.app, self.declared, dict(releases[last] for last in names))
 
     def covered(self, period: str | None = None) -> set[str]:
         """Name the cells with a release that covers a period; without a period, with any."""
         if period is None:
             return set(self.cells)
-        return {cell for cell, each in self.cells.items() if any(note.covers(last, period) for last, (_, note) in each.items())}
+        return {
+            cell
+            for cell, each in self.cells.items()
+            if any(_covers(self.app, last, note, period) for last, (_, note) in each.items())
+        }
 
     def between(self, cell: str, first: str, last: str) -> Selection:
         """Select the releases of a cell whose last period lies between two periods, which are in it, too."""
@@ -183,7 +189,7 @@ class Published:
         """Say what became of a cell in a period."""
         if name in self.cells.get(cell, {}):
             return "published"
-        if any(note.covers(last, name) for last, note in self._joining.get(cell, ())):
+        if any(_covers(self.app, last, note, name) for last, note in self._joining.get(cell, ())):
             return "joined"
         return "withheld" if name in self.names and not self.app.trial else "missing"
 
@@ -246,6 +252,10 @@ def _release_fields(version: Published) -> list[tuple[object, ...]]:
 def _span(app: AppMetrics, last: str, note: Release) -> Span:
     # In a trial no period waits for others, so that the first release is of its own period, too.
     return Span(note.first or (last if app.trial else None), last)
+
+
+def _covers(app: AppMetrics, last: str, note: Release, period: str) -> bool:
+    return (_span(app, last, note).first or "") <= period <= last
 
 
 def moment(seconds: int) -> datetime:

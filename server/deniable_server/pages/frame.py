@@ -128,6 +128,9 @@ def _on_problem(problem: Problem) -> Response:
         again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **instead, **visitor.remembered())
         text = f"Show {instead['segment']}" if instead["segment"] else "Show everything published"
         return _failure(problem.status, detail, again, text)
+    if problem.code in ("period", "segment") and (request.view_args or {}).get("id_"):
+        again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **visitor.remembered())
+        return _failure(problem.status, detail, again, "Show everything published")
     return _failure(problem.status, detail)
 
 

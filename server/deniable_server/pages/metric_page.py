@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 
 from deniable.messages.plural import plural
 from deniable.registry.answers import types
+from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.decode.multiple_testing import rivals
 from deniable_server.http import paging
@@ -83,6 +84,8 @@ def page_of(
         here=".live_metric" if "live" in facts else ".metric",
         influence=float(declared.mechanism.influence),
         page=number,
+        absent=frame.sentence(facts.get("reason") or ""),
+        nearest=nearest(period, facts["periods"]) if period else [],
         **parts,
     )
 

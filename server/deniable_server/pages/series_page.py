@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan
+from math import expm1, isnan
 from typing import TYPE_CHECKING
 
 from deniable_server.pages import chart, figures
@@ -68,6 +68,7 @@ class SeriesView:
     """A metric over time on a page."""
 
     sentence: str  # what changed; empty if no two closed periods can be compared
+    trend: str  # which line rises or falls most; empty where too few periods are closed
     # Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
     pictures: tuple[LinePicture, ...]
     rows: tuple[PeriodRow, ...]  # the same as a table, the last period first
@@ -93,6 +94,7 @@ def view(series: Series) -> SeriesView | None:
     is_drawn = sum(each.state == "published" for each in periods) > 1
     return SeriesView(
         sentence=_sentence(series),
+        trend=_trend(series),
         pictures=tuple(_picture(line, series, ends) for line in lines) if is_drawn else (),
         rows=tuple(_row(series, lines, at) for at in reversed(range(len(periods)))),
         reports=bars,
@@ -145,6 +147,27 @@ def _sentence(series: Series) -> str:
     others = f" {len(moved) - 1} more changed." if len(moved) > 1 else ""
     by = measure.difference(ends, interval)
     return f"{subject} {verb} from {first} to {second} ({by}) from {since} to {last}.{others}"
+
+
+def _trend(series: Series) -> str:
+    """Say of the straight lines which is steepest, if any rises or falls beyond chance."""
+    trends = [(line, line.trend) for line in series.lines if line.trend and line.value is not False]
+    if not trends:
+        return ""
+    is_log = series.scale == "log"
+    since, last = (moment(name, series.period_length) for name in (trends[0][1].since, trends[0][1].last))
+    steep = [pair for pair in trends if pair[1].simultaneous[0] > is_log or pair[1].simultaneous[1] < is_log]
+    if not steep:
+        return f"No trend beyond chance from {since} to {last}."
+    line, trend = max(steep, key=lambda pair: abs(distance(pair[1].slope, series.scale)))
+    ends = [distance(end, series.scale) for end in trend.simultaneous]
+    low, high = sorted(map(abs, ends))
+    measure = _measure(line, series)
+    by = f"{100 * expm1(low):.2g} to {100 * expm1(high):.2g}%" if is_log else measure.difference((low, high), (low, high))
+    subject = figures.quoted(line.label) if measure.is_share else f"the {_NAMES[line.kind].lower()}"
+    others = f" {len(steep) - 1} more {'has' if len(steep) == 2 else 'have'} a trend." if len(steep) > 1 else ""  # noqa: PLR2004
+    verb = "rose" if ends[0] > 0 else "fell"
+    return f"On average {subject} {verb} by {by} a {series.period_length} from {since} to {last}.{others}"
 
 
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[float, str]:

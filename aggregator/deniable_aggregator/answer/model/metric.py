@@ -184,3 +184,6 @@ class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
             "other estimates. Empty where a segment is asked for."
         ),
     ]
+    reason: Annotated[
+        str | None, Meta(description="Why there are no reports, and where some are, in words; null if there are any")
+    ]

@@ -12,7 +12,7 @@ from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.model.number import line_names
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.question.cells import QueryCells, segments_of, value_filter
-from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension, UnknownValue
+from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension, UnknownValue, overlap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,9 +85,10 @@ def questions(
 def _check(query: Query) -> None:
     compare = query.compare
     if len(set(query.dimensions)) < len(query.dimensions):
-        raise UnknownDimension("dimensions names each dimension once")
+        twice = next(each for each in query.dimensions if query.dimensions.count(each) > 1)
+        raise UnknownDimension(f"dimensions names each dimension once; {twice!r} is named twice")
     if "value" not in query.dimensions and any(each.dimension == "value" for each in query.filters):
-        raise UnknownDimension("values are filtered where value is one of the dimensions")
+        raise UnknownDimension("values are filtered where value is one of the dimensions: name it there, or leave the filter out")
     if query.pool and (compare or query.include or query.view == "consistent" or query.target == "respondents"):
         raise IncompatibleMembers("versions are pooled in the raw view of the population, without compare and trend")
     if query.view == "consistent" and (compare or query.include):
@@ -102,7 +103,10 @@ def _check(query: Query) -> None:
     if compare.match and segment:
         raise Incomparable("match belongs to the date_range previous")
     if segment and (compare.dimension not in query.dimensions or compare.dimension in ("time", "value")):
-        raise Incomparable("what is compared are values of a segment, where it is one of the dimensions")
+        segments = [each for each in query.dimensions if each not in ("time", "value")]
+        near = did_you_mean(compare.dimension, segments)
+        rule = "what is compared are values of a segment, where it is one of the dimensions"
+        raise Incomparable(f"{rule}; {compare.dimension!r} is no segment among {', '.join(query.dimensions) or 'none'}{near}")
 
 
 def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
@@ -132,7 +136,8 @@ def _labels(declared: Declared) -> Sequence[str]:
 
 def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:
     listed = f": its values are {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
-    return f"{metrics} has no value {word!r}{listed}{did_you_mean(word, known)}"
+    near = "; the median is 'p50'" if word.casefold() == "median" and "p50" in known else did_you_mean(word, known)
+    return f"{metrics} has no value {word!r}{listed}{near}"
 
 
 def _question(registry: Registry, query: Query, declared: Sequence[Declared], span: DateRange) -> Question:
@@ -145,8 +150,9 @@ def _question(registry: Registry, query: Query, declared: Sequence[Declared], sp
     versions = [each for each in versions if each.definition in cells]
     if query.compare and query.compare.base is not None:
         at = segments_of(query).index(str(query.compare.dimension))
-        if any(each.overlapping(at, query.compare.base) for each in cells.values()):
-            raise Incomparable("segments are compared if nobody can be in both at the same time")
+        base = query.compare.base
+        if other := next(filter(None, (each.overlapping(at, base) for each in cells.values())), None):
+            raise Incomparable(overlap(base, other))
     length = versions[0].metric.period
     earlier = None
     if query.compare and query.compare.date_range:

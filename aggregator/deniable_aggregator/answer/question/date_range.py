@@ -36,7 +36,9 @@ class DateRange(NamedTuple):
         if self.first is None or self.end is None:
             raise IncompatibleMembers("the previous range is that before a date_range: name one")
         if weekday and length not in _OF_A_WEEK:
-            raise IncompatibleMembers(f"weekdays are matched of hours and days; a period of this metric is a {length}")
+            raise IncompatibleMembers(
+                f"weekdays are matched of hours and days; a period of this metric is a {length}: leave match out"
+            )
         first, last = self.names(length)
         number = sum(1 for _ in names_between(first, last, length))
         unit = _OF_A_WEEK.get(length, 1) if weekday else 1
@@ -94,13 +96,14 @@ _MOST_DAYS = 36_500
 _SHOWN = 40  # characters
 _DAYS = '["2026-10-01", "2026-11-20"]'
 _RANGE = (
-    f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or at most {_MOST_DAYS:,} last days, such as "30d"; seven '
+    f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or 1 to {_MOST_DAYS:,} last days, such as "30d"; seven '
     'weeks are "49d"'
 )
 
 
 def _moment(text: str) -> tuple[datetime, datetime]:
     """Read a day or a time: its first moment, and the moment after."""
+    first: datetime | None
     try:
         if len(text) == len("2026-10-01"):
             first = datetime.combine(date.fromisoformat(text), time(), UTC)
@@ -109,7 +112,11 @@ def _moment(text: str) -> tuple[datetime, datetime]:
             first = datetime.fromisoformat(text)
             end = first + timedelta(microseconds=1)
     except (ValueError, OverflowError):
-        raise UnknownRange(_RANGE) from None
+        first = None
+    if first is None or (first.tzinfo is None and period.end(text)):  # 2026-W40 is read as a time
+        periods = ": of a week, month or hour write its days or times" if period.end(text) else ""
+        raise UnknownRange(f"{text[:_SHOWN]!r} is no day and no time{periods}; {_RANGE}")
     if first.tzinfo is None or not _SOON <= first <= _LATE:
-        raise UnknownRange(f"a time has its offset, such as Z, and lies between 2000 and 2200; {_RANGE}")
+        rule = "a time has its offset, such as Z, and lies between 2000 and 2200"
+        raise UnknownRange(f"{rule}; this is {text[:_SHOWN]!r}; {_RANGE}")
     return first.astimezone(UTC), end.astimezone(UTC)

@@ -15,7 +15,7 @@ from deniable_aggregator.answer.model.metric import Listed
 from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
-from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of, versions_asked
+from deniable_server.api.answers.parameters import LONGEST_SHOWN, level_asked, only_parameters, published_of, versions_asked
 from deniable_server.api.audit_trail import log_query
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.http.etag import answered
@@ -65,7 +65,7 @@ def metrics() -> Response:
 def _limit_asked() -> int:
     text = request.args.get("limit", str(_MOST_LISTED))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= _MOST_LISTED:
-        raise Problem(400, "limit", f"limit is a whole number from 1 to {_MOST_LISTED}")
+        raise Problem(400, "limit", f"limit is a whole number from 1 to {_MOST_LISTED}; this is {text[:LONGEST_SHOWN]}")
     return int(text)
 
 
@@ -76,7 +76,7 @@ def metric(id_: str) -> Response:
     app = app_by_read_key()
     only_parameters("period", "segment", "level", "only", "bands")
     if request.args.get("only", "detected") != "detected":
-        raise Problem(400, "only", "only is detected, or not given")
+        raise Problem(400, "only", f"only is detected, or not given; this is {request.args['only'][:LONGEST_SHOWN]}")
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
     level, versions, known = level_asked(), published_of(app, id_), release.summaries(app.store)
     context = (
@@ -103,7 +103,7 @@ def _strict_asked(app: App, name: str) -> bool:
     if "bands" not in request.args:
         return False
     if request.args["bands"] != "strict":
-        raise Problem(400, "bands", "bands is strict, or not given")
+        raise Problem(400, "bands", f"bands is strict, or not given; this is {request.args['bands'][:LONGEST_SHOWN]}")
     if not any(each.metric.estimate == "distribution" and not each.metric.permanent for each in versions_asked(app, name)):
         rule = "strict bands are of quantiles: of a number whose distribution is estimated, without permanent responses"
         raise Problem(400, "bands", rule)
@@ -126,7 +126,9 @@ def comparison(id_: str) -> Response:
     only_parameters("a", "b", "period", "segment", "level")
     a, b = (request.args.get(name, "") for name in ("a", "b"))
     if not a or not b:
-        raise Problem(400, "incomparable", "a and b name what to compare: two periods, or two segments")
+        raise Problem(
+            400, "incomparable", f"a and b name what to compare: two periods, or two segments; {'a' if not a else 'b'} is missing"
+        )
     period, segment = (request.args.get(name) for name in ("period", "segment"))
     level, versions = level_asked(), published_of(app, id_)
     return _answered(versions, lambda: jsonify(compare(versions, a, b, period=period, segment=segment, level=level)))

@@ -8,7 +8,7 @@ from flask import request
 
 from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer.model.fields import LEVEL
-from deniable_aggregator.answer.model.query import LEVELS, RULES
+from deniable_aggregator.answer.model.query import LEVELS, RULES, meant_level
 from deniable_aggregator.answer.select import Published
 from deniable_server.http.problem import Problem
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LONGEST_SHOWN = 40
 """Most characters of a request that a refusal repeats."""
+_MOST_LISTED = 20  # metrics in a refusal
 
 
 def published_of(app: App, name: str) -> list[Published]:
@@ -36,18 +37,23 @@ def only_parameters(*names: str) -> None:
     unknown = sorted(set(request.args) - set(names))
     if unknown:
         allowed = f"parameters are {', '.join(names)}" if names else "there are no parameters"
-        raise Problem(400, "unknown_parameter", f"{', '.join(unknown)}: there is no such parameter; {allowed}")
+        near = did_you_mean(unknown[0][:LONGEST_SHOWN], names)
+        raise Problem(400, "unknown_parameter", f"{', '.join(unknown)}: there is no such parameter; {allowed}{near}")
 
 
 def find_metric(app: App, id_: str) -> Declared:
     """Return the metric of a name ``metric`` or ``metric@version``."""
     declared = app.find(id_)
     if declared is None:
-        known = ", ".join(str(each.metric.version) for each in app.versions_of(id_.partition("@")[0]))
+        metric, _, version = id_.partition("@")
+        known = ", ".join(str(each.metric.version) for each in app.versions_of(metric))
         if known:
-            raise Problem(404, "unknown_version", f"versions of this metric are {known}")
-        rule = f"the registry of {app.name} declares no such metric"
-        raise Problem(404, "unknown_metric", f"{rule}{did_you_mean(id_, app.highest)}")
+            raise Problem(
+                404, "unknown_version", f"{metric} has no version {version[:LONGEST_SHOWN]!r}: its versions are {known}"
+            )
+        rule = f"the registry of {app.name} declares no metric {id_[:LONGEST_SHOWN]!r}"
+        listed = f": its metrics are {', '.join(app.highest)}" if 0 < len(app.highest) <= _MOST_LISTED else ""
+        raise Problem(404, "unknown_metric", f"{rule}{listed}{did_you_mean(id_, app.highest)}")
     return declared
 
 
@@ -60,5 +66,5 @@ def level_asked() -> float:
         level = 0.0
     least, most = LEVELS
     if not least <= level <= most:
-        raise Problem(400, "level", f"{RULES['level']}; this is {text[:LONGEST_SHOWN]}")
+        raise Problem(400, "level", f"{RULES['level']}; this is {text[:LONGEST_SHOWN]}{meant_level(text)}")
     return level

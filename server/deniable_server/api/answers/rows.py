@@ -13,7 +13,7 @@ import msgspec
 from flask import Blueprint, Response, request
 from msgspec.structs import replace
 
-from deniable_aggregator.answer.model.query import MOST_ROWS, RULES, Page, Query
+from deniable_aggregator.answer.model.query import MOST_ROWS, RULES, Page, Query, meant_level
 from deniable_aggregator.answer.question import questions
 from deniable_aggregator.answer.question.cells import with_columns
 from deniable_aggregator.answer.select import Published, state_of
@@ -96,7 +96,7 @@ def _broken(members: Any, error: str) -> str:
         if f"`$.{name}" in error or error.endswith(f"required field `{name}`"):
             value = members.get(name)
             text = "nothing" if value is None else str(value)[:LONGEST_SHOWN]
-            return f"{rule}; this is {text}"
+            return f"{rule}; this is {text}{meant_level(text) if name == 'level' else ''}"
     return f"a query has the documented members, each of its kind: {error}"
 
 

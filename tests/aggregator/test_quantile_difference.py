@@ -82,9 +82,9 @@ def test_what_is_far_apart_differs_and_few_reports_tell_nothing():
     few = compared(*sides("1", np.full(3, 0.2), np.full(3, 0.6), rng))
     assert few.p_value[0] > 0.05
     assert holds(few, 0.4)
-    kept = mechanisms.make("l_osue", domain_size=16, epsilon="2", permanent="4")
-    counted = tally.count(kept.layout, bytes(kept.layout.payload_size))
-    assert distribution(kept, counted, permanent=True).near(0.5, FARTHEST) is None
+    permanent = mechanisms.make("l_osue", domain_size=16, epsilon="2", permanent="4")
+    counted = tally.count(permanent.layout, bytes(permanent.layout.payload_size))
+    assert distribution(permanent, counted, permanent=True).near(0.5, FARTHEST) is None
 
 
 @pytest.mark.campaign

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from registries import metric_toml, registry_toml
 
+from deniable_query import Query
+
 from .conftest import READ
 from .test_asking import listening
 from .test_rows import day, send
@@ -15,11 +17,12 @@ from .test_rows import day, send
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "query.md").read_text("utf-8")
 BLOCKS = re.findall(r"<!-- question -->\n```python\n(.*?)```", PAGE, re.DOTALL)
 REGISTRY = registry_toml(
-    metric_toml("ui.theme", values=["light", "dark", "system"], epsilon=8, segments=["platform", "edition"]),
+    metric_toml("ui.theme", values=["light", "dark", "system", "sepia"], epsilon=8, segments=["platform", "edition"]),
     metric_toml("page.load", range=[1, 1000], scale="log", unit="ms", estimate="distribution", epsilon=8, segments=["platform"]),
     metric_toml("export.used", epsilon=8, segments=["arm"]),
     metric_toml("came.from", type="string", candidates="sites.txt", epsilon=8, mechanism="hcms"),
     metric_toml("spent", range=[0, 100], unit="EUR", estimate="mean", epsilon=8),
+    metric_toml("tips", epsilon=8, segments=["platform"]),
     segments={"platform": ["linux", "macos"], "edition": ["free", "paid"], "arm": ["control", "large"]},
     experiments={"arm": {"base": "control", "planned": 0.05}},
     publication={"min_reports": 1, "trial": True, "grace": "30d"},
@@ -45,6 +48,7 @@ def server(serve):
         send(shop, "export.used", [1] * yes + [0] * (1000 - yes), day(0), segment=f"arm={arm}")
     send(shop, "came.from", [f"site{number}" for number in range(11) for _ in range(300)], day(0))
     send(shop, "spent", [20.0, 60.0] * 500, day(0))
+    send(shop, "tips", [1] * 100, day(0), segment="platform=linux")
     shop.drain(days=40)
     with listening(shop.flask) as url:
         yield url
@@ -54,6 +58,27 @@ def near(row, truth, name="estimate"):
     """Return whether the truth lies in an interval that is twice as wide as the one that is told: at 99.99%."""
     low, high = {"estimate": ("low", "high"), "difference": ("diff_low", "diff_high"), "trend": ("trend_low", "trend_high")}[name]
     return row[name] - 2 * (row[name] - row[low]) <= truth <= row[name] + 2 * (row[high] - row[name])
+
+
+def test_what_is_withheld_looks_as_the_page_shows_it(serve, capsys):
+    """Beside what is published stands a row without numbers, with the rule that withholds it."""
+    shop = serve(
+        registry_toml(
+            metric_toml("tips", epsilon=8, segments=["platform"]),
+            segments={"platform": ["linux", "macos", "beos"]},
+            publication={"min_reports": 50, "early": False, "grace": "30d"},
+        )
+    )
+    for platform, n in (("linux", 1000), ("macos", 10), ("beos", 60)):
+        send(shop, "tips", [1] * n, day(3), segment=f"platform={platform}")
+    shop.drain(days=40)
+    (block,) = [each for each in BLOCKS if '"tips"' in each]
+    with listening(shop.flask) as url:
+        exec(block, {"server": Query(url, READ)})
+    printed = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
+    documented = dict(line.split(" ", 1) for line in re.findall(r"```text\n(linux .*?)```", PAGE, re.DOTALL)[0].splitlines())
+    assert printed["macos"].startswith(documented["macos"].removesuffix("..."))
+    assert (printed["linux"].split()[0], printed["linux"].split()[2]) == ("1000", "published")
 
 
 def test_each_question_has_its_answer(server, capsys):
@@ -67,13 +92,16 @@ def test_each_question_has_its_answer(server, capsys):
         exec(code, space)
         answers.append(list(space.get("rows", ())))
         assert capsys.readouterr().out or not answers[-1]
-    _, shares, change, grown, medians, arms, crossed, sites, trend, total, people, real, _ = answers
+    _, shares, change, grown, medians, moved, arms, crossed, sites, trend, nobody, absent, total, people, real, _ = answers
     assert all(near(row, DARK[row["platform"]] + 2 * RISE) for row in shares if row["n"])
     assert [(row["from"], row["to"]) for row in shares if row["n"]] == [(day(9), day(5))] * 2
     assert near(change[0], 5 * RISE, "difference")
     assert (change[0]["base_from"], change[0]["base_to"]) == (day(9), day(5))
     assert max(grown, key=lambda row: row["difference"])["value"] == "dark"
     assert [near(row, {"linux": 100, "macos": 50}[row["platform"]]) for row in medians if row["n"]] == [True, True]
+    assert [near(row, 0.5, "difference") for row in moved if row["platform"] == "macos"] == [True]
+    assert [(row["detected"], near(row, 0)) for row in nobody] == [(False, True)]
+    assert [row["state"] for row in absent] == ["published", "missing"]  # a trial withholds nothing
     assert [near(row, 0.2, "difference") for row in arms if row["arm"] == "large"] == [True]
     assert all(near(row, DARK[row["platform"]] + 4.5 * RISE) for row in crossed if row["n"])
     assert len(sites) == 10

@@ -57,13 +57,13 @@ class QuantileDifference:
         limit = (
             brentq(lambda worse: _chance(worse) - chance, 0.0, FARTHEST) if _chance(FARTHEST) < chance < _chance(0) else FARTHEST
         )
-        possible, (low, high), (estimate,) = self._worse <= limit, self._apart, self.estimates
+        possible, (low, high), (estimate,) = self._worse <= limit, self._differences, self.estimates
         return np.array([min(low[possible].min(), estimate)]), np.array([max(high[possible].max(), estimate)])
 
     @property
     def p_value(self) -> NDArray[np.float64]:
         """The chance of error at which the interval just includes 0; (1,)."""
-        low, high = self._apart
+        low, high = self._differences
         same = (low <= 0) & (high >= 0)
         worse = float(self._worse[same].min()) if same.any() else FARTHEST
         return np.array([_chance(worse) if worse else 1.0])
@@ -74,7 +74,7 @@ class QuantileDifference:
         return np.asarray(self.first.worse[:, None] + self.second.worse)
 
     @cached_property
-    def _apart(self) -> Ends:
+    def _differences(self) -> Ends:
         """The least and the greatest difference between each pair of places; (places, places) each."""
         return self.second.low - self.first.high[:, None], self.second.high - self.first.low[:, None]
 

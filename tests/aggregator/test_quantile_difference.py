@@ -19,6 +19,7 @@ from deniable_aggregator.inference.quantiles import FARTHEST, QuantileDifference
 SURE = 1e-4
 CELLS = (("2", 20, 2000), ("2", 200, 200), ("4", 2000, 2000), ("1", 20_000, 5000))
 VALUES = np.linspace(0, 1, 5)
+USUAL = ("stars", "incomes")  # in each campaign; the others at night
 SHARES = (0.25, 0.5, 0.75)
 
 
@@ -90,7 +91,7 @@ def test_what_is_far_apart_differs_and_few_reports_tell_nothing():
 @pytest.mark.campaign
 @pytest.mark.parametrize("step", [False, True])
 @pytest.mark.parametrize(("epsilon", "first", "second"), CELLS)
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", [each if each in USUAL else pytest.param(each, marks=pytest.mark.nightly) for each in NUMBERS])
 def test_intervals_hold_in_all_populations(name, epsilon, first, second, step):
     """Where both sides are of one population, at most 5% are said to differ."""
     numbers, runs = NUMBERS[name], 8
@@ -110,10 +111,10 @@ def test_intervals_hold_in_all_populations(name, epsilon, first, second, step):
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("epsilon", "n"), [("2", 200), ("4", 2000), ("1", 20_000)])
-@pytest.mark.parametrize("factor", [0.5, 0.9, 1.3])
+@pytest.mark.parametrize("factor", [0.5, 1.3])
 def test_a_ratio_on_a_logarithmic_axis_is_held(epsilon, n, factor):
     """Of durations over three decades, medians that differ by a factor: the interval of the distance on the axis holds it."""
-    runs, rng = 40, np.random.default_rng(54)
+    runs, rng = 20, np.random.default_rng(54)
     held = 0
     for _ in range(runs):
         first, second = rng.normal(0.45, 0.12, n), rng.normal(0.45 + np.log10(factor) / 3, 0.12, n)
@@ -122,11 +123,11 @@ def test_a_ratio_on_a_logarithmic_axis_is_held(epsilon, n, factor):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("above", [0.0, 0.002, 0.005, 0.01, 0.02])
+@pytest.mark.parametrize("above", [0.0, 0.002, 0.01])
 @pytest.mark.parametrize("step", [False, True])
 def test_intervals_hold_near_ties(step, above):
     """From an exact tie to a clear majority; at an exact tie any difference between the two values is right."""
-    runs, rng = 100, np.random.default_rng(55)
+    runs, rng = 40, np.random.default_rng(55)
     held = 0
     for _ in range(runs):
         difference = compared(*sides("4", tied(2000, above, rng), tied(2000, -above, rng), rng, VALUES if step else ()))

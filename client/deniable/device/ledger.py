@@ -18,10 +18,10 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from deniable.errors import StateError
-from deniable.frozen import dataclass
+from deniable.frozen import NamedTuple, dataclass
 from deniable.limits.allowance import MICRO, micro
 from deniable.source import mark_process, process_mark
 

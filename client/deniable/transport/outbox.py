@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from deniable.frozen import NamedTuple
 
 if TYPE_CHECKING:
     from deniable.transport.network import Orders

@@ -145,7 +145,7 @@ def test_status_says_what_waits_and_when_it_travels(telemetry, keep, monkeypatch
     clock = time.strftime("%H:%M", time.localtime(spool.begun + 3600))
     assert f"They travel with a run from {clock} on" in telemetry.status()
     monkeypatch.setenv("DO_NOT_TRACK", "1")
-    assert telemetry.status().endswith("They travel not from here: DO_NOT_TRACK is set.")
+    assert telemetry.status().endswith("They do not travel from here: DO_NOT_TRACK is set.")
 
 
 def test_status_says_whether_the_helper_sends_them(registry, telemetry, keep, monkeypatch):

@@ -147,8 +147,7 @@ class Telemetry:
         line = f"Telemetry of {self.app} is {state}. To change it: {self.command} telemetry {other}"
         if answer is None or not answer.agreed:  # then nothing waits
             return line
-        wanted = self._options["exit"] == "helper"
-        return "\n".join([line, *waiting.told(state_root() / self.app, off=off, helper_wanted=wanted)])
+        return "\n".join([line, *waiting.lines(state_root() / self.app, off=off, exit=self._options["exit"])])
 
     def show(self) -> str:
         """Say what is asked, and what has left the device."""

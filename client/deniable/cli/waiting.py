@@ -16,12 +16,14 @@ from deniable.transport.spool import Spool
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from deniable.transport import Exit
 
-def told(
+
+def lines(
     directory: Path,  # of the app's state
     *,
     off: str | None,  # why nothing is recorded here; None if it is
-    helper_wanted: bool,  # whether the app asks for a process in the background
+    exit: Exit,  # noqa: A002 - as the app gives it
 ) -> list[str]:
     """Say how many reports wait, and when they travel, in one line or two."""
     spool = Spool(directory / "spool")
@@ -29,22 +31,22 @@ def told(
     if not ready and not later:
         return ["No report waits on this device."]
     parts = [plural(ready, "report")] * (ready > 0) + [f"{plural(later, 'report')} that may not travel yet"] * (later > 0)
-    travel = f"not from here: {off}" if off else _when(spool, directory, helper_wanted=helper_wanted)
-    return [f"On this device wait: {' and '.join(parts)}.", f"They travel {travel}."]
+    travel = f"do not travel from here: {off}" if off else f"travel {_when(spool, directory, exit=exit)}"
+    return [f"On this device wait: {' and '.join(parts)}.", f"They {travel}."]
 
 
-def _when(spool: Spool, directory: Path, *, helper_wanted: bool) -> str:
-    why = helper.hindrance(os.environ) if helper_wanted else None
-    if helper_wanted and why is None and not helper.started(directory):
+def _when(spool: Spool, directory: Path, *, exit: Exit) -> str:  # noqa: A002 - as above
+    hindrance = helper.hindrance(os.environ)
+    if exit == "helper" and hindrance is None and not helper.started(directory):
         return "soon after the next run, by a process in the background"
     begun = spool.begun
     if begun is None or abs(time.time() - begun) >= BEGIN_EVERY:
         run = "with the next run, while it works"
     else:
         run = f"with a run from {_clock(begun + BEGIN_EVERY)} on, while it works: the last try was at {_clock(begun)}"
-    if not helper_wanted:
+    if exit != "helper":
         return run
-    return f"{run}; no process in the background sends them: {why or 'one was started today'}"
+    return f"{run}; no process in the background sends them: {hindrance or 'one was started today'}"
 
 
 def _clock(seconds: float) -> str:

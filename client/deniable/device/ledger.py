@@ -39,7 +39,7 @@ TROUBLE_PAUSE = 10.0
 
 _PARTS = 64  # a lease has at most 1/64 of the remaining reports: other processes need some, and a crash loses the lease
 _REPORTS = 1024  # most reports of a lease
-_LOW = 4  # a lease is renewed when a quarter of it is left
+_LOW = 2  # a lease is renewed when half of it is left: an app that records fast must not come to its end first
 _PAUSE = 60.0  # seconds between reads of what was spent
 
 

@@ -24,10 +24,10 @@ else:
         def __new__(cls, name, bases, body):  # noqa: ARG004
             names = body["__annotations__"]
             defaults = [body.pop(each) for each in names if each in body]
-            made = namedtuple(name, names, defaults=defaults, module=body.pop("__module__"))  # noqa: PYI024 - what it is for
-            for each, value in body.items():
-                setattr(made, each, value)
-            return made
+            class_ = namedtuple(name, names, defaults=defaults, module=body.pop("__module__"))  # noqa: PYI024 - what it is for
+            for member, value in body.items():
+                setattr(class_, member, value)
+            return class_
 
     NamedTuple = type.__new__(_Tuples, "NamedTuple", (), {})
 

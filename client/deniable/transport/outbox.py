@@ -51,7 +51,6 @@ class Outbox:
         self._flush_to = 0  # reports up to this number must be sent now
         self.looks = 0  # how often somebody wanted the reports that have become due to be queued
         self.looked = 0  # the number of `looks` when that was done last
-        self.neglected = False  # whether something beside the reports is to be looked after
         self.released = False  # whether those on disk are due now, for tests
         self.counts: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()  # reports that the server refused, by metric and reason

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.exact.sha import sha256
 from deniable.frozen import dataclass
 from deniable.messages.plural import plural
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zlib
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
+from deniable.frozen import NamedTuple
 from deniable.registry import period
 from deniable.wire.report import Stratum
 

@@ -114,3 +114,46 @@ def test_pickles():
     for value in (Budget(per_month=3.0), Layout(2, 8, "bits")):
         assert pickle.loads(pickle.dumps(value)) == value
     assert Budget.__dataclass_fields__["per_month"].default == Budget().per_month
+
+
+TUPLES = '''
+from __future__ import annotations
+from {module} import NamedTuple
+
+class Point(NamedTuple):
+    """A point."""
+    x: int
+    y: int = 2  # a default
+
+    @property
+    def sum(self) -> int:
+        return self.x + self.y
+
+    @classmethod
+    def of(cls, x: int) -> Point:
+        return cls(x)
+'''
+
+
+def test_named_tuples_are_seen_alike():
+    """So are our named tuples, and making one compiles no annotation."""
+    seen_of = {}
+    for module in ("deniable.frozen", "typing"):
+        own = ModuleType(f"tuples_of_{module}".replace(".", "_"))
+        sys.modules[own.__name__] = own
+        exec(TUPLES.format(module=module), own.__dict__)
+        point = own.Point.of(1)
+        seen_of[module] = {
+            "values": (point, point.sum, repr(point), point._replace(y=5), pickle.loads(pickle.dumps(point)) == point),
+            "class": (
+                own.Point._fields,
+                own.Point._field_defaults,
+                own.Point.__doc__,
+                own.Point.__bases__,
+                own.Point.__qualname__,
+            ),
+            "module": own.Point.__module__ == own.__name__,
+            "signature": str(inspect.signature(own.Point).parameters.keys()),
+            "names": sorted(set(dir(own.Point)) - {"__orig_bases__"}),
+        }
+    assert seen_of["deniable.frozen"] == seen_of["typing"]

@@ -20,7 +20,7 @@ DSN = Dsn("https://t.example", "key", "shop")
 def _alone(monkeypatch):
     """Be a usual program on a usual machine."""
     monkeypatch.setattr(helper, "_CONTAINERS", ())
-    monkeypatch.setattr(helper, "_ENDED", ("KUBERNETES_SERVICE_HOST",))  # pytest sets its own again for each phase
+    monkeypatch.setattr(helper, "_TESTS", ())  # pytest sets its own again for each phase
     for name in (*_CI, "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
 
@@ -47,7 +47,7 @@ DANGERS = {
     "one of its own": {"variable": (helper._MARK, "{}")},
     "CI": {"variable": ("CI", "true")},
     "GitHub": {"variable": ("GITHUB_ACTIONS", "true")},
-    "a test": {"attribute": (helper, "_ENDED", helper._ENDED)},
+    "a test": {"attribute": (helper, "_TESTS", helper._TESTS)},
     "a cluster": {"variable": ("KUBERNETES_SERVICE_HOST", "10.0.0.1")},
     "PyInstaller": {"attribute": (sys, "frozen", True)},
     "PyOxidizer": {"attribute": (sys, "oxidized", True)},
@@ -59,18 +59,22 @@ DANGERS = {
     "a child of multiprocessing": {"attribute": (multiprocessing.process, "parent_process", object)},
 }
 
+USUAL = ("one of its own", "CI", "GitHub", "a test", "a child of multiprocessing")  # where nobody expects one
+
 
 @pytest.mark.parametrize("danger", DANGERS)
-def test_where_none_is_started(danger, spawned, tmp_path, monkeypatch):
-    """Where it could start the app again, be killed or hold something up, nothing is started and no day is taken."""
+def test_where_none_is_started(danger, spawned, tmp_path, monkeypatch, caplog):
+    """Where it could start the app again, be killed or hold something up, none is started and no day taken, and a log says so."""
     how = DANGERS[danger]
     if "variable" in how:
         monkeypatch.setenv(*how["variable"])
     else:
         monkeypatch.setattr(*how["attribute"], raising=False)
-    assert not helper.start(DSN, tmp_path)
+    with caplog.at_level("WARNING", "deniable"):
+        assert not helper.start(DSN, tmp_path)
     assert not spawned
     assert not list(tmp_path.iterdir())
+    assert bool(caplog.messages) is (danger not in USUAL)
 
 
 @pytest.mark.usefixtures("_alone")

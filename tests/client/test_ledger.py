@@ -179,10 +179,10 @@ def test_a_crash_loses_the_lease(open_ledger):
 
 
 def test_a_lease_is_renewed_before_it_ends(open_ledger, monkeypatch):
-    """While a quarter is left, the sending thread pays for more: the app's thread does not wait for the disk again."""
+    """While half is left, the sending thread pays for more: the app's thread does not wait for the disk again."""
     ledger, many, calls = open_ledger(), asks(per_period=6400), []
     ledger.nearly_used = lambda: calls.append(1)
-    assert granted(ledger, many, 75) == 75
+    assert granted(ledger, many, 50) == 50
     assert not calls
     assert granted(ledger, many, 1) == 1
     assert calls == [1]
@@ -191,7 +191,7 @@ def test_a_lease_is_renewed_before_it_ends(open_ledger, monkeypatch):
     assert open_ledger().today().lifetime == 100 + 98
     with monkeypatch.context() as closed:
         closed.setattr(State, "transaction", lambda _: pytest.fail("the app's thread waits for the disk"))
-        assert granted(ledger, many, 24 + 98) == 24 + 98
+        assert granted(ledger, many, 49 + 98) == 49 + 98
     ledger.return_leases()
     assert open_ledger().today().lifetime == 198
 

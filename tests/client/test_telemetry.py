@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+import time
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -13,7 +14,10 @@ from registries import metric_toml, registry_toml
 import deniable
 from deniable.cli import Telemetry, decision, usage
 from deniable.cli.decision import Decision
-from deniable.process.surroundings import _CI
+from deniable.client import helper
+from deniable.process.surroundings import _CI, state_root
+from deniable.transport import Batch, Spool
+from deniable.wire.report import Report, Stratum
 
 DSN = "https://key@t.example/shop"
 
@@ -110,6 +114,55 @@ def test_usage(telemetry):
     telemetry.record_usage("build")
     assert deniable.stats()["recorded"] == 2
     assert deniable.stats()["dropped"] == {"this_period": 2}
+
+
+@pytest.fixture
+def keep(state_directory):
+    """Have a report wait on disk, as after a run."""
+    directory = state_directory / "shop"
+    directory.mkdir(mode=0o700, parents=True)
+    spool = Spool(directory / "spool")
+
+    def leave(reports=1):
+        assert spool.put(Batch.of([Report(Stratum("app.new", 1, "0" * 16, "2026-11", ""), b"0")] * reports), seen=False)
+        return spool
+
+    return leave
+
+
+def test_status_says_what_waits_and_when_it_travels(telemetry, keep, monkeypatch):
+    """How many reports wait, that the next run sends them, and after a try from when on; if they do not travel, why."""
+    assert telemetry.status().count("\n") == 0  # nobody has agreed
+    telemetry.turn_on()
+    assert telemetry.status().endswith("No report waits on this device.")
+    keep()
+    spool = keep(2)
+    assert telemetry.status().splitlines()[1:] == [
+        "On this device wait: 3 reports.",
+        "They travel with the next run, while it works.",
+    ]
+    assert spool.begin(3600)
+    clock = time.strftime("%H:%M", time.localtime(spool.begun + 3600))
+    assert f"They travel with a run from {clock} on" in telemetry.status()
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    assert telemetry.status().endswith("They do not travel from here: DO_NOT_TRACK is set.")
+
+
+def test_status_says_whether_the_helper_sends_them(registry, telemetry, keep, monkeypatch):
+    """With a process in the background: soon, unless it cannot be here, or was started before; and then why."""
+    telemetry.turn_on()
+    directory = state_root() / "shop"
+    keep()
+    wants = Telemetry(DSN, registry=registry, exit="helper")
+    monkeypatch.setattr(helper, "hindrance", lambda _: None)
+    assert wants.status().endswith("They travel soon after the next run, by a process in the background.")
+    assert helper._take_day(directory)
+    assert wants.status().endswith("; no process in the background sends them: one was started today.")
+    monkeypatch.setattr(helper, "hindrance", lambda _: "this is a container, which ends with the program")
+    assert wants.status().endswith(
+        "with the next run, while it works; no process in the background sends them: "
+        "this is a container, which ends with the program."
+    )
 
 
 def days_ago(days):

@@ -358,6 +358,27 @@ def test_flush_keeps_its_deadline_in_a_retry(sending):
     assert len(post.calls) == 1
 
 
+@pytest.mark.usefixtures("no_jitter")
+@pytest.mark.parametrize("post", [Hanging, lambda: Fake((503, {"Retry-After": "200"}, None))], ids=["answer", "retry"])
+def test_the_upkeep_does_not_wait_for_a_server(sending, post):
+    """What the app's thread would else do itself is done while a server hangs, and costs no batch if it fails."""
+    done = []
+
+    def upkeep():
+        done.append(threading.current_thread().name)
+        raise OSError
+
+    server = post()
+    sender = sending(server, count=3, upkeep=upkeep)
+    sender.flush(0)
+    assert eventually(lambda: server.calls)
+    for times in (1, 2):
+        sender.look_after()
+        assert eventually(lambda times=times: done == ["deniable-sender"] * times)
+    assert sender.pending == 3
+    assert not sender.counts
+
+
 @pytest.mark.parametrize("timeout", [0, -1])
 def test_no_time_at_all(sending, timeout):
     """A flush without time returns at once."""

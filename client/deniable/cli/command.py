@@ -21,7 +21,7 @@ _ACTIONS = {
     "on": "report how the program is used, with noise",
     "off": "report nothing any more, and delete what was not sent yet",
     "show": "show what is asked, and what was sent",
-    "status": "say whether anything is reported",
+    "status": "say whether anything is reported, what waits, and when it travels",
 }
 
 

@@ -12,8 +12,9 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from deniable.frozen import NamedTuple
 from deniable.platform.files import remove, rename_onto, write_new
 
 if TYPE_CHECKING:

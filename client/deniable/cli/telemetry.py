@@ -139,10 +139,15 @@ class Telemetry:
     # What a person can look at
 
     def status(self) -> str:
-        """Say whether anything is recorded, and how to change it."""
-        off = self.off
+        """Say whether anything is recorded and how to change it, how many reports wait, and when they travel."""
+        from deniable.cli import waiting
+
+        off, answer = self.off, self.decision
         state, other = ("on: you agreed", "off") if off is None else (f"off: {off}", "on")
-        return f"Telemetry of {self.app} is {state}. To change it: {self.command} telemetry {other}"
+        line = f"Telemetry of {self.app} is {state}. To change it: {self.command} telemetry {other}"
+        if answer is None or not answer.agreed:  # then nothing waits
+            return line
+        return "\n".join([line, *waiting.lines(state_root() / self.app, off=off, exit=self._options["exit"])])
 
     def show(self) -> str:
         """Say what is asked, and what has left the device."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from deniable.device.journal import Journal
 from deniable.device.state import State
+from deniable.messages.log import log
 from deniable.process.surroundings import in_ci
 from deniable.source import jitter
 from deniable.transport import Sender, SenderSettings, Spool
@@ -37,38 +38,57 @@ _DRAWN = 4.0  # of them at most it waits, so that the time of sending does not s
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[dt]*")
 _CODE = "import os, sys; os.closerange(3, 256); sys.path.append(sys.argv[1]); from deniable.client import helper; helper.main()"
 _CONTAINERS = ("/.dockerenv", "/run/.containerenv")
-_ENDED = ("KUBERNETES_SERVICE_HOST", "PYTEST_CURRENT_TEST")
-"""Variables of places that end with the program."""
+_TESTS = ("PYTEST_CURRENT_TEST",)
+_SELF, _TEST, _CI, _CHILD = "this is one itself", "this is a test", "this is continuous integration", "this is a child process"
+_USUAL = (_SELF, _TEST, _CI, _CHILD)
+"""Where a developer expects none, so that nothing is said of it."""
 
 
 def start(dsn: Dsn, directory: Path) -> bool:
     """Start the process, unless one was started today; return whether it was started. It raises nothing."""
     try:
-        return _may_start(os.environ) and _take_day(directory) and _spawn(dsn, directory)
+        why = hindrance(os.environ)
+        if why is None:
+            return _take_day(directory) and _spawn(dsn, directory)
+        if why not in _USUAL:
+            log.warning("deniable: no process in the background sends what waits: %s; a later run sends it", why)
     except (OSError, NotImplementedError, ValueError):  # too many processes, or a system that has no sessions for them
-        return False
+        pass
+    return False
 
 
-def _may_start(environment: Mapping[str, str]) -> bool:
-    """Return whether a process may be left behind here."""
+def hindrance(environment: Mapping[str, str]) -> str | None:
+    """Return why no process may be left behind here, in words; None if one may."""
     ours = sys.modules.get("multiprocessing.process")
-    return not (
-        _MARK in environment  # this is one, or an app that was started in its place
-        or not hasattr(os, "posix_spawn")  # a job object of Windows may end with this program, or refuse a child that leaves it
-        or not _PYTHON.fullmatch(os.path.basename(sys.executable or ""))  # noqa: PTH119 - faster than `Path`
-        or any(hasattr(sys, name) for name in ("frozen", "oxidized"))
-        or "__compiled__" in vars(sys.modules["__main__"])  # by Nuitka
-        or os.getpid() == 1
-        or any(os.path.exists(path) for path in _CONTAINERS)  # noqa: PTH110 - as above
-        or any(name in environment for name in _ENDED)
-        or in_ci(environment)
-        or (ours is not None and ours.parent_process() is not None)
-    )
+    frozen = any(hasattr(sys, name) for name in ("frozen", "oxidized")) or "__compiled__" in vars(sys.modules["__main__"])
+    contained = os.getpid() == 1 or any(os.path.exists(path) for path in _CONTAINERS)  # noqa: PTH110 - faster than `Path`
+    python = _PYTHON.fullmatch(os.path.basename(sys.executable or ""))  # noqa: PTH119 - as above
+    hindrances = {
+        _SELF: _MARK in environment,  # or an app that was started in its place
+        "Windows may end it with the program": not hasattr(os, "posix_spawn"),  # a job object, or one that refuses it
+        "the program is frozen, so it would start itself again": frozen,  # __compiled__ is of Nuitka
+        "the interpreter is no Python that could be started": not python,
+        "this is a container, which ends with the program": contained,
+        "this is a cluster, which ends what a program leaves": "KUBERNETES_SERVICE_HOST" in environment,
+        _TEST: any(name in environment for name in _TESTS),
+        _CI: in_ci(environment),
+        _CHILD: ours is not None and ours.parent_process() is not None,
+    }
+    return next((why for why, holds in hindrances.items() if holds), None)
+
+
+def started(directory: Path) -> bool:
+    """Return whether the process of this day was started."""
+    return (directory / _day()).exists()
+
+
+def _day() -> str:
+    return time.strftime("helper-%Y-%m-%d", time.gmtime())
 
 
 def _take_day(directory: Path) -> bool:
     """Make the file that is named after the day, and remove that of an earlier one; return whether there was none."""
-    day = time.strftime("helper-%Y-%m-%d", time.gmtime())
+    day = _day()
     if (directory / day).exists():  # nearly always, so nothing else is looked at
         return False
     with suppress(FileExistsError):

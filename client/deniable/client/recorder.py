@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from threading import local as thread_data
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.frozen import NamedTuple
 from deniable.messages.notice import warn_once
 from deniable.messages.reasons import of_code
 from deniable.registry.metric import PER_SECOND

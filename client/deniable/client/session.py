@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable.arrival import Arrival
 from deniable.client.counts import FAULTS, NO_DROPS, Drops
@@ -14,6 +14,7 @@ from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
 from deniable.device.waiting import Waiting
+from deniable.frozen import NamedTuple
 from deniable.messages.reasons import ANSWERS, LOSSES
 from deniable.source import OS
 from deniable.transport import Sender

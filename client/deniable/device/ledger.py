@@ -18,10 +18,10 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from deniable.errors import StateError
-from deniable.frozen import dataclass
+from deniable.frozen import NamedTuple, dataclass
 from deniable.limits.allowance import MICRO, micro
 from deniable.source import mark_process, process_mark
 
@@ -39,7 +39,7 @@ TROUBLE_PAUSE = 10.0
 
 _PARTS = 64  # a lease has at most 1/64 of the remaining reports: other processes need some, and a crash loses the lease
 _REPORTS = 1024  # most reports of a lease
-_LOW = 4  # a lease is renewed when a quarter of it is left
+_LOW = 2  # a lease is renewed when half of it is left: an app that records fast must not come to its end first
 _PAUSE = 60.0  # seconds between reads of what was spent
 
 

@@ -13,13 +13,13 @@ device and metric, too, and never sent. So over all devices the mean is kept, an
 
 from __future__ import annotations
 
-import hmac
 import time
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable.device.ledger import TROUBLE_PAUSE, account
 from deniable.errors import StateError
+from deniable.frozen import NamedTuple
 from deniable.source import OS
 
 if TYPE_CHECKING:
@@ -222,5 +222,7 @@ class PermanentResponses:
 
     @staticmethod
     def _key(db: Connection, tag: str, key: int) -> bytes:
+        from hmac import digest  # noqa: PLC0415 - it loads OpenSSL, and only such metrics need it
+
         (secret,) = db.execute("SELECT value FROM facts WHERE name = 'secret'").fetchone()
-        return hmac.digest(secret, f"{tag} {key}".encode(), "sha256")[:_KEY_BYTES]
+        return digest(secret, f"{tag} {key}".encode(), "sha256")[:_KEY_BYTES]

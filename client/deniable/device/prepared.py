@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.frozen import NamedTuple
 from deniable.registry import period
 from deniable.registry.answers.number import plain
 from deniable.registry.metric import PER_SECOND

@@ -12,6 +12,7 @@ R. Lidl, H. Niederreiter: Finite fields. Cambridge University Press, 2nd ed. 199
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isqrt
 from operator import mul
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,17 @@ MAX_DEGREE = 12
 def is_order(n: int) -> bool:
     """Return whether `Field` has a field of n elements."""
     return is_prime(n) or (n > 1 and n.bit_count() == 1 and n.bit_length() <= MAX_DEGREE + 1)
+
+
+def orders(limit: int) -> list[int]:
+    """Return each number of elements below `limit` that a `Field` may have, the smallest first."""
+    none = bytearray(limit)  # by a sieve, since the start of a program cannot ask `is_order` so often
+    for n in range(2, isqrt(limit) + 1):
+        if not none[n]:
+            none[n * n :: n] = b"\1" * len(range(n * n, limit, n))
+    for degree in range(2, min(MAX_DEGREE + 1, (limit - 1).bit_length())):
+        none[1 << degree] = 0
+    return [n for n in range(2, limit) if not none[n]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ M. Dietzfelbinger: Universal hashing and k-wise independent random variables via
 
 from __future__ import annotations
 
-from hashlib import sha256
 from math import isqrt
 from struct import unpack
 from typing import Any
 
 from deniable.errors import ParameterError
+from deniable.exact.sha import sha256
 from deniable.frozen import dataclass, field
 
 KEY_SPACE = 1 << 64

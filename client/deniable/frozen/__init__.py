@@ -2,7 +2,8 @@
 
 `dataclasses` takes longer to import than most of the SDK, and to make a class of its kind takes as long as to run many lines.
 What is decorated here behaves as its frozen classes do, and `dataclasses.replace`, `fields` and `asdict` take it. The price is a
-slower `__init__`, so what is made with each report is a named tuple instead.
+slower `__init__`, so what is made with each report is a named tuple instead. Those are without what `typing.NamedTuple` does with
+annotations: it compiles each, and the first use of the compiler in a process takes longer than all our classes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, fields, replace
+    from typing import NamedTuple
 else:
+    from collections import namedtuple
+
     _MISSING = object()
+
+    class _Tuples(type):
+        """Makes named tuples of classes that are declared as those of `typing`."""
+
+        def __new__(cls, name, bases, body):  # noqa: ARG004
+            names = body["__annotations__"]
+            defaults = [body.pop(each) for each in names if each in body]
+            class_ = namedtuple(name, names, defaults=defaults, module=body.pop("__module__"))  # noqa: PYI024 - what it is for
+            for member, value in body.items():
+                setattr(class_, member, value)
+            return class_
+
+    NamedTuple = type.__new__(_Tuples, "NamedTuple", (), {})
 
     class _Field:
         __slots__ = ("compare", "default", "factory", "hash", "init", "kw_only", "name", "repr")
@@ -183,4 +200,4 @@ else:
         )
 
 
-__all__ = ["dataclass", "field", "fields", "replace"]
+__all__ = ["NamedTuple", "dataclass", "field", "fields", "replace"]

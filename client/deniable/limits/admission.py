@@ -7,11 +7,11 @@ from the registry, the app and the day, and does not depend on any answer.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable.declared import declare
 from deniable.errors import Fault, RegistryError
-from deniable.frozen import dataclass
+from deniable.frozen import NamedTuple, dataclass
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import Exposure

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import MAX_EPSILON, exact
-from deniable.frozen import replace
+from deniable.frozen import NamedTuple, replace
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import exceeding
 from deniable.limits.exposure import Exposure

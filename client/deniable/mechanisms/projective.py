@@ -7,11 +7,11 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
 from math import isqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.exact.finite_field import Field, is_order
+from deniable.exact.finite_field import Field, is_order, orders
 from deniable.mechanisms.base import TwoSided, mean_variance
 from deniable.mechanisms.bounds import Bounds
 from deniable.source import ONE, ZERO
@@ -189,18 +189,8 @@ def _support(order: int, dimension: int, true_weight: int) -> tuple[Fraction, Fr
     return Fraction(one * true_weight, total), Fraction(both * true_weight + (one - both) * UNIT, total)
 
 
-class _Space(NamedTuple):
-    """A geometry, and the numbers of its points."""
-
-    order: int
-    dimension: int
-    every: int
-    one: int  # on one hyperplane
-    both: int  # on two
-
-    @classmethod
-    def of(cls, order: int, dimension: int) -> _Space:
-        return cls(order, dimension, *(points(order, dimension - less) for less in range(3)))
+_Space = tuple[int, int, int, int, int]
+"""A geometry: order, dimension, and the numbers of its points, of those on one hyperplane, and of those on two."""
 
 
 def _roughly(space: _Space, ratio: float, domain_size: int) -> float:
@@ -216,23 +206,17 @@ def _geometries(domain_size: int) -> Iterator[_Space]:
     """Yield each geometry that may be best for a domain of this size."""
     # In two dimensions a hyperplane is one point, as in randomised response, so only the least order that fits can be best.
     lines = (order for order in range(max(2, domain_size - 1), MAX_CELLS) if is_order(order))
-    yield from (_Space.of(order, 2) for order in islice(lines, 1))
-    yield from (space for space in _spaces() if space.every >= domain_size)
+    yield from ((order, 2, order + 1, 1, 0) for order in islice(lines, 1))
+    yield from (space for space in _spaces() if space[2] >= domain_size)
 
 
 @lru_cache(maxsize=1)
 def _spaces() -> tuple[_Space, ...]:
     """Return each geometry of three or more dimensions that fits into a tally."""
     spaces: list[_Space] = []
-    for dimension in range(3, MAX_CELLS.bit_length() + 1):
-        for order in _orders():
-            if points(order, dimension) > MAX_CELLS:  # and so has each larger order
-                break
-            spaces.append(_Space.of(order, dimension))
+    last: list[_Space] = [(order, 2, order + 1, 1, 0) for order in orders(isqrt(MAX_CELLS))]
+    while last:  # a geometry is a hyperplane of that of one dimension more, which has its points times the order, and one
+        more = ((order, dimension + 1, order * every + 1, every, one) for order, dimension, every, one, _ in last)
+        last = [space for space in more if space[2] <= MAX_CELLS]
+        spaces += last
     return tuple(spaces)
-
-
-@lru_cache(maxsize=1)
-def _orders() -> tuple[int, ...]:
-    """Return the orders of fields whose plane fits into a tally, the smallest first."""
-    return tuple(order for order in range(2, isqrt(MAX_CELLS)) if is_order(order))

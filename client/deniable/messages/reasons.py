@@ -5,7 +5,9 @@ Whatever drops a report asks here for its words: warnings, `flush`, and the page
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from deniable.frozen import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -75,11 +75,11 @@ from __future__ import annotations
 import re
 import tomllib
 from decimal import Decimal
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.exact.sha import sha256
 from deniable.frozen import dataclass, field, fields
 from deniable.registry import hierarchy, text
 from deniable.registry.answers import types

@@ -18,11 +18,11 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable import registry
 from deniable.errors import ConfigurationError, DeniableError, Fault, RegistryError
-from deniable.frozen import replace
+from deniable.frozen import NamedTuple, replace
 from deniable.platform.files import rename_onto
 from deniable.registry.places import placed
 from deniable.registry.tables import covered

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from deniable.frozen import dataclass, replace
+from deniable.frozen import NamedTuple, dataclass, replace
 from deniable.registry.rules import ID_RULE, is_id, is_revision
 from deniable.served_registry.signature import day, refusal
 

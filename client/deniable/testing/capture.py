@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import deniable
 from deniable.arrival import Arrival
@@ -14,6 +14,7 @@ from deniable.client.metrics import no_time
 from deniable.client.people import Person
 from deniable.client.undeclared import undeclared
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.frozen import NamedTuple
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
 from deniable.process.surroundings import switched_off

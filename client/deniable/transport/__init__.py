@@ -86,9 +86,8 @@ class Sender:
             raise ParameterError(f"exit: write one of {', '.join(get_args(Exit))}", exit)
         self._exit = exit
         self._helper = helper
-        self._upkeep = upkeep
         self._begun = time.monotonic()
-        self._orders = Orders(spooled=spool is not None)
+        self._orders = Orders(spooled=spool is not None, upkeep=upkeep)
         self._courier: Courier | None = None
         self.reset()
         self._alive.add(self)
@@ -248,7 +247,7 @@ class Sender:
     def look_after(self) -> None:
         """Have the upkeep done in the sending thread, if there is one."""
         with self._orders.changed:
-            self._outbox.neglected = True
+            self._orders.neglected = True
             self._orders.changed.notify_all()
 
     @classmethod
@@ -349,9 +348,7 @@ class Sender:
         try:
             courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error, quiet=quiet)
             delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
-            dispatch = Dispatch(
-                self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered, self._upkeep
-            )
+            dispatch = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered)
             thread = Thread(target=self._run, args=(dispatch, courier), name="deniable-sender", daemon=True)
         except RuntimeError:  # an isolated subinterpreter has no daemon threads
             return False

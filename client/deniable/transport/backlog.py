@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 _FIRST_PAUSE, _LAST_PAUSE = 60.0, 3600.0  # seconds between tries while the server is away
 _PURE_FOR = 60.0
-_BEGIN_EVERY = 3600.0  # seconds; programs that run briefly and often do not all try a server that is away
+BEGIN_EVERY = 3600.0  # seconds; programs that run briefly and often do not all try a server that is away
 
 
 class Backlog:
@@ -162,7 +162,7 @@ class Backlog:
             if self._spool is None or not self.due:
                 return None
             self.taken, beginning, self._beginning, at = True, self._beginning, False, self._at
-        if beginning and not self._spool.begin(_BEGIN_EVERY):
+        if beginning and not self._spool.begin(BEGIN_EVERY):
             with self._orders.changed:
                 self.taken = False
                 if self._at == at:  # else somebody has asked for it meanwhile

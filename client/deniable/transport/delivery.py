@@ -138,7 +138,7 @@ class Delivery:
                     return False
                 if left <= 0 and not orders.paused:
                     return True
-                orders.changed.wait(left if left > 0 else None)
+                orders.wait(left if left > 0 else None)
             return False
 
     def _try(self, batch: Batch) -> Answer:

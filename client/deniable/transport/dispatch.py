@@ -38,7 +38,6 @@ class Dispatch:
         backlog: Backlog,  # keeps batches that were not delivered
         delivery: Delivery,  # delivers batches to the server
         delivered: Callable[[Batch, Verdict], None] | None,  # called with each batch that need not be sent again
-        upkeep: Callable[[], object],  # called after `Sender.look_after`
     ) -> None:
         self._settings = settings
         self._orders = orders
@@ -46,7 +45,6 @@ class Dispatch:
         self._backlog = backlog
         self._delivery = delivery
         self._delivered = delivered
-        self._upkeep = upkeep
 
     def run(self) -> None:
         """Work until closed."""
@@ -77,11 +75,7 @@ class Dispatch:
     def _work(self) -> bool:
         """Do the next thing that is due; return False if this thread must end."""
         if not self._wait():
-            if self._outbox.neglected:
-                self._outbox.neglected = False  # first, so that what is asked for meanwhile is not missed
-                self._upkeep()
-            else:
-                self._drain()
+            self._drain()
             return True
         closed = self._queue_due()
         with self._orders.changed:
@@ -91,16 +85,17 @@ class Dispatch:
         return bool(reports) or not closed
 
     def _wait(self) -> bool:
-        """Wait until a batch is due; return False if the spool must be read first, or something be looked after."""
+        """Wait until a batch is due; return False if the spool must be read first."""
         deadline = time.monotonic() + (0.0 if self._orders.closed else self._interval())
         with self._orders.changed:
+            self._orders.look_after()  # also if one batch is due after another
             while not self._outbox.due:
-                if self._backlog.due or self._outbox.neglected:
+                if self._backlog.due:
                     return False
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
-                self._orders.changed.wait(min(left, self._backlog.left))
+                self._orders.wait(min(left, self._backlog.left))
             return True
 
     def _queue_due(self) -> bool:

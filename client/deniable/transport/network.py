@@ -32,9 +32,13 @@ class Orders:
         self,
         *,
         spooled: bool,  # Whether there is a spool. Then `close` may give up the present request.
+        # Called in the thread that makes batches, some time after `neglected` is set. What it raises is only logged.
+        upkeep: Callable[[], object] = lambda: None,
     ) -> None:
         self.changed = Condition()
         self.spooled = spooled
+        self.upkeep = upkeep
+        self.neglected = False  # whether something beside the reports is to be looked after
         self.closed = False
         self.held = False
         self.stopped = False  # by the app, for good
@@ -46,7 +50,7 @@ class Orders:
 
     def renewed(self) -> Orders:
         """Return the same orders with a new lock, for a forked child."""
-        orders = Orders(spooled=self.spooled)
+        orders = Orders(spooled=self.spooled, upkeep=self.upkeep)
         orders.closed, orders.held, orders.stopped, orders.refused = self.closed, self.held, self.stopped, self.refused
         return orders
 
@@ -64,6 +68,25 @@ class Orders:
     def abandoned(self) -> bool:
         """Whether nobody needs the answer to the current batch any more."""
         return self.purged or (self.closed and self.spooled)
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait in the thread that makes batches, with the lock, for a change; look after what is neglected instead."""
+        if not self.look_after():
+            self.changed.wait(seconds)
+
+    def look_after(self) -> bool:
+        """Look after what is neglected, without the lock, which the caller has once; return whether there was anything."""
+        if not self.neglected or self.closed:
+            return False
+        self.neglected = False  # first, so that what is asked for meanwhile is not missed
+        self.changed.release()
+        try:
+            self.upkeep()
+        except Exception as error:  # noqa: BLE001 - no batch is lost for it
+            log.warning("deniable: the upkeep of the sending thread failed: %s", type(error).__name__)
+        finally:
+            self.changed.acquire()
+        return True
 
 
 class Courier:
@@ -115,7 +138,8 @@ class Courier:
                 raise UnreachedError
             self._errand = errand
             orders.changed.notify_all()
-            orders.changed.wait_for(lambda: errand.ended or orders.abandoned, deadline - time.monotonic())
+            while not (errand.ended or orders.abandoned) and (left := deadline - time.monotonic()) > 0:
+                orders.wait(left)
             errand.given_up = not errand.ended
             if errand.given_up and not errand.begun:
                 self._errand = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from deniable.frozen import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +53,6 @@ class Outbox:
         self._flush_to = 0  # reports up to this number must be sent now
         self.looks = 0  # how often somebody wanted the reports that have become due to be queued
         self.looked = 0  # the number of `looks` when that was done last
-        self.neglected = False  # whether something beside the reports is to be looked after
         self.released = False  # whether those on disk are due now, for tests
         self.counts: Counter[str] = Counter()
         self.fates: Counter[tuple[str, str]] = Counter()  # the same by metric: outcomes and metrics, where they are known

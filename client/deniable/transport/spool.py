@@ -18,10 +18,10 @@ import time
 from collections import Counter
 from contextlib import suppress
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError, PayloadError, StateError
-from deniable.frozen import replace
+from deniable.frozen import NamedTuple, replace
 from deniable.messages.log import log
 from deniable.platform.files import let_go, lock, open_to_read, remove, rename, rename_onto, sync, write_new
 from deniable.platform.folders import make_own, require_own
@@ -198,14 +198,22 @@ class Spool:
         """Note that a program begins with what is here; return False if one has done so less than `pause` seconds ago."""
         marker = self._directory / _BEGUN
         try:
-            now = time.time()
-            if not self._is_own() or (marker.exists() and abs(now - marker.stat().st_mtime) < pause):
+            now, begun = time.time(), self.begun
+            if not self._is_own() or (begun is not None and abs(now - begun) < pause):
                 return False
             os.close(os.open(marker, os.O_CREAT | os.O_WRONLY, 0o600))
             os.utime(marker, (now, now))
         except OSError:
             return False
         return True
+
+    @property
+    def begun(self) -> float | None:
+        """When the last program began with what is here, in seconds since 1970; None if that is not known."""
+        try:
+            return (self._directory / _BEGUN).stat().st_mtime
+        except OSError:
+            return None
 
     def purge(self) -> None:
         """Remove all batches, also taken ones, and the files of unfinished writes."""

@@ -6,10 +6,10 @@ import json
 import math
 import time
 from base64 import b64decode
-from hashlib import sha256
 from typing import Any, ClassVar
 
 from deniable.errors import PayloadError
+from deniable.exact.sha import sha256
 from deniable.frozen import dataclass, replace
 from deniable.wire.report import Report, Stratum, encode
 

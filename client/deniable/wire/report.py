@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from deniable.frozen import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -88,7 +88,7 @@ def test_a_quiet_record_hastens_nothing(leave, registry, spooled, tmp_path):
 
 SPAWNING = """
 from deniable.client import helper
-helper._CONTAINERS, helper._ENDED, helper.in_ci, helper._DRAWN = (), (), lambda _: False, 0.1
+helper._CONTAINERS, helper._TESTS, helper.in_ci, helper._DRAWN = (), (), lambda _: False, 0.1
 """
 
 

@@ -12,9 +12,10 @@ import pytest
 import deniable
 
 HEAVY = {
-    *("asyncio", "bz2", "dataclasses", "decimal", "email", "fractions", "gzip", "hashlib", "http.client", "inspect", "json"),
-    *("logging", "lzma", "multiprocessing", "numpy", "pathlib", "pytest", "queue", "random", "requests", "shutil", "socket"),
-    *("sqlite3", "ssl", "subprocess", "tempfile", "threading", "tomllib", "typing", "urllib3", "uuid"),
+    *("asyncio", "bz2", "dataclasses", "decimal", "email", "fractions", "gzip", "hashlib", "hmac", "http.client", "inspect"),
+    *("json", "logging", "lzma", "multiprocessing", "numpy", "pathlib", "pytest", "queue", "random", "requests", "shutil"),
+    *("socket", "sqlite3", "ssl", "subprocess", "tempfile", "textwrap", "threading", "tomllib", "traceback", "typing"),
+    *("urllib3", "uuid"),
 }
 OF_THE_THREAD = {
     "cryptography",
@@ -29,6 +30,13 @@ OF_THE_THREAD = {
     "ssl",
     "urllib3",
 }
+OF_INIT = {"fractions", "decimal", "json", "pathlib", "threading", "tomllib", "typing"}
+"""What `init` needs of the heavy ones."""
+REGISTRY = """
+format = 1
+app = "shop"
+metrics.dark = {type = "boolean", epsilon = 1.0, description = "Whether it is dark", owner = "a@shop.example"}
+"""
 MODULES_MORE = 6  # than before: the package, __future__, atexit, and some room
 
 
@@ -83,6 +91,17 @@ def test_the_client_leaves_the_network_to_its_thread():
     more = modules_after("import deniable\ndeniable.Client")
     assert "deniable.client" in more
     assert not more & OF_THE_THREAD
+
+
+def test_init_leaves_out_what_is_not_needed_yet(tmp_path):
+    """A program that only starts the client waits for no database, no OpenSSL, no log and nothing of the sending threads."""
+    (tmp_path / "metrics.toml").write_text(REGISTRY, "utf-8")
+    started = (
+        f"deniable.init('https://key@t.invalid/shop', registry={str(tmp_path / 'metrics.toml')!r}, consent=True, state=None)"
+    )
+    more = modules_after(f"import deniable\nassert not {started}.disabled")
+    assert "deniable.registry" in more
+    assert not more & (HEAVY - OF_INIT)
 
 
 def test_names_are_listed_before_they_are_loaded():

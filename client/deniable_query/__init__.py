@@ -330,6 +330,8 @@ class Query:
         return pages
 
     def _session(self) -> requests.Session:
+        if "@" in self.url:  # it is not repeated: what stands before this sign may be a key
+            raise QueryError(0, "", "the address has a key or a name in it: give Query the address alone, and the key as `key`")
         if not self.key:
             raise QueryError(0, "", "the key is empty: give Query a read key, which begins with rk_")
         if not (self.key.isascii() and self.key.isprintable()):

@@ -187,6 +187,10 @@ def test_an_address_with_a_path_is_told(url):
             "between() takes days or times, such as '2026-10-01' or a datetime; this is None",
         ),
         (lambda query: query.metric(["theme"]), "metric() takes ids, such as 'ui.theme', one or several; this is ['theme']"),
+        (
+            lambda _: Query("https://rk_secret@telemetry.example.org/shop", "rk_x").metrics(),
+            "the address has a key or a name in it: give Query the address alone, and the key as `key`",
+        ),
         (lambda _: Query("http://127.0.0.1:9", "").metrics(), "the key is empty: give Query a read key, which begins with rk_"),
     ],
     ids=["last", "between", "metric", "key"],

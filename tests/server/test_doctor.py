@@ -22,6 +22,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, Upload, errors, schema
@@ -240,6 +241,16 @@ def test_nobody_can_send_or_read(examined, good):
     assert (status, wrong(findings)) == (1, {"keys": "fault"})
     assert "keys create --app shop --role ingest" in findings["keys"]["remedy"]
     assert examined(good, ingest_keys="blog:pk_11111111")[1]["keys"]["status"] == "fault"
+
+
+def test_an_erased_metric_that_is_still_declared(examined, good):
+    """Devices go on to send it in vain, until it leaves the registry or its version is raised."""
+    removal = Removal(Store(good.redis, "shop"), "ui.theme")
+    removal.mark(1)
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"erased": "warning"})
+    assert findings["erased"]["seen"] == "ui.theme version 1, which the registry declares"
+    assert "or raise its version" in findings["erased"]["remedy"]
 
 
 def test_releases_of_another_definition(examined, good, registry_file):

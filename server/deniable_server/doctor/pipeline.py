@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from deniable.declared import Declared
 from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
+from deniable_aggregator.deletion.erase import Erased
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.uploads import health, refused_reports, registries
@@ -67,6 +68,7 @@ def checks(
             "signed registry": lambda: signed_registry(app, source.envelope),
             "refused": lambda: refused(registry, store, agree=not Agreement.of(store, source).differing),
             "releases": lambda: releases(registry, store),
+            "erased": lambda: erased(registry, store),
             "simulated people": lambda: simulated_people(registry, store),
             "experiments": lambda: experiments(registry, store),
         }
@@ -295,6 +297,19 @@ def releases(registry: Registry, store: Store) -> Finding:
     )
     remedy = "restore the definition, or raise the version: `deniable registry diff` names what changed"
     return Finding("releases", "warning", seen, meaning, remedy, registry.app)
+
+
+def erased(registry: Registry, store: Store) -> Finding:
+    """Check for metrics that were erased, and that the registry declares nevertheless."""
+    gone = Erased(store.erased.all())
+    named = [f"{each.id} version {each.version}" for each in registry.definitions if gone.has(each.id, each.version)]
+    if not named:
+        return Finding("erased", "ok", "nothing that is declared", app=registry.app)
+    meaning = "devices go on to send it, and its reports are accepted, and dropped"
+    remedy = (
+        "remove it from the registry, or raise its version; then have servers and workers read the registry, and release the app"
+    )
+    return Finding("erased", "warning", f"{', '.join(sorted(named))}, which the registry declares", meaning, remedy, registry.app)
 
 
 def simulated_people(registry: Registry, store: Store) -> Finding:

@@ -173,7 +173,7 @@ def test_an_app_that_nobody_knows(store, store_url, words, capsys, monkeypatch):
     command, *more = words
     app = ["--app", "shpo"]
     told = main([command, "--redis-url", store_url, *app, *more]), capsys.readouterr().err
-    assert told == (2, f"deniable {command}: no app 'shpo': no registry declares it, the store has nothing of it, and {NAMED}\n")
+    assert told == (2, f"deniable {command}: no app 'shpo': no registry declares it, and the store has nothing of it; {NAMED}\n")
     monkeypatch.setenv("DENIABLE_APPS", "shop,blog")
     assert main([command, "--redis-url", store_url, *app, *more]) == 2
     assert "no app 'shpo' (did you mean 'shop'?)" in (err := capsys.readouterr().err)
@@ -182,4 +182,4 @@ def test_an_app_that_nobody_knows(store, store_url, words, capsys, monkeypatch):
     assert main([command, "--redis-url", store_url, *app, *more]) == (1 if command == "recount" else 0)
 
 
-NAMED = "DENIABLE_REGISTRY is not set"
+NAMED = "DENIABLE_REGISTRY names none"

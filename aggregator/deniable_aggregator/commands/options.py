@@ -171,9 +171,9 @@ def check_known(variables: Mapping[str, str], stores: Iterable[Store]) -> None:
         if known is None:
             known = [*_listed(variables), *declared_apps(variables.get(_REGISTRY, ""))]
         if store.app not in known and not store.is_used():
-            names = f"known apps are {', '.join(dict.fromkeys(known))}" if known else f"and {_REGISTRY} is not set"
-            rule = f"no app {store.app!r}{meant(store.app, known)}: no registry declares it, the store has nothing of it"
-            raise ConfigurationError(f"{rule}, {names}")
+            names = f"known apps are {', '.join(dict.fromkeys(known))}" if known else f"{_REGISTRY} names none"
+            rule = f"no app {store.app!r}{meant(store.app, known)}: no registry declares it, and the store has nothing of it"
+            raise ConfigurationError(f"{rule}; {names}")
 
 
 def meant(name: str, known: Iterable[str]) -> str:

@@ -172,8 +172,11 @@ def test_an_app_that_nobody_knows(store, store_url, words, capsys, monkeypatch):
     """A mistyped name is no app that is well: status 2, with the apps that are known. One that the store has is known."""
     command, *more = words
     app = ["--app", "shpo"]
-    told = main([command, "--redis-url", store_url, *app, *more]), capsys.readouterr().err
-    assert told == (2, f"deniable {command}: no app 'shpo': no registry declares it, and the store has nothing of it; {NAMED}\n")
+    outcome = main([command, "--redis-url", store_url, *app, *more]), capsys.readouterr().err
+    assert outcome == (
+        2,
+        f"deniable {command}: no app 'shpo': no registry declares it, and the store has nothing of it; {NAMED}\n",
+    )
     monkeypatch.setenv("DENIABLE_APPS", "shop,blog")
     assert main([command, "--redis-url", store_url, *app, *more]) == 2
     assert "no app 'shpo' (did you mean 'shop'?)" in (err := capsys.readouterr().err)

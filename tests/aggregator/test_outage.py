@@ -69,7 +69,7 @@ def test_a_wrong_password_is_told_once(store, monkeypatch, caplog):
 def test_an_outage_is_told_again_seldom_and_each_reason_by_itself(monkeypatch, caplog):
     now = [0.0]
     monkeypatch.setattr(outage, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    told, away, login = Outage("redis://h/0"), redis.ConnectionError(), redis.AuthenticationError()
+    outage_of_two, away, login = Outage("redis://h/0"), redis.ConnectionError(), redis.AuthenticationError()
     for now[0], place, error in [
         (0, "a", away),
         (1, "a", away),
@@ -78,12 +78,12 @@ def test_an_outage_is_told_again_seldom_and_each_reason_by_itself(monkeypatch, c
         (599, "a", away),
         (600, "a", away),
     ]:
-        told.failed(place, error)
+        outage_of_two.failed(place, error)
     assert len(caplog.messages) == 4
-    told.passed("a")
-    told.passed("a")
+    outage_of_two.passed("a")
+    outage_of_two.passed("a")
     assert caplog.messages[4:] == ["the store can be used again"]
-    told.failed("a", away)
+    outage_of_two.failed("a", away)
     assert len(caplog.messages) == 6
 
 

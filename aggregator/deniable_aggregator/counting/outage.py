@@ -35,11 +35,11 @@ class Outage:
         error: StoreError,
     ) -> None:
         """Say why the store cannot be used, and what to do, unless that was said in the last minutes."""
-        now, said = time.monotonic(), (place, reason(error))
+        now, line = time.monotonic(), (place, reason(error))
         with self._lock:
-            if now < self._silent.get(said, now):
+            if now < self._silent.get(line, now):
                 return
-            self._silent[said] = now + 60 * _AGAIN_MINUTES
+            self._silent[line] = now + 60 * _AGAIN_MINUTES
         where = f" at {redacted(self._url)}" if self._url else ""
         rule = f"the store{where} cannot be used: {cause(error)}. To mend that: {remedy(error, self._url, 'worker')}"
         log.warning("%s. This worker goes on trying, and says so again in %d minutes", rule, _AGAIN_MINUTES)
@@ -47,8 +47,8 @@ class Outage:
     def passed(self, place: Hashable) -> None:
         """Say that it can be used again, if anything else was said."""
         with self._lock:
-            said = [each for each in self._silent if each[0] == place]
-            for each in said:
-                del self._silent[each]
-        if said:
+            lines = [line for line in self._silent if line[0] == place]
+            for line in lines:
+                del self._silent[line]
+        if lines:
             log.warning("the store can be used again")

@@ -5,6 +5,9 @@ which has hashes only, and for each process an environment file that only its ow
 to stdout and the passwords to the terminal (stderr), once, as ``user password``. The password of the user ``probe`` has a file of
 its own, for ``ready.sh``: whether a server of the store is ready.
 
+With ``--keep deploy/private`` the new files say what the ones in use say, also what an operator added to them, and have new
+passwords and another key.
+
 With ``--store one:6379,two:6379,...`` the store is a cluster of these nodes. Its users get the rights that a cluster takes, and
 there are two users more: ``replica``, for ``replica.conf`` of the nodes, and ``cluster``, for ``cluster/make.py``.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -62,6 +66,20 @@ def environment(user: str, password: str, store: str, metrics_key: str) -> str:
     return "".join(f"{name}={text}\n" for name, text in variables.items())
 
 
+def place_of(folder: Path) -> str:
+    """Return where the processes of the files in use find the store."""
+    named = re.search(r"^DENIABLE_REDIS_URL=\S+@([^/\s]+)", (folder / "operator.env").read_text("utf-8"), re.MULTILINE)
+    if named is None:
+        raise SystemExit(f"{folder / 'operator.env'} has no DENIABLE_REDIS_URL with a password: name the store by --store")
+    return named[1]
+
+
+def renewed(text: str, password: str, metrics_key: str) -> str:
+    """Return an environment file with another password and another key; all else stays."""
+    text = re.sub(r"^(DENIABLE_REDIS_URL=[^:\s]+://[^:@\s]+:)[^@\s]*@", rf"\g<1>{password}@", text, flags=re.MULTILINE)
+    return re.sub(r"^DENIABLE_METRICS_KEY=.*$", f"DENIABLE_METRICS_KEY={metrics_key}", text, flags=re.MULTILINE)
+
+
 def write(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file that is not there yet."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
@@ -74,13 +92,22 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="write the files of all processes there; it must not exist")
     parser.add_argument(
         "--store",
-        default="127.0.0.1:6379",
         metavar="HOST:PORT",
-        help="where they find it (default 127.0.0.1:6379); of a cluster all nodes, with commas",
+        help="where they find it (default: as with --keep, else 127.0.0.1:6379); of a cluster all nodes, with commas",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="the files in use: the new ones say the same, but for passwords"
     )
     arguments = parser.parse_args()
-    shipped = arguments.acl.read_text("utf-8")
-    acl, passwords = draw(clustered(shipped) if "," in arguments.store else shipped)
+    shipped, before = arguments.acl.read_text("utf-8"), arguments.keep
+    if before and not (arguments.folder and (before / "operator.env").is_file()):
+        parser.error(
+            f"--keep {before} names the folder of the files in use, with operator.env, and needs --folder for the new ones"
+        )
+    if before and arguments.store:
+        parser.error("--store: with --keep the store stays where the files in use have it; leave one of them out")
+    store = arguments.store or (place_of(before) if before else "127.0.0.1:6379")
+    acl, passwords = draw(clustered(shipped) if "," in store else shipped)
     if arguments.folder is None:
         sys.stdout.write(acl)
         sys.stderr.write("".join(f"{user} {password}\n" for user, password in passwords.items()))
@@ -99,7 +126,10 @@ def main() -> None:
         # and the other nothing but a copy of the store, to whoever is in its network.
         write(arguments.folder / "replica.conf", f"masteruser replica\nmasterauth {replica}\n", 0o644)
     for user, password in passwords.items():
-        write(arguments.folder / f"{user}.env", environment(user, password, arguments.store, metrics_key))
+        text = environment(user, password, store, metrics_key)
+        if before and (before / f"{user}.env").is_file():  # a new version may have new users
+            text = renewed((before / f"{user}.env").read_text("utf-8"), password, metrics_key)
+        write(arguments.folder / f"{user}.env", text)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ _MANY_PARTS = 20
 LARGE_BYTES = 1 << 28
 """Bytes in the store above which lint reports a metric, with the reasons: 256 MiB."""
 
+_REMOVED = "removed; its reports are refused at once, unless the server has a folder of published registries with it"
 ALIKE = "look alike, and are counted apart: keep one, or make them different"
 
 
@@ -354,9 +355,7 @@ def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
     for id_, old in published.metrics.items():
         new = proposed.metrics.get(id_)
         if new is None:
-            changes.append(
-                RegistryChange(id_, "removed; its reports are taken while a server reads its registry, too", breaking=False)
-            )
+            changes.append(RegistryChange(id_, _REMOVED, breaking=False))
         elif new.version < old.version:
             changes.append(RegistryChange(id_, f"version went back from {old.version} to {new.version}", breaking=True))
         else:
@@ -384,7 +383,8 @@ def _levels(above: Mapping[str, str]) -> tuple[str, ...]:
 def _metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
     raised = new.version > old.version
     if raised:
-        yield RegistryChange(new.id, f"version {old.version} -> {new.version}: a new count begins", breaking=False)
+        late = f"reports of version {old.version} are counted until the grace of its period is over, or while a folder has it"
+        yield RegistryChange(new.id, f"version {old.version} -> {new.version}: a new count begins; {late}", breaking=False)
     for name in (f.name for f in fields(old) if f.init and f.name != "version"):
         was, is_ = getattr(old, name), getattr(new, name)
         if was != is_:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from flask import current_app
 
-from deniable.errors import ConfigurationError
 from deniable_aggregator.answer.app import AppMetrics
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.questions.budgets import Budgets
@@ -79,10 +78,7 @@ class Service:
 
     def renew(self) -> None:
         """Read the registries anew, under running requests; if that raises, those before stay in use."""
-        read = sources.read(self.settings)
-        if list(read) != list(self.apps):
-            before, now = ", ".join(self.apps), ", ".join(read)
-            raise ConfigurationError(f"the app was {before} and is {now}: stop this and start it again to serve another app")
+        read = sources.read_again(self.settings, self.apps)
         self.apps.update({name: App.of(source, self.apps[name].store) for name, source in read.items()})
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import versions
-from deniable.errors import RegistryError
+from deniable.errors import ConfigurationError, RegistryError
 from deniable.registry.published import identity, identity_on_disk, paths
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from deniable.declared import Declared
     from deniable.errors import DeniableError
@@ -47,6 +47,18 @@ def read(settings: Settings) -> dict[str, Source]:
     return of(registries, settings.envelopes(registries), paths(settings.registry))
 
 
+def read_again(
+    settings: Settings,
+    apps: Collection[str],  # those of the files as they were read before, in their order
+) -> dict[str, Source]:
+    """Read the files anew, as `read` does; raise also if they are of other apps."""
+    loaded = read(settings)
+    if list(loaded) != list(apps):
+        rule = "stop this and start it again to serve another app"
+        raise ConfigurationError(f"the app was {', '.join(apps)} and is {', '.join(loaded)}: {rule}")
+    return loaded
+
+
 def of(
     registries: Mapping[str, Registry],  # by app
     envelopes: Mapping[str, Envelope],  # by app, of those that have one
@@ -61,7 +73,9 @@ def of(
 
 def hand_on(settings: Settings) -> None:
     """Read the files for this process and those that it forks; if that raises, they have what was read before."""
-    _inherited[settings.registry, settings.signed_registry] = read(settings)
+    files = settings.registry, settings.signed_registry
+    before = _inherited.get(files)
+    _inherited[files] = read_again(settings, before) if before else read(settings)
 
 
 def inherited(settings: Settings) -> dict[str, Source]:

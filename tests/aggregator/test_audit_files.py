@@ -521,8 +521,9 @@ def test_files_of_a_broken_log_are_not_deleted(command, folder, real_redis, late
     assert len(files(folder, "shop")) == 1
 
 
-def test_the_command_says_what_is_wrong(command, folder):
+def test_the_command_says_what_is_wrong(command, folder, real_redis):
     """An empty log has no head, a folder that is none cannot be read, and an anchor has its form."""
+    Store(real_redis, "blog").divide()
     assert command("head", app="blog")[0] == 1
     assert command("verify", app="blog")[1].startswith("nothing was ever logged of blog")
     status, _, error = command("verify", "--files", folder)

@@ -147,8 +147,9 @@ def test_a_worker_shows_and_leaves(store):
     assert (health.read(store).workers, worker.cut_off) == (0, False)
 
 
-def test_status_tells(store, store_url, capsys):
+def test_status_tells(store, store_url, capsys, monkeypatch):
     """`deniable status` shows each app; its exit status is 1 while batches wait for nobody."""
+    monkeypatch.setenv("DENIABLE_APPS", "shop,blog")
     options = ["status", "--redis-url", store_url, "--app", "shop", "--app", "blog"]
     assert main(options) == 0
     append(store, 1)
@@ -162,3 +163,26 @@ def test_status_tells(store, store_url, capsys):
     header, first, _ = capsys.readouterr().out.splitlines()
     assert header.split()[:3] == ["app", "workers", "backlog"]
     assert first.split()[:3] == ["shop", "1", "1"]
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["audit-log", "verify"], ["dead-letters", "list"], ["keys", "list"], ["recount", "--archive", "."]]
+)
+def test_an_app_that_nobody_knows(store, store_url, words, capsys, monkeypatch):
+    """A mistyped name is no app that is well: status 2, with the apps that are known. One that the store has is known."""
+    command, *more = words
+    app = ["--app", "shpo"]
+    outcome = main([command, "--redis-url", store_url, *app, *more]), capsys.readouterr().err
+    assert outcome == (
+        2,
+        f"deniable {command}: no app 'shpo': no registry declares it, and the store has nothing of it; {NAMED}\n",
+    )
+    monkeypatch.setenv("DENIABLE_APPS", "shop,blog")
+    assert main([command, "--redis-url", store_url, *app, *more]) == 2
+    assert "no app 'shpo' (did you mean 'shop'?)" in (err := capsys.readouterr().err)
+    assert err.endswith("known apps are shop, blog\n")
+    Store(store._client, "shpo").divide()
+    assert main([command, "--redis-url", store_url, *app, *more]) == (1 if command == "recount" else 0)
+
+
+NAMED = "DENIABLE_REGISTRY names none"

@@ -14,7 +14,7 @@ from registries import metric_toml, registry_toml
 
 from deniable import mechanisms, registry
 from deniable.commands.entry import main
-from deniable.declared import fingerprint
+from deniable.declared import Declared, fingerprint
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.alarms.watcher import Watch
@@ -23,6 +23,7 @@ from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
+from deniable_aggregator.publish.definitions import note
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
 from deniable_aggregator.store import GROUP, Store, Upload, Weights, schema
@@ -31,6 +32,7 @@ from deniable_aggregator.store.sums.tallies import name
 from deniable_aggregator.store.uploads import batch, health
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
+from deniable_aggregator.store.uploads.registries import Loaded, say, take_back
 
 pytestmark = [pytest.mark.both_stores, pytest.mark.cluster_too]
 
@@ -304,7 +306,13 @@ def test_a_metric_that_was_never_counted(shop, tmp_path, capsys):
     path = tmp_path / "metrics.toml"
     path.write_text(text(3), "utf-8")
     assert shop.erase("--metric", "ui.theme", "--registry", str(path), "--yes") == 0
-    assert "the registry declares version 3: reports of it are accepted, and dropped" in capsys.readouterr().out
+    still = f"{path} still declares version 3: devices go on to send it, and its reports are accepted, and dropped; remove it"
+    assert f"{still} there, or raise its version to 4\n" in capsys.readouterr().out
+    shop.append(shop.batch(shop.stratum("ui.theme", 3)))
+    assert shop.erase("--metric", "ui.theme", "--registry", str(path), "--yes") == 0
+    out = capsys.readouterr().out  # a second time, too
+    assert "and nothing that was counted is left\nbatches that wait: 1; reports of it are dropped" in out
+    assert still in out
     assert shop.erase("--metric", "other", "--version", "4", "--yes") == 0
     other = [Stratum("other", version, "0" * 16, TODAY, "") for version in (3, 4, 5)]
     theme = [shop.stratum("ui.theme", version) for version in (3, 4)]
@@ -421,8 +429,26 @@ def test_an_app_that_is_counted_stays(shop, capsys):
     health.beat(shop.store.partitions[0], "w")
     before = shop.all()
     assert shop.erase("--yes") == 2
-    assert "a worker counts shop: take it out of the registries" in capsys.readouterr().err
+    rule = "shop is in use by 1 worker: take it out of their DENIABLE_REGISTRY"
+    assert rule in capsys.readouterr().err
+    assert shop.erase() == 0  # which changes nothing
+    assert rule in capsys.readouterr().out
     assert shop.all() == before
+    serving = Loaded("serve", "0" * 64, "machine:7")
+    say(shop.store, serving)
+    assert shop.erase("--yes") == 2
+    assert "start it again with the files of the other apps" in capsys.readouterr().err
+    take_back(shop.store, serving)
+
+
+def test_a_metric_of_which_a_worker_has_the_definition_alone(shop, tmp_path):
+    """It goes, although nothing was counted of it and no registry declares it any more."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_toml(metric_toml("secret.plan")), "utf-8")
+    loaded = registry.load(path)
+    note(shop.store, loaded, Declared.of(loaded.metrics["secret.plan"]))
+    assert shop.erase("--metric", "secret.plan", "--yes") == 0
+    assert shop.naming("secret.plan") == ["audit"]
 
 
 def test_without_yes_an_app_stays(shop, capsys):

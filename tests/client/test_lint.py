@@ -295,6 +295,8 @@ def proposed(**changes) -> Registry:
     return replace(PUBLISHED, metrics={"m": replace(METRIC, **changes)})
 
 
+LATE = "reports of version 1 are counted until the grace of its period is over, or while a folder has it"
+GONE = "its reports are refused at once, unless the server has a folder of published registries with it"
 BREAKING = [
     ({"type": "ordinal"}, "type was 'categorical', is 'ordinal'"),
     ({"values": ("b", "a")}, "values was [a, b], is [b, a]"),
@@ -384,7 +386,7 @@ def test_breaking_changes(change, words):
     """A change of meaning breaks, says which version would mend it, and no longer breaks with that version."""
     assert diff(PUBLISHED, proposed(**change)) == [RegistryChange("m", f"{words}; raise version to 2", breaking=True)]
     raised = diff(PUBLISHED, proposed(**change, version=2))
-    assert [c.what for c in raised] == ["version 1 -> 2: a new count begins", words]
+    assert [c.what for c in raised] == [f"version 1 -> 2: a new count begins; {LATE}", words]
     assert not any(c.breaking for c in raised)
 
 
@@ -417,7 +419,7 @@ def test_no_change():
         ),
         (
             replace(PUBLISHED, metrics={}),
-            RegistryChange("m", "removed; its reports are taken while a server reads its registry, too", breaking=False),
+            RegistryChange("m", f"removed; {GONE}", breaking=False),
         ),
         (replace(PUBLISHED, metrics={"m": METRIC, "n": replace(METRIC, id="n")}), RegistryChange("n", "added", breaking=False)),
     ],

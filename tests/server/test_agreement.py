@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from deniable.errors import ConfigurationError, RegistryError
+from deniable.errors import ConfigurationError, DeniableError, RegistryError
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.uploads import registries
 from deniable_aggregator.store.uploads.registries import Loaded, Signs
+from deniable_server import sources
 from deniable_server.agreement import Agreement
+from deniable_server.serving import renewal
 
 TEXT = """
 format = 1
@@ -121,3 +124,20 @@ def test_a_server_reads_an_edited_registry_under_its_requests(shop):
     path.write_text(TEXT.replace('"shop"', '"blog"'), "utf-8")
     with pytest.raises(ConfigurationError, match="the app was shop and is blog"):
         shop.service.renew()
+
+
+@pytest.mark.parametrize(("old", "new"), [("epsilon = 2.0", "epsilon = -2.0"), ('"shop"', '"blog"')])
+def test_a_fault_is_told_once_by_the_first_process(shop, monkeypatch, caplog, old, new):
+    """Whatever stops its processes from reading the files stops gunicorn's first one, which says so; they do not."""
+    monkeypatch.setattr(sources, "_inherited", {})
+    path, settings = Path(shop.service.settings.registry), shop.service.settings
+    sources.hand_on(settings)
+    path.write_text(TEXT.replace(old, new), "utf-8")
+    with pytest.raises(DeniableError):
+        sources.hand_on(settings)
+    caplog.set_level("INFO")
+    edits = Mock(get=Mock(side_effect=[None, SystemExit]))
+    with pytest.raises(SystemExit):
+        renewal._renew(shop.http.application, shop.service, edits, signs := Mock())
+    assert signs.change.call_args.args[1]  # it says so in the store
+    assert caplog.messages == []

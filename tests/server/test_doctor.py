@@ -22,6 +22,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, Upload, errors, schema
@@ -242,6 +243,16 @@ def test_nobody_can_send_or_read(examined, good):
     assert examined(good, ingest_keys="blog:pk_11111111")[1]["keys"]["status"] == "fault"
 
 
+def test_an_erased_metric_that_is_still_declared(examined, good):
+    """Devices go on to send it in vain, until it leaves the registry or its version is raised."""
+    removal = Removal(Store(good.redis, "shop"), "ui.theme")
+    removal.mark(1)
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (0, {"erased": "warning"})
+    assert findings["erased"]["seen"] == "ui.theme version 1, which the registry declares"
+    assert "or raise its version" in findings["erased"]["remedy"]
+
+
 def test_releases_of_another_definition(examined, good, registry_file):
     """What was published of a metric that means something else by now, in the same version, is told by name."""
     declared = registry.load(registry_file).metrics["ui.theme"]
@@ -270,7 +281,7 @@ def test_processes_with_another_registry(examined, good):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"registry": "warning"})
     assert findings["registry"]["seen"].endswith(f" is {now[:12]}, but worker web-2:8 has loaded ffffffffffff")
-    assert findings["registry"]["remedy"].startswith("restart the worker; `deniable registry diff`")
+    assert findings["registry"]["remedy"].startswith("restart the worker; or put the file back as it was")
     serving = registries.Loaded("serve", now, "web-1:6", "ui.theme: epsilon")
     registries.say(shop, serving)
     finding = examined(good)[1]["registry"]
@@ -302,6 +313,7 @@ def test_refused_reports_of_another_registry(examined, good, registry_file):
     assert (status, wrong(findings)) == (0, {})
     assert findings["refused"]["seen"] == "in the last 7 days: 3 of ui.theme version 1 as period_closed"
     refuse(1, "definition_mismatch", f"1 {tag}")
+    assert wrong(examined(good)[1]) == {}  # it is mended: what they were made for is served by now
     refuse(1, "definition_mismatch", f"1 {'a' * 16}")
     refuse(1, "unknown_version", f"2 {'b' * 16}")
     refuse(1, "unknown_version", "others")

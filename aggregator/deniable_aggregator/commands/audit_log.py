@@ -53,7 +53,10 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.audit.log import AuditLog, Rotated
 
-        store = options.store(options.environment(arguments), arguments.app, "audit-log looks at")
+        environment = options.environment(arguments)
+        store = options.store(environment, arguments.app, "audit-log looks at")
+        if getattr(arguments, "files", None) is None:  # files are of the app that they name
+            options.check_known(environment, [store])
         log = AuditLog(store)
         try:
             if arguments.action == "verify":

@@ -46,7 +46,9 @@ def dead_letters(parser: argparse.ArgumentParser) -> Run:
         from deniable_aggregator.audit.log import AuditLog
         from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
-        store = options.store(options.environment(arguments), arguments.app, "dead-letters looks at")
+        environment = options.environment(arguments)
+        store = options.store(environment, arguments.app, "dead-letters looks at")
+        options.check_known(environment, [store])
         letters = DeadLetters(store)
         if arguments.action == "list":
             return _list(list(letters))

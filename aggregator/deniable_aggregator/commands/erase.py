@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.messages.plural import plural
 from deniable.registry import published
 from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
     from deniable.commands.parser import Run
+    from deniable.registry import Registry
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.deletion.erase import ErasePlan, Removal
     from deniable_aggregator.store import Store
 
 _MOST = 1 << 53
+_NAMED = 5  # processes
+_DRY = "nothing was removed; --yes removes it for good"
 
 
 def erase(parser: argparse.ArgumentParser) -> Run:
@@ -46,22 +51,23 @@ def erase(parser: argparse.ArgumentParser) -> Run:
             return _erase_app(store, environment["DENIABLE_REGISTRY"], options.archive(arguments), yes=arguments.yes)
         if not 0 < len(metric) <= LONGEST or not metric.isprintable() or "|" in metric:
             raise ConfigurationError(f"--metric {metric!r}: write the id of a metric, such as ui.theme")
-        declared = _declared(environment["DENIABLE_REGISTRY"], store.app, metric)
+        registries = published.load_all(environment["DENIABLE_REGISTRY"])
+        declared = _declared(registries.get(store.app), metric)
         removal = Removal(store, metric, version)
         plan = removal.find()
         # Versions that are declared and have no data yet are erased, too: their first reports may wait to be counted.
         highest = max([*plan.versions, *declared, *filter(None, (version,))], default=None)
+        say_rest = partial(_say_rest, store, registries.get(store.app), metric, version)
         if not plan.keys and not plan.letters and removal.is_marked(highest or 1) and _was_erased(store, metric, version):
+            say_rest()
             return 0
         if highest is None and not plan.letters:
-            known = [*_metrics(environment["DENIABLE_REGISTRY"], store.app), *store.metrics.all()]
+            known = [*_metrics(registries.get(store.app)), *store.metrics.all()]
             raise ConfigurationError(f"the store has nothing of {metric!r} of {store.app!r}{options.meant(metric, known)}")
         _print(store, f"{metric} version {version}" if version else metric, plan)
-        dropped = ", ".join(map(str, sorted(declared if version is None else declared & {version})))
-        if dropped:
-            print(f"the registry declares version {dropped}: reports of it are accepted, and dropped")
+        say_rest()
         if not arguments.yes:
-            print("nothing was removed; --yes removes it for good")
+            print(_DRY)
             return 0
         _erase(store, removal, arguments, plan, highest or 1)
         _erase_files(store, options.archive(arguments), metric, version)
@@ -76,15 +82,29 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _declared(paths: str | None, app: str, metric: str) -> set[int]:
+def _declared(registry: Registry | None, metric: str) -> set[int]:
     """Return the versions that the app's registry declares."""
-    loaded = published.load_all(paths or "").get(app)
-    return {each.version for each in loaded.definitions if each.id == metric} if loaded else set()
+    return {each.version for each in registry.definitions if each.id == metric} if registry else set()
 
 
-def _metrics(paths: str, app: str) -> list[str]:
-    loaded = published.load_all(paths).get(app)
-    return list(loaded.metrics) if loaded else []
+def _metrics(registry: Registry | None) -> list[str]:
+    return list(registry.metrics) if registry else []
+
+
+def _say_rest(store: Store, registry: Registry | None, metric: str, version: int | None) -> None:
+    """Say what is still to come of an erased metric: from the queue, and from devices."""
+    waiting = store.backlog()
+    if waiting:
+        print(f"batches that wait: {waiting}; reports of it are dropped when they are counted")
+    if registry is None:
+        print("whether a registry still declares it was not looked at: --registry names one")
+        return
+    declared = _declared(registry, metric)
+    sent = declared if version is None else declared & {version}
+    if sent:
+        raised = f", or raise its version to {max(sent) + 1}" if sent == declared else ""
+        still = f"{registry.file} still declares version {', '.join(map(str, sorted(sent)))}"
+        print(f"{still}: devices go on to send it, and its reports are accepted, and dropped; remove it there{raised}")
 
 
 def _was_erased(store: Store, metric: str | None = None, version: int | None = None) -> bool:
@@ -97,7 +117,8 @@ def _was_erased(store: Store, metric: str | None = None, version: int | None = N
     for entry in reversed([intact_entry(line) for line in log.lines(log.first())]):
         if entry and entry.event == ("metric.erased" if metric else "app.erased") and about.items() <= entry.details.items():
             what = f"{metric} of {store.app}" if metric else store.app
-            print(f"{what} was erased on {entry.moment} (entry {entry.number} of its audit log), and nothing is left of it")
+            when = f"{entry.moment} (entry {entry.number} of its audit log)"
+            print(f"{what} was erased on {when}, and nothing that was counted is left")
             return True
     return False
 
@@ -107,9 +128,6 @@ def _print(store: Store, what: str, plan: ErasePlan) -> None:
     print(f"{what} of {store.app}: versions {versions}; periods {plan.periods}; keys and fields {plan.keys}")
     if plan.letters:
         print(f"dead letters with reports of it: {len(plan.letters)}; other reports in them are kept")
-    waiting = store.backlog()
-    if waiting:
-        print(f"batches that wait: {waiting}; reports of it are dropped when they are counted")
 
 
 def _erase_files(store: Store, archive: Folder | None, metric: str, version: int | None) -> None:
@@ -129,7 +147,6 @@ def _erase_files(store: Store, archive: Folder | None, metric: str, version: int
 def _erase_app(store: Store, registries: str | None, archive: Folder | None, *, yes: bool) -> int:
     from deniable_aggregator.audit.log import AuditLog
     from deniable_aggregator.deletion.app import AppRemoval
-    from deniable_aggregator.store.uploads import health
 
     app = store.app
     loaded = published.load_all(registries or "").get(app)
@@ -148,11 +165,11 @@ def _erase_app(store: Store, registries: str | None, archive: Folder | None, *, 
     print("the audit log, what analysts have spent, and which metrics were erased stay")
     if archived and archive is None:
         raise ConfigurationError(f"{app} has an archive, whose files nobody would delete later: name it by --archive")
-    if health.read(store).workers:
-        rule = f"a worker counts {app}: take it out of the registries of workers and servers first, and start them again"
-        raise ConfigurationError(f"{rule}; a worker that has ended counts as alive for a minute")
+    in_use = _in_use(store)
+    if yes and in_use:
+        raise ConfigurationError(in_use)
     if not yes:
-        print("nothing was removed; --yes removes it for good")
+        print(f"nothing was removed; --yes removes it for good, once nothing uses it: {in_use}" if in_use else _DRY)
         return 0
     AuditLog(store).append("app.erased", "command", {"metrics": len(plan.metrics), "keys": sum(plan.metrics.values())})
     if archive:
@@ -162,6 +179,24 @@ def _erase_app(store: Store, registries: str | None, archive: Folder | None, *, 
     print(f"removed: metrics {len(plan.metrics)}; {counts}")
     print("it leaves the store's append-only file when that is rewritten: within an hour if a worker of another app runs")
     return 0
+
+
+def _in_use(store: Store) -> str:
+    """Say which processes take or count reports of an app, and how they let go of it; empty if none does."""
+    from deniable_aggregator.store.uploads import health, registries
+
+    running = registries.running(store)
+    if any(each.role == "serve" for each in running):
+        rule = f"`deniable serve` serves {store.app}: start it again with the files of the other apps"
+        return f"{rule}; if there is no other, stop it and delete its data folder, which has nothing else"
+    servers = [each.process for each in running if each.role == "server"]
+    workers = max(health.read(store).workers, sum(each.role == "worker" for each in running))
+    named = f" ({', '.join(servers[:_NAMED])}{', ...' if len(servers) > _NAMED else ''})" if servers else ""
+    use = " and ".join(
+        [*([plural(len(servers), "server") + named] if servers else []), *([plural(workers, "worker")] if workers else [])]
+    )
+    rule = f"{store.app} is in use by {use}: take it out of their DENIABLE_REGISTRY and DENIABLE_APPS and start them again"
+    return f"{rule}, or stop them; one that was killed counts as alive for a minute" if use else ""
 
 
 def _without_files(store: Store, archive: Folder) -> int:

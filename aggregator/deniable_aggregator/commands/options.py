@@ -141,12 +141,15 @@ def store(
 
 def _apps(variables: Mapping[str, str]) -> list[str]:
     """Return the apps that the variables name, or else those of the registries."""
-    listed = [app.strip() for app in variables.get(_APPS, "").split(",")]
-    if any(listed):
-        return list(filter(None, listed))
+    if listed := _listed(variables):
+        return listed
     if not variables.get(_REGISTRY):
         return []
     return declared_apps(variables[_REGISTRY])
+
+
+def _listed(variables: Mapping[str, str]) -> list[str]:
+    return [app for each in variables.get(_APPS, "").split(",") if (app := each.strip())]
 
 
 def declared_apps(paths: str) -> list[str]:
@@ -159,6 +162,18 @@ def declared_apps(paths: str) -> list[str]:
         more = f" ({len(others)} more)" if others else ""
         print(f"{fault}{more}\nServers and workers do not start with this: `deniable registry lint {path}`", file=sys.stderr)
     return [*loaded, *(each.app for each in faulty if each.app)]
+
+
+def check_known(variables: Mapping[str, str], stores: Iterable[Store]) -> None:
+    """Raise ConfigurationError for an app that no variable names and that the store has nothing of: its name may be mistyped."""
+    known: list[str] | None = None
+    for store in stores:
+        if known is None:
+            known = [*_listed(variables), *declared_apps(variables.get(_REGISTRY, ""))]
+        if store.app not in known and not store.is_used():
+            names = f"known apps are {', '.join(dict.fromkeys(known))}" if known else f"{_REGISTRY} names none"
+            rule = f"no app {store.app!r}{meant(store.app, known)}: no registry declares it, and the store has nothing of it"
+            raise ConfigurationError(f"{rule}; {names}")
 
 
 def meant(name: str, known: Iterable[str]) -> str:

@@ -60,7 +60,9 @@ def recount(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.archive.errors import ArchiveError
 
-        store = options.store(options.environment(arguments), arguments.app, "recount takes")
+        environment = options.environment(arguments)
+        store = options.store(environment, arguments.app, "recount takes")
+        options.check_known(environment, [store])
         archive = options.archive(arguments)
         if archive is None:
             raise ConfigurationError("this needs --archive, or DENIABLE_ARCHIVE: where the worker's files are")

@@ -26,7 +26,8 @@ _COLUMNS = {
 
 def status(parser: argparse.ArgumentParser) -> Run:
     """``deniable status [--data DIR | --redis-url URL] [--app NAME...] [--json]``."""
-    # Exit status: 0 if nothing waits or a worker lives; 1 if batches wait and no worker lives; 2 for a wrong configuration; 3 if
+    # Exit status: 0 if nothing waits or a worker lives; 1 if batches wait and no worker lives; 2 for a wrong configuration or an
+    # app that is not known; 3 if
     # the store cannot be used.
     options.add(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object for each app, by line")
@@ -35,7 +36,9 @@ def status(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.store.uploads import health
 
-        stores = options.stores(options.environment(arguments), arguments.app)
+        environment = options.environment(arguments)
+        stores = options.stores(environment, arguments.app)
+        options.check_known(environment, stores)
         state = {store.app: health.read(store) for store in stores}
         rows = [{"app": app} | asdict(each) for app, each in state.items()]
         if arguments.json:

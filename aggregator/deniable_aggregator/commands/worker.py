@@ -92,7 +92,7 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         loaded = admission.load_all(arguments.registry or "")
         chores = list(_chores(stores, loaded, events, archive))
         signs = Signs("worker", {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded})
-        counter = Worker(stores, settings, chores=chores, archive=archive, events=events)
+        counter = Worker(stores, settings, chores=chores, archive=archive, events=events, url=arguments.redis_url)
         stop = _stop_on_signals()
         compilation = None if arguments.burst else Compilation()  # a burst counts what waits, and compiles if it is worth it
         if os.isatty(2) and not arguments.burst and _is_in_front():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store.errors import StoreError, cause
+from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.counting.faults import Faults
-
-log = logging.getLogger("deniable.worker")
 
 _LOOK_SECONDS = 0.5  # between looks what is due
 _AGAIN_SECONDS = 60.0  # until the next try, if the store could not be used
@@ -49,7 +46,12 @@ class Chore:
         return more
 
 
-def run(chores: Sequence[Chore], events: Events, stop: Event) -> None:
+def run(
+    chores: Sequence[Chore],
+    events: Events,  # hears of a store that cannot be used
+    tell: Callable[[StoreError], None],  # says so
+    stop: Event,
+) -> None:
     """Do chores when they are due, until stopped."""
     pauses = Pauses()
     while not stop.is_set():
@@ -61,7 +63,7 @@ def run(chores: Sequence[Chore], events: Events, stop: Event) -> None:
                 more |= chore.do()
                 pauses.end()
             except StoreError as error:
-                log.warning("%s could not use the store (%s)", chore.name, cause(error))
+                tell(error)
                 events.failed()
                 pauses.take(stop)
         if not more:

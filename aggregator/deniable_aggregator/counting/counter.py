@@ -21,7 +21,7 @@ from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, cause, transient
+from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, transient
 from deniable_aggregator.store.server.room import COMMITS, COUNTING, Room
 from deniable_aggregator.store.sums.deltas import growth
 from deniable_aggregator.store.uploads import batch, health
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.counting.events import Events
+    from deniable_aggregator.counting.outage import Outage
     from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.store.sums.deltas import Deltas
 
@@ -62,6 +63,7 @@ class Counter:
         settings: WorkerSettings,
         archive: Folder | None,
         events: Events,
+        outage: Outage,
     ) -> None:
         self._stores = stores
         self._partitions = {partition.stream: partition for partition in partitions}
@@ -74,6 +76,7 @@ class Counter:
         self._passed: set[str] = set()  # faults that are known to be over; another worker may have noted any other
         self._claim_at = self._beat_at = 0.0
         self._pauses = Pauses()  # while the store fails
+        self._outage, self._place = outage, partitions[0].place
         self._again = False  # whether batches in hand may have been handed out in an answer that was lost
         self._joined = False
         self.counted = self.buried = 0
@@ -115,7 +118,7 @@ class Counter:
             self._tell(health.COUNTING)
         except StoreError as error:
             # Nothing is lost: entries in hand are claimed again later. An emptied store has no groups, so they are joined again.
-            log.warning("the store cannot be used (%s); trying again in %.1f s", cause(error), self._pauses.next)
+            self._outage.failed(self._place, error)
             self._events.failed()
             self.cut_off, self._joined = True, False
             self._again = isinstance(error, AWAY) or (self._again and transient(error))
@@ -128,6 +131,8 @@ class Counter:
         except ArchiveError:  # raised only after the stop
             self.cut_off = True
             return False
+        if self.cut_off:
+            self._outage.passed(self._place)
         self.cut_off = False
         self._pauses.end()
         again, self._again = self._again, self._again and read
@@ -299,7 +304,7 @@ class Counter:
                 if not transient(error):
                     raise
                 # The commit may have succeeded, and its answer been lost. Then the entries are gone: nothing is added twice.
-                log.warning("a commit is tried again: the store failed (%s)", cause(error))
+                self._outage.failed(self._place, error)
                 if pauses.take(stop):
                     raise
                 self._events.failed()

@@ -5,7 +5,6 @@ While one server is away, the others are served. `deniable_aggregator.counting.c
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from functools import partial
@@ -16,8 +15,9 @@ from uuid import uuid4
 from deniable_aggregator.counting import chores as chores_
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.events import Events
+from deniable_aggregator.counting.outage import Outage
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store.errors import StoreError, cause
+from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.store import Partition, Store
-
-log = logging.getLogger("deniable.worker")
 
 _LOOK_SECONDS = 5.0  # between looks which server has which partition
 
@@ -56,11 +54,12 @@ class Worker:
         chores: Sequence[Chore] = (),  # run when due, beside the counting
         archive: Folder | None = None,  # for reports of `bits` layouts; while it cannot be written, nothing is counted
         events: Events | None = None,  # hears of what the worker does
+        url: str = "",  # with which the stores were opened, for what is said if they cannot be used
     ) -> None:
         self._stores = {store.app: store for store in stores}
         self._settings = settings or WorkerSettings()
         self._chores = chores
-        self._events = events or Events()
+        self._events, self._outage = events or Events(), Outage(url)
         self._archive = archive
         self._known: dict[str, tuple[Partition, ...]] = {}  # by app
         self._servers: list[_Server] = []
@@ -109,11 +108,12 @@ class Worker:
                 try:
                     if app not in self._known:
                         store.divide()
+                        self._outage.passed(home)
                     self._known[app] = store.partitions
                 except StoreError as error:
                     away.add(home)
                     if app not in self._known:  # otherwise its counter logs that
-                        log.warning("the store cannot be used (%s), so nobody knows the partitions of %s", cause(error), app)
+                        self._outage.failed(home, error)
                         self._events.failed()
             for partition in self._known.get(app, ()):
                 servers.setdefault(partition.place, _Server([], [])).partitions.append(partition)
@@ -131,7 +131,7 @@ class Worker:
 
     def _counter(self, partitions: Sequence[Partition]) -> Counter:
         stores = [self._stores[app] for app in dict.fromkeys(partition.app for partition in partitions)]
-        return Counter(stores, partitions, self.name, self._settings, self._archive, self._events)
+        return Counter(stores, partitions, self.name, self._settings, self._archive, self._events, self._outage)
 
     def _knows_all(self) -> bool:
         return not self._servers or self._known.keys() == self._stores.keys()
@@ -144,7 +144,7 @@ class Worker:
             try:
                 more = [chore.do() for chore in self._chores]
             except StoreError as error:
-                log.warning("the store cannot be used (%s); trying again in %.1f s", cause(error), pauses.next)
+                self._outage.failed(next(iter(self._stores.values())).place, error)
                 self._events.failed()
                 pauses.take(stop)
                 continue
@@ -178,7 +178,7 @@ class Worker:
         for server in self._servers:
             apps = frozenset(store.app for store in server.homes)
             if chores := [chore for chore in self._chores if chore.app in apps]:
-                tasks[apps] = partial(chores_.run, chores, self._events)
+                tasks[apps] = partial(chores_.run, chores, self._events, partial(self._outage.failed, server.homes[0].place))
         return tasks
 
     def _start(self, task: Callable[[Event], None], stop: Event) -> _Running:

@@ -77,8 +77,11 @@ class Removal:
         letters = [letter for letter in letters if self._changed(letter) is not None]
         put_aside = {group.stratum for letter in letters for group in letter.groups if self._matches(group.stratum)}
         fields = self._fields(held)
+        noted = {
+            int(field.split(b"|")[1]) for table, names in fields if table.key == self._store.definitions.key for field in names
+        }
         return ErasePlan(
-            tuple(sorted({stratum.version for stratum in strata | put_aside})),
+            tuple(sorted({stratum.version for stratum in strata | put_aside} | noted)),
             len({stratum[:4] for stratum in strata}),
             held.number(self._matches) + sum(len(names) for _, names in fields),
             tuple(letter.id for letter in letters),

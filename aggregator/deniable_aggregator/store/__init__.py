@@ -138,6 +138,10 @@ class Store:
             Partition(self._client, self.app, name, number, self._durability, self._room) for name in names(self.app, number)
         )
 
+    def is_used(self) -> bool:
+        """Whether anybody has ever taken, counted or logged anything of the app here."""
+        return bool(self.get(schema.PARTITIONS) or self.audit.first() or self.backlog())
+
     def table(self, kind: Key, *parts: str) -> Table:
         """Open a table of the app."""
         return Table(self._client, kind.of(self.app, *parts))

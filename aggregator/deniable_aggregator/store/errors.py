@@ -110,12 +110,17 @@ def remedy(
     needed: str,  # the user of deploy/users.acl that may do it
 ) -> str:
     """Say what to do about an error of the store, as a sentence."""
+    forbidden = f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env"
+    if urlsplit(url).username == needed:
+        forbidden = (
+            f"{user(url)} of this store has not the rights of the user in deploy/users.acl: load that file into the store anew"
+        )
     remedies = {
         "away": "start it, or correct DENIABLE_REDIS_URL or --redis-url",
         "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or let the store read its users.acl again",
         "certificate": "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE",
         "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
-        "forbidden": f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env",
+        "forbidden": forbidden,
         "full": "make room first: docs/how-to/operate/mend-the-store.md, Make room",
     }
     return remedies.get(reason(error), "`deniable doctor` says more")

@@ -145,6 +145,8 @@ def _diff(before: str, proposed: str) -> int:
         print(change)
     breaking = sum(change.breaking for change in changes)
     print(f"{plural(len(changes), 'change')}, {breaking} breaking")
+    if breaking:
+        print("reports of apps that have the published registry would be refused")
     return 1 if breaking else 0
 
 

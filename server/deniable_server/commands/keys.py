@@ -45,7 +45,8 @@ def keys(parser: argparse.ArgumentParser) -> Run:
         app = arguments.app or "".join(apps[:1] if len(apps) == 1 else ())
         if not app:
             raise ConfigurationError("a key is for one app: give --app, its name in the registry")
-        store = KeyStore(Store(options.opened(variables["DENIABLE_REDIS_URL"]), app))
+        of_app = Store(options.opened(variables["DENIABLE_REDIS_URL"]), app)
+        store = KeyStore(of_app)
         if arguments.action == "create":
             if app not in apps and not arguments.undeclared:
                 rule = f"no registry declares {app!r}{options.meant(app, apps)}, so no server would take the key"
@@ -53,6 +54,7 @@ def keys(parser: argparse.ArgumentParser) -> Run:
                     f"{rule}: name its metrics.toml by --registry or DENIABLE_REGISTRY, or give --undeclared"
                 )
             return _create(store, arguments.role, arguments.name)
+        options.check_known(variables, [of_app])
         if arguments.action == "list":
             return _list(store, as_json=arguments.json)
         return _revoke(store, arguments.id)

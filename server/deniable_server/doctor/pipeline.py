@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from deniable.declared import Declared
 from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
+from deniable_aggregator.deletion.erase import Erased
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.uploads import health, refused_reports, registries
@@ -67,6 +68,7 @@ def checks(
             "signed registry": lambda: signed_registry(app, source.envelope),
             "refused": lambda: refused(registry, store, agree=not Agreement.of(store, source).differing),
             "releases": lambda: releases(registry, store),
+            "erased": lambda: erased(registry, store),
             "simulated people": lambda: simulated_people(registry, store),
             "experiments": lambda: experiments(registry, store),
         }
@@ -127,8 +129,9 @@ def _remedy(agreement: Agreement, path: str) -> str:
         return lint if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
     roles = {each.role for each in agreement.differing}
     ways = {"server": "send SIGHUP to gunicorn's first process, under running requests", "worker": "restart the worker"}
-    changes = "`deniable registry diff` names what changed; if it stays, they load another file: look at their DENIABLE_REGISTRY"
-    return "; ".join([*([lint] if agreement.fault else []), *(way for role, way in ways.items() if role in roles), changes])
+    back = f"or put the file back as it was (`deniable registry diff OLD {path}` compares the two)"
+    stays = "if this finding stays for longer than a minute, they load another file: look at their DENIABLE_REGISTRY"
+    return "; ".join([*([lint] if agreement.fault else []), *(way for role, way in ways.items() if role in roles), back, stays])
 
 
 def refused(
@@ -151,12 +154,13 @@ def refused(
     if len(sorted_numbers) > _NAMED:
         parts.append(f"{sum(n for _, n in sorted_numbers[_NAMED:]):,} others")
     seen = f"{when}: {'; '.join(parts)}{later}"
-    if not any(of.code in _OTHER_REGISTRY for of in numbers):
+    others = [of for of in numbers if of.code in _OTHER_REGISTRY]
+    if all(agree and _definition(of) in known for of in others):  # all that was refused for another registry is declared by now
         return Finding("refused", "ok", seen, app=store.app)
     meaning = "apps with another registry than this server's send reports that are not counted"
     remedy = (
         "of a newer app: serve its registry; of an older one: restore what it declares, or raise the version, and serve the "
-        "folder of all registries in use (`deniable registry publish`)"
+        f"folder of all registries in use (`deniable registry publish`); these numbers go {refused_reports.DAYS} days later"
     )
     return Finding("refused", "warning", seen, meaning, remedy, store.app)
 
@@ -165,14 +169,19 @@ def _made_for(of: Refused, known: Collection[Definition], published: Mapping[Def
     """Say of which metric refused reports were, and for what they were made if it is not what the server has."""
     if not of.metric:
         return "metrics that are not declared"
-    version, _, tag = of.made_for.partition(" ")
-    if not tag:
+    definition = _definition(of)
+    if definition is None:
         return f"{of.metric} of other definitions" if of.made_for else f"{of.metric} version {of.version}"
-    definition = of.metric, int(version), tag
-    what = f"{of.metric} version {version}, defined as {tag}"
+    what = f"{of.metric} version {definition[1]}, defined as {definition[2]}"
     if definition in known:
         return f"{what} (as the file is now, {'before it was loaded' if agree else 'which a server has not loaded'})"
     return f"{what} (published until {published[definition]})" if definition in published else what
+
+
+def _definition(of: Refused) -> Definition | None:
+    """Return the definition that refused reports were made for, if they say it."""
+    version, _, tag = of.made_for.partition(" ")
+    return (of.metric, int(version), tag) if tag else None
 
 
 def workers(app: str, state: Health) -> Finding:
@@ -293,8 +302,21 @@ def releases(registry: Registry, store: Store) -> Finding:
         "its definition was changed without a new version: what was published before is shown apart from what comes now, and "
         "devices with the old registry are refused (definition_mismatch)"
     )
-    remedy = "restore the definition, or raise the version: `deniable registry diff` names what changed"
+    remedy = "restore the definition, or raise the version: `deniable registry diff OLD NEW` names what changed"
     return Finding("releases", "warning", seen, meaning, remedy, registry.app)
+
+
+def erased(registry: Registry, store: Store) -> Finding:
+    """Check for metrics that were erased, and that the registry declares nevertheless."""
+    gone = Erased(store.erased.all())
+    named = [f"{each.id} version {each.version}" for each in registry.definitions if gone.has(each.id, each.version)]
+    if not named:
+        return Finding("erased", "ok", "nothing that is declared", app=registry.app)
+    meaning = "devices go on to send it, and its reports are accepted, and dropped"
+    remedy = (
+        "remove it from the registry, or raise its version; then have servers and workers read the registry, and release the app"
+    )
+    return Finding("erased", "warning", f"{', '.join(sorted(named))}, which the registry declares", meaning, remedy, registry.app)
 
 
 def simulated_people(registry: Registry, store: Store) -> Finding:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from deniable import lint
-from deniable.errors import ConfigurationError, DeniableError, RegistryError
+from deniable.errors import DeniableError, RegistryError
 from deniable.registry import published
 from deniable_server import sources
 
@@ -100,11 +100,8 @@ class ServedRegistry:
 
     def _take(self, content: str) -> str:
         """Check the files and copy them; return what changed. Raise if they cannot be used."""
-        loaded, before = sources.read(self._named), self.sources
-        if list(loaded) != list(before):
-            was, now = ", ".join(before), ", ".join(loaded)
-            raise ConfigurationError(f"the app was {was} and is {now}: stop this and start it again to serve another app")
-        self.sources = loaded
+        before = self.sources
+        self.sources = sources.read_again(self._named, before)
         try:
             self._copy()
         except OSError:

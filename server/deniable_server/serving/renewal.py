@@ -48,7 +48,7 @@ def _renew(flask: Flask, known: Service, edits: SimpleQueue[None], signs: Signs)
             known.renew()
         except (DeniableError, OSError) as error:
             reason = fault(error)
-            log.info("this process goes on with the registry before: %s", reason)  # gunicorn's first one logs it, too
+            log.debug("this process goes on with the registry before: %s", reason)  # gunicorn's first one has said so
         else:
             log_registries(flask)
         signs.change(_loaded(known), reason)

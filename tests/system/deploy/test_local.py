@@ -8,6 +8,8 @@ import stat
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
+from hashlib import sha256
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -104,6 +106,38 @@ def test_passwords_are_never_overwritten(private):
     assert done.returncode == 2
     assert "is there already: name a new one" in done.stderr
     assert {path: path.read_text() for path in private.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("store", ["store:6390", "one:6379,two:6379,three:6379"])
+def test_passwords_are_renewed_and_all_else_is_kept(tmp_path, store):
+    """What an operator wrote into the files in use is in the new ones, too; no password is."""
+    first = Private(tmp_path / "first", store)
+    query = first.path("private/query.env")
+    query.write_text("# ingest has 8080\nPORT=8081\n" + query.read_text("utf-8").replace("redis://", "rediss://"), "utf-8")
+    first.path("private/worker.env").unlink()  # as of a user that came with a new version
+    command = [
+        sys.executable,
+        DEPLOY / "passwords.py",
+        DEPLOY / "users.acl",
+        "--folder",
+        tmp_path / "second",
+        "--keep",
+        first.folder,
+    ]
+    subprocess.run(command, check=True, timeout=120)
+    old, new = environment(query), environment(tmp_path / "second" / "query.env")
+    assert (tmp_path / "second" / "query.env").read_text("utf-8").startswith("# ingest has 8080\nPORT=8081\n")
+    changed = {name for name in old if old[name] != new[name]}
+    assert changed == {"DENIABLE_REDIS_URL", "DENIABLE_METRICS_KEY"}
+    assert new["DENIABLE_METRICS_KEY"] == (tmp_path / "second" / "deniable-metrics-key").read_text("utf-8")
+    before, after = (urlsplit(each["DENIABLE_REDIS_URL"]) for each in (old, new))
+    assert (before.scheme, before.username, before.path) == (after.scheme, after.username, after.path)
+    assert before.netloc.partition("@")[2] == after.netloc.partition("@")[2] == store
+    digest = sha256(after.netloc.partition("@")[0].removeprefix("query:").encode()).hexdigest()
+    assert f"user query on resetpass #{digest} " in (tmp_path / "second" / "users.acl").read_text("utf-8")
+    worker = environment(tmp_path / "second" / "worker.env")["DENIABLE_REDIS_URL"]
+    assert worker.endswith(f"@{store}/0")
+    assert worker.startswith("redis+cluster://worker:" if "," in store else "redis://worker:")
 
 
 @pytest.mark.parametrize("user", ["ingest", "query", "server", "worker", "operator", "backup"])

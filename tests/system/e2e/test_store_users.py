@@ -43,6 +43,7 @@ from deniable_aggregator.store import Store, Upload, connect, schema
 from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.uploads.archived import LastRecount
+from deniable_aggregator.store.uploads.registries import Loaded, say, take_back
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
 from deniable_server.access.roles import ROLES
@@ -341,8 +342,9 @@ for user in ("ingest", "query"):
     ALLOWED[user] += ["GET {shop}:audit:served", "SET {shop}:audit:served x"]
 for user in ("ingest", "query", "worker"):
     ALLOWED[user] += ["ZADD {shop}:registries 1 me", "ZRANGEBYSCORE {shop}:registries 0 1", "ZREM {shop}:registries me"]
+ALLOWED["operator"] += ["ZRANGEBYSCORE {shop}:registries 0 1"]
 ALLOWED["ingest"] += ["HEXISTS {shop}:refused:x y"]
-ALLOWED["query"] += ["HMGET {shop}:definitions x"]
+ALLOWED["query"] += ["HMGET {shop}:definitions x", "HGETALL {shop}:erased"]
 ALLOWED["worker"] += ["HSET {shop}:definitions x y"]
 ALLOWED["operator"] += ["LTRIM {shop}:audit 0 -1"]
 ALLOWED["server"] = ALLOWED["ingest"] + ALLOWED["query"]
@@ -839,7 +841,14 @@ def test_an_app_is_erased_under_its_user(guarded, capsys):
         assert store.partitions[0].commit("test", [], {stratum: np.array([5, 5], np.int64)}, 0) == []
     with guarded.client("operator") as client:
         KeyStore(Store(client, "former")).create("read", "")
-    assert main(["erase", "--redis-url", guarded.url("operator"), "--app", "former", "--yes"]) == 0
+    erase = ["erase", "--redis-url", guarded.url("operator"), "--app", "former", "--yes"]
+    with guarded.client("ingest") as client:  # a server that still takes its reports
+        server = Loaded("server", "0" * 64, "machine:7")
+        say(Store(client, "former"), server)
+        assert main(erase) == 2
+        take_back(Store(client, "former"), server)
+    assert "former is in use by 1 server (machine:7): take it out" in capsys.readouterr().err
+    assert main(erase) == 0
     assert "removed: metrics 1; batches that wait: 1; dead letters: 0; keys of people and devices: 1\n" in capsys.readouterr().out
     with guarded.client("worker") as client:
         assert (Store(client, "former").backlog(), Store(client, "former").strata("ui.theme")) == (0, {})

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import redis
@@ -52,7 +53,6 @@ class Durability:
         self.replicas = Replicas(replicas, timeout) if name == "replicated" else None
         """Those that must have an upload before it is answered."""
         self._good_until: dict[redis.Redis, float] = {}  # by server
-        self._warned = False
         self._holds = True
 
     def ensure(
@@ -84,9 +84,8 @@ class Durability:
         if wrong:
             raise ConfigurationError(wrong)
         unknown = unseen(seen)
-        if unknown and not self._warned:
-            log.warning("the store does not show %s: check yourself that it keeps durability %s", ", ".join(unknown), self.name)
-            self._warned = True
+        if unknown:
+            _warn(", ".join(unknown), self.name)
         self._holds = True
         self._good_until[server] = time.monotonic() + _SECONDS
 
@@ -103,6 +102,12 @@ class Durability:
         if self.name == "always" and unseen(seen):
             return "durability always cannot be seen in this store: allow its user CONFIG GET, or promise everysec"
         return None
+
+
+@cache
+def _warn(unknown: str, promised: Name) -> None:
+    """Warn once in gunicorn's first process, or else in this one."""
+    log.warning("the store does not show %s: check yourself that it keeps durability %s", unknown, promised)
 
 
 def evicts(seen: Mapping[str, str]) -> str | None:

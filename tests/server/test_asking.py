@@ -193,7 +193,7 @@ def test_an_address_with_a_path_is_told(url):
         ),
         (lambda _: Query("http://127.0.0.1:9", "").metrics(), "the key is empty: give Query a read key, which begins with rk_"),
     ],
-    ids=["last", "between", "metric", "key"],
+    ids=["last", "between", "metric", "address", "key"],
 )
 def test_a_mistake_in_a_call_is_told_before_anything_is_asked(ask_, words):
     """Rule and value, as one kind of error, whatever was written in place of a text."""

@@ -49,8 +49,9 @@ def read(path: Path) -> Decision | None:
         with path.open(encoding="utf-8") as file:
             status = os.fstat(file.fileno())
             text = file.read(200)
-        if sys.platform != "win32" and (status.st_uid not in (os.geteuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
-            return None
+        if sys.platform != "win32" and hasattr(os, "geteuid"):
+            if status.st_uid not in (os.geteuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return None
         lines = dict(line.split(" = ") for line in text.splitlines())
         date.fromisoformat(lines["since"])
         return Decision(lines["agreed"] == "yes", lines["since"])

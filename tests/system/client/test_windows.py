@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[2]
 FILES = {
     "files": ("platform", "spool", "spool_keys", "state", "state_lock", "state_trouble"),
     "the device": ("ledger", "ledger_limits", "months", "permanent_responses", "waiting", "waiting_limits"),
-    "the client": ("client", "over_time", "record", "sent", "silence"),
+    "the client": ("client", "over_time", "record", "sent", "silence", "telemetry"),
     "sending": ("delivery", "forks", "served", "transport"),
     "testing": ("published", "testing"),
 }

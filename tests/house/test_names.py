@@ -12,12 +12,18 @@ FORBIDDEN = {
     *("found", "told", "said", "kept", "asked", "wanted", "given", "shown", "drawn", "made"),
     *("whole", "some", "several", "rest", "apart", "each"),
 }
-"""Participles and quantities; `each` is one unless it stands in a comprehension. A name is a noun that says what it is: rows, releases, metric, faults, page, total."""
+"""Participles and quantities; `each` is one unless it stands in a comprehension.
+
+A name is a noun that says what it is: rows, releases, metric, faults, page, total."""
 
 
 NAMED = {
-    **{ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg"},
-    **{ast.FunctionDef: "name", ast.AsyncFunctionDef: "name", ast.ClassDef: "name"},
+    ast.Name: "id",
+    ast.Attribute: "attr",
+    ast.arg: "arg",
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
 }
 """By class of a node that may give a name, where the name stands."""
 

@@ -31,9 +31,7 @@ def classes():
     trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / HOME).rglob("*.py")]
     definitions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     while True:  # until no class has one of them as its base
-        more = {
-            node.name for node in definitions if results & {base.id for base in node.bases if isinstance(base, ast.Name)}
-        }
+        more = {node.name for node in definitions if results & {base.id for base in node.bases if isinstance(base, ast.Name)}}
         if more <= results:
             return results
         results |= more
@@ -63,7 +61,7 @@ def test_no_list_of_mechanisms_stands_elsewhere():
     names = {*mechanisms.provable(), "google_rappor", "pem", "tree_hist"}
     assert len(names) == 24
     results = []
-    for path, tree in product(rf"""["'](?:{'|'.join(names)})["']""", times=3):
+    for path, tree in product(rf"""["'](?:{"|".join(names)})["']""", times=3):
         if path == f"{HOME}__init__.py":
             continue
         for node in ast.walk(tree):

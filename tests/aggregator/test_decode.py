@@ -61,7 +61,10 @@ def test_decoder_counts_what_the_mechanism_says_is_supported(name, domain_size, 
 
 @pytest.mark.parametrize(
     ("name", "domain_size", "epsilon"),
-    [pytest.param(*case, marks=[pytest.mark.campaign, pytest.mark.nightly] * (case[1:] in ((7, 0.5), (31, 3)))) for case in CASES],
+    [
+        pytest.param(*case, marks=[pytest.mark.campaign, pytest.mark.nightly] * (case[1:] in ((7, 0.5), (31, 3))))
+        for case in CASES
+    ],
 )
 def test_squared_error_is_the_exact_variance(name, domain_size, epsilon):
     """Over repeated populations the mean squared error is the variance stated, within six standard errors of its mean."""

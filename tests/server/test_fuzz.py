@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import schemathesis
 from direct_way import directly
+from fillings import once
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -87,12 +88,16 @@ def document(flask):
 
 @pytest.mark.parametrize("examples", [6, pytest.param(80, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 @pytest.mark.parametrize(("operation", "mode", "way"), ASKED)
-def test_what_is_asked_is_answered_as_documented(served, operation, mode, way, examples):
+def test_what_is_asked_is_answered_as_documented(served, store_url, operation, mode, way, examples):
     """Requests made from the document, and such as break it, get an answer of its shape; no refused one changes a count."""
     if operation.key == "metrics":
         served = type(served)(replace(served.service.settings, metrics_key=METRICS))
-    served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1, 2])]})
-    served.drain()
+
+    def fill():
+        served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1, 2])]})
+        served.drain()
+
+    once(f"fuzz {store_url}", served.store._client, fill)
     cases = document(served.flask)[operation.path][operation.method.upper()].as_strategy(generation_mode=mode)
     client = WsgiClient(way(served.flask))
     admin, _ = KeyStore(served.store).create("admin", "")

@@ -38,9 +38,13 @@ EXAMPLES = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("deniable", derandomize=True, max_examples=50, **EXAMPLES)
 settings.register_profile("another seed", **EXAMPLES)
 
+# Tests are rewritten for asserts once, and not in each run by each process, whatever the environment says: a tenth of the time.
+sys.dont_write_bytecode = False
+
 gc.disable()  # what is collected stays to the end: to look for garbage among it took a fifth of the time
 GARBAGE = 1 << 30  # bytes more in memory than after the last look, after which it is looked for all the same
 LEFT_OUT = pytest.StashKey[int]()
+CASES = pytest.StashKey[Counter[tuple[str, str | None]]]()
 SYSTEM = Path(__file__).parent / "system"
 OTHER_STORES = {"both_stores": "wheel", "cluster_too": "cluster", "divided_too": "divided"}
 """By mark, the store that a test runs on, too."""
@@ -66,9 +70,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what stands in tests/system: it starts processes, servers, browsers or clusters."""
+    """Mark what stands in tests/system, and of each test marked `first_cases` all other cases as campaigns of the night."""
     if item.path.is_relative_to(SYSTEM):
         item.add_marker("system")
+    few = item.get_closest_marker("first_cases")
+    if few and not item.get_closest_marker("campaign"):
+        cases = item.parent.stash.setdefault(CASES, Counter())  # on each store the first ones run
+        test = item.originalname, item.callspec.params.get("store_url")
+        cases[test] += 1
+        if cases[test] > few.args[0]:
+            item.add_marker("campaign")
+            item.add_marker("nightly")
 
 
 _guarded = [False]  # whether a default test runs, which starts no process

@@ -7,9 +7,6 @@ from importlib.metadata import version
 from math import exp, log
 
 import pytest
-from dp_accounting import dp_event
-from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
-from dp_accounting.privacy_accountant import NeighboringRelation
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.accounting import library
@@ -31,6 +28,10 @@ def test_the_way_we_take_is_right(count):
 @pytest.mark.parametrize("as_event", [False, True])
 def test_its_accountant_counts_randomized_response_once(as_event):
     """`PLDAccountant` ignores how often a `RandomizedResponseDpEvent` is composed: for 365 reports it says what one spends."""
+    from dp_accounting import dp_event  # here, because to import it takes every process two seconds
+    from dp_accounting.pld import pld_privacy_accountant
+    from dp_accounting.privacy_accountant import NeighboringRelation
+
     report = dp_event.RandomizedResponseDpEvent(2 / (exp(1) + 1), 2)
     accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
     if as_event:
@@ -54,6 +55,8 @@ def test_several_epsilons_together():
 @pytest.mark.parametrize(("share", "count"), [(0.5, 365), (0.03, 365), (0.2, 40)])
 def test_reports_that_may_say_nothing(share, count):
     """The exact total of such reports is that of their loss distribution composed by dp-accounting."""
+    from dp_accounting.pld import privacy_loss_distribution
+
     spend = Spend(1_000_000, count, share)
     true, other = log(spend.favoured), log(spend.favoured) - 1
     masses = {0: true, 1: log(1 - share), 2: other}, {0: other, 1: log(1 - share), 2: true}

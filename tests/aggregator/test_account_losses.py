@@ -199,6 +199,7 @@ def claimed(spend, odds):
     return max(0, true - odds * untrue) + max(0, remainder - odds * remainder) + max(0, untrue - odds * true)
 
 
+@pytest.mark.first_cases(40)
 @pytest.mark.parametrize(("name", "size", "epsilon"), KINDS)
 def test_reports_tell_no_more_than_is_counted(name, size, epsilon):
     """For any two answers and any odds, and as much for some where a share is stated for the mechanism."""

@@ -91,6 +91,7 @@ def test_rounding_is_bounded(epsilon, options):
     assert estimate.rounding == pytest.approx(most, abs=1e-6)
 
 
+@pytest.mark.first_cases(8)
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize(("epsilon", "options"), SHAPES)
 def test_intervals_hold_the_mean(epsilon, options, population):

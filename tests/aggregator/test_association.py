@@ -416,6 +416,7 @@ def test_a_product_has_honest_errors_and_size(name):
     assert product.independence().degrees == 4
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     ("name", "options", "n"),
     [

@@ -173,6 +173,7 @@ def majority(reports, epsilon):
     return sum(comb(reports, k) * truth**k * (1 - truth) ** (reports - k) for k in range(reports // 2 + 1, reports + 1))
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(("epsilon", "mostly", "surely"), [(0.5, 45, 87), (1, 11, 23), (2, 3, 7)])
 def test_fresh_noise_is_averaged_away(epsilon, mostly, surely):
     """Without a kept response 45, 11 and 3 reports give 95% of yes-or-no answers away, and twice as many 99%."""

@@ -37,6 +37,7 @@ def false_shifts(rng, *case, metrics=200, **options):
     return len({each.value for each in seen(course(rng, DAYS, metrics, *case, **options))})
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("n", "epsilon", "sd", "rho", "season"), [(20_000, "4", 0.02, 0.5, True), (20_000, "1", 0.01, 0.0, False)]
 )
@@ -59,6 +60,7 @@ def test_false_shifts_at_length(n, epsilon, sd, rho, season):
     )
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("epsilon", "sd", "rho", "season"), [("1", 0.0, 0.0, False), ("1", 0.01, 0.5, True), ("4", 0.01, 0.5, True)]
 )

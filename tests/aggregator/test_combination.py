@@ -40,7 +40,7 @@ SHARES = {3: [0.6, 0.35, 0.05], 4: [0.5, 0.3, 0.04, 0.16]}
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_cover_the_weighted_mean(case):
     """Also where the versions' people differ: what is claimed is the mean by the weights that are told."""
-    rng, runs = np.random.default_rng(12), 600
+    rng, runs = np.random.default_rng(12), 300
     hits, error = np.zeros(3), []
     for _ in range(runs):
         parts = [estimate(*each, SHARES[each[1]], rng) for each in CASES[case]]
@@ -57,7 +57,7 @@ def test_intervals_cover_the_weighted_mean(case):
 
 def test_all_intervals_hold_together():
     """Those of all values at once are wider, and hold so."""
-    rng, runs, hits = np.random.default_rng(3), 600, 0
+    rng, runs, hits = np.random.default_rng(3), 300, 0
     for _ in range(runs):
         parts = [estimate("grr", 4, 1.0, n, SHARES[4], rng) for n in (500, 1500)]
         low, high = combine(parts, [range(4)] * 2).interval(0.95, simultaneous=True)

@@ -59,7 +59,13 @@ def test_decoder_counts_what_the_mechanism_says_is_supported(name, domain_size, 
     assert np.allclose(estimate.count, [float(300 * f) for f in exact], rtol=1e-12, atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "domain_size", "epsilon"), CASES)
+@pytest.mark.parametrize(
+    ("name", "domain_size", "epsilon"),
+    [
+        pytest.param(*case, marks=[pytest.mark.campaign, pytest.mark.nightly] * (case[1:] in ((7, 0.5), (31, 3))))
+        for case in CASES
+    ],
+)
 def test_squared_error_is_the_exact_variance(name, domain_size, epsilon):
     """Over repeated populations the mean squared error is the variance stated, within six standard errors of its mean."""
     mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
@@ -143,6 +149,7 @@ def test_lookups_with_and_without_numba(monkeypatch, numba):
     assert [each.tolist() for each in hash_lookup.lookup_by_row(family, table, counts, keys, first=1)] == [plain, by_row]
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("runs", [6, pytest.param(12, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize(
     ("name", "options", "n"), [("fast_local_hash", {"rows": 20}, 40_000), ("cms", {"rows": 8, "width": 16}, 20_000)]
@@ -182,6 +189,7 @@ def test_the_corrected_variance_of_sketches(name, rows, width, epsilon):
         assert ours == pytest.approx(literature, rel=0.005)  # n - 1 of n pairs
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("held", [[1.0], [0.5, 0.3, 0.2], [0.01] * 100])
 def test_squared_mass(held):
     """The pairs of reports within rows tell the sum of f^2 without bias, through the mechanism's noise."""

@@ -119,6 +119,7 @@ def test_words_are_found():
     assert [level.length for level in discovered.levels] == list(range(16, 129, 8))
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("cls", [Pem, TreeHist])
 @pytest.mark.parametrize("epsilon", [1, 6])
 def test_nothing_is_found_where_all_differ(cls, epsilon):
@@ -159,6 +160,7 @@ def test_next_to_no_reports(cls, n):
     assert discovered.verdict() == f"{n} reports are too few to find any value, however many people have it."
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(("cls", "rows", "epsilon"), [(Pem, 0, 1), (Pem, 128, 3), (TreeHist, 256, 2)])
 def test_errors_are_as_stated(cls, rows, epsilon):
     """Of what the search selected, the estimates are unbiased, with the standard errors stated, even with few rows."""

@@ -62,6 +62,7 @@ def test_a_tenth_more_than_claimed_is_found():
     assert all(distinguish(response(1.1, seed=seed), (0, 1), calls=32_000).epsilon > 1 for seed in range(3))
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     ("name", "size", "epsilon", "least"),
     [("binary", 2, 1, 0.9), ("grr", 25, 1, 0.7), ("oue", 32, 1, 0.8), ("subset", 16, 1, 0.8), ("hadamard", 16, 2, 1.75)],
@@ -121,7 +122,7 @@ def test_outputs_of_any_form_are_compared(form):
     def leaky(value):
         return form([value ^ int(rng.random() < 0.1), *rng.integers(0, 2, 20).tolist()])
 
-    assert 1 < distinguish(leaky, (0, 1), calls=1500).epsilon < log(9)
+    assert 1 < distinguish(leaky, (0, 1), calls=1000).epsilon < log(9)
 
 
 def test_numbers_are_compared_by_size():
@@ -157,6 +158,7 @@ def above(name, seeds):
     return sum(distinguish(TRUE[name](seed), (0, 1), calls=5000).epsilon > 1 for seed in seeds)
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("name", TRUE)
 def test_no_bound_is_above_the_truth(name):
     """Bounds stay below epsilon."""

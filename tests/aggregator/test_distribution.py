@@ -101,6 +101,7 @@ def test_each_step_raises_the_likelihood(monkeypatch):
     assert ratios.max() < 1.02
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_quantiles_are_covered(population):
     """Of ten replays of 2,000 reports at epsilon 4, the bands of resolved quantiles hold the true ones in nearly all."""
@@ -139,7 +140,7 @@ def test_the_same_people_in_ten_periods(runs):
 @pytest.mark.parametrize("periods", [1, 5])
 def test_a_kept_distribution(periods):
     """Of kept responses over equal parts the bands of quantiles cover, also where the same people answer in several periods."""
-    runs, people, rng = 20, 4000, np.random.default_rng(35)
+    runs, people, rng = 12, 4000, np.random.default_rng(35)
     mechanism = mechanisms.make("l_osue", domain_size=16, epsilon="2", permanent="4")
     p1, q1 = map(float, mechanism.permanent_support)
     p, q = float(mechanism.p), float(mechanism.q)
@@ -200,6 +201,7 @@ def held(numbers, epsilon, n, runs, *, step=False):
     return sum(hits), len(hits)
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("name", ATOMS)
 def test_bands_hold_where_many_answers_are_equal(name):
     """Of whole numbers, defaults, zeros and a constant, the bands of quantiles hold as those of smooth numbers do."""
@@ -208,6 +210,7 @@ def test_bands_hold_where_many_answers_are_equal(name):
     assert hits >= binom.ppf(SURE, bands, 0.93)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("name", [name for name, each in NUMBERS.items() if each.values])
 def test_a_step_gives_exact_values(name):
     """With a step, quantiles and the ends of their bands are values, and the bands hold."""
@@ -215,6 +218,7 @@ def test_a_step_gives_exact_values(name):
     assert hits >= binom.ppf(SURE, bands, 0.93)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("name", ["stars", "doctor visits, to 8", "battery, a third full"])
 def test_shares_of_values(name):
     """With a step, shares of values, or of neighbours together, are unbiased, and their intervals hold."""

@@ -139,6 +139,7 @@ def test_pairs_that_depend_are_seen():
 
 
 # Any false pair of 190 was found in 91 of 100 tallies at worst, by the normal law and shares from the pair's reports alone.
+@pytest.mark.first_cases(3)
 @pytest.mark.parametrize("runs", [20, pytest.param(40, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("shares", [[0.5] * 20, [0.02] * 20, [0.97] + [0.1] * 19], ids=["half", "rare", "one of .97"])
 @pytest.mark.parametrize(("epsilon", "reports"), [("1", 10), ("3", 3), ("3", 32)])

@@ -48,6 +48,7 @@ def p_values(name, values, epsilon, ns, shares, runs, seed, *, singly=False):
     return np.array(tests), np.array(single)
 
 
+@pytest.mark.first_cases(3)
 @pytest.mark.parametrize("runs", [200, pytest.param(1000, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")
 def test_its_size_is_as_stated(case, runs):
@@ -73,6 +74,7 @@ def test_it_sees_small_changes_of_many_values(runs):
     assert seen > single.mean() + 0.15
 
 
+@pytest.mark.first_cases(3)
 @pytest.mark.parametrize(
     ("runs", "within"), [(200, 0.14), pytest.param(2000, 0.035, marks=[pytest.mark.campaign, pytest.mark.nightly])]
 )

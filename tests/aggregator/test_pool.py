@@ -87,6 +87,7 @@ def replay(mechanism, shape, candidates, n, runs, rng):
     return Replay(mistaken, covered, far, np.mean(ratios))
 
 
+@pytest.mark.first_cases(4)
 @pytest.mark.parametrize("shape", SHARES)
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -202,6 +202,7 @@ def test_what_nothing_found_accounts_for(cls, runs):
     assert np.mean(false) < 0.05
 
 
+@pytest.mark.first_cases(6)
 @pytest.mark.parametrize("name", ["grr", "hadamard", "pgr"])
 @pytest.mark.parametrize("shares", [(0.45, 0.44, 0.04, 0.04, 0.03), (0.22, 0.21, 0.2, 0.19, 0.18)], ids=["two", "five"])
 @pytest.mark.parametrize("n", [20, 46, 1000])

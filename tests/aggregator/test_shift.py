@@ -35,6 +35,7 @@ def false(seen, runs):
     return len({each.value for each in seen}) / runs
 
 
+@pytest.mark.first_cases(6)
 @pytest.mark.parametrize("turnover", [0.0, 0.1, 1.0], ids=["the same", "a tenth is new", "all are new"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_a_shift_is_seldom_seen_where_nothing_changed(case, turnover):
@@ -84,6 +85,7 @@ def test_fewer_people_are_no_shift():
     assert len({each.value for each in seen if each.seen >= before}) <= binom.isf(RARE, runs, 0.05 * after / 200)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(("errors", "soon"), [(3, 8), (4, 4), (6, 2)])
 def test_a_shift_is_seen_soon(errors, soon):
     """New people: a shift of so many standard errors of a period is seen within so many periods, in half of the runs."""
@@ -100,6 +102,7 @@ def test_a_shift_is_seen_soon(errors, soon):
     assert all(each.size > 0 for each in first.values())
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("turnover", [0.0, 0.1, 1.0], ids=["the same", "a tenth is new", "all are new"])
 def test_the_size_of_a_shift_is_covered(turnover):
     """Although it is told only where it came out large: the interval holds together with those of all looks."""
@@ -113,7 +116,7 @@ def test_the_size_of_a_shift_is_covered(turnover):
 
 def test_what_was_seen_stays():
     """Whether a period has a shift depends on the periods before it only, and on no more of them than is said."""
-    runs = 60
+    runs = 20
     shares = [0.2] * 60 + [0.4] * 30 + [0.3] * 49 + [0.4] * 30
     seen, course, ends = search(CASES[0], shares, 3000, 1.0, 66, runs)
     last, first = 140, 140 - MEMORY

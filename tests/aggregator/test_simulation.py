@@ -19,7 +19,7 @@ from deniable_aggregator.planning.simulation import Simulation, draw_sets
 
 CHANCE = 1e-7
 """Probability that one of these tests fails though the law is right."""
-DRAWS = 2000
+DRAWS = 1000
 
 
 def law(mechanism, people):

@@ -149,6 +149,7 @@ def variance(order: int, dimension: int, d: int, kept_weight: int) -> Fraction:
     return mean_variance(Fraction(one * kept_weight, total), Fraction(both * kept_weight + (one - both) * UNIT, total), d)
 
 
+@pytest.mark.first_cases(12)
 @pytest.mark.parametrize("epsilon", ["0.1", "0.35", "1", "3", "6", "16"])
 @pytest.mark.parametrize("d", [2, 5, 10, 300, 5000, 70_000])
 def test_no_geometry_is_better(d, epsilon):

@@ -998,13 +998,15 @@ def test_a_flush_from_inside(sending):
     assert answers == [False, False, True]
 
 
-def test_a_chore_is_done_when_the_thread_starts(sending):
+def test_a_chore_is_done_when_the_thread_starts(sending, monkeypatch):
     """A chore is done with the first report and not before, not in the app's thread, and again after the time it asks for."""
+    monkeypatch.setattr("deniable.transport.network._YOUNG", 0.0)
+    monkeypatch.setattr("deniable.transport.network._SHORTEST", 0.01)
     done = []
 
     def chore() -> float:
         done.append(threading.current_thread().name)
-        return 0.0  # at least a second
+        return 0.0  # no sooner than the shortest time
 
     sender = sending(Fake(), chore=chore)
     assert not done
@@ -1050,8 +1052,9 @@ def test_a_report_that_must_wait_makes_no_request(sending):
     assert calls == ["chore", "upload"]
 
 
-def test_no_chore_in_a_pause(sending):
+def test_no_chore_in_a_pause(sending, monkeypatch):
     """Without consent the server is not asked for anything."""
+    monkeypatch.setattr("deniable.transport.network._YOUNG", 0.0)
     done = threading.Event()
     sender = sending(Fake(), chore=lambda: done.set() or 100)
     sender.pause(True)  # noqa: FBT003
@@ -1131,6 +1134,7 @@ def test_without_a_spool_the_end_waits(sending):
     assert sender.counts == {"sent": 3}
 
 
+@pytest.mark.usefixtures("time_for_the_disk")
 def test_without_randomness_close_ends(sending, spool, monkeypatch):
     """Where the system gives no randomness nothing is sent, and close ends in time."""
 

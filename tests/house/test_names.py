@@ -10,27 +10,35 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FORBIDDEN = {
     *("found", "told", "said", "kept", "asked", "wanted", "given", "shown", "drawn", "made"),
-    *("whole", "some", "several", "rest", "apart"),
+    *("whole", "some", "several", "rest", "apart", "each"),
 }
-"""Participles and quantities. A name is a noun that says what it is: rows, releases, metric, faults, page, total."""
+"""Participles and quantities; `each` is one unless it stands in a comprehension.
+
+A name is a noun that says what it is: rows, releases, metric, faults, page, total."""
 
 
-def names(tree):
-    """Yield each name that a module gives, and its line; `each` is one unless it stands in a comprehension."""
-    nodes = list(ast.walk(tree))
-    in_comprehensions = {name for node in nodes if isinstance(node, ast.comprehension) for name in ast.walk(node.target)}
-    for node in nodes:
-        match node:
-            case ast.Name(id="each", ctx=ast.Store()) if node in in_comprehensions:
-                pass
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
-                yield name, node.lineno
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name, node.lineno
+NAMED = {
+    ast.Name: "id",
+    ast.Attribute: "attr",
+    ast.arg: "arg",
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
+}
+"""By class of a node that may give a name, where the name stands."""
 
 
 def forbidden(text):
-    return [(name, line) for name, line in names(ast.parse(text)) if name.strip("_") in FORBIDDEN | {"each"}]
+    """Return each forbidden name that a module gives, and its line."""
+    results, in_comprehensions = [], set()
+    for node in ast.walk(ast.parse(text)):  # a comprehension before its names
+        if isinstance(node, ast.comprehension):
+            in_comprehensions.update(ast.walk(node.target))
+        elif (field := NAMED.get(type(node))) and isinstance(getattr(node, "ctx", None), ast.Store | None):
+            name = getattr(node, field)
+            if name.strip("_") in FORBIDDEN and not (name == "each" and node in in_comprehensions):
+                results.append((name, node.lineno))
+    return results
 
 
 @pytest.mark.parametrize(

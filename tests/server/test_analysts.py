@@ -11,6 +11,7 @@ from time import time
 import numpy as np
 import pytest
 import redis
+from fillings import once
 from scipy.stats import chisquare
 
 from deniable.registry import period
@@ -38,10 +39,14 @@ def few(serve, registry_file):
 
 
 @pytest.fixture
-def closed(few):
+def closed(few, store_url):
     """Count 420 reports of three platforms, 120 of which are withheld, and close the period."""
-    count(few)
-    few.drain(days=5)
+
+    def fill():
+        count(few)
+        few.drain(days=5)
+
+    once(f"analysts {store_url}", few.store._client, fill)
     assert few.get(f"/api/v1/metrics/export.used?period={TODAY}").get_json()["segments"] == ["platform=linux"]
     return few
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from fillings import once
 from registries import metric_toml, registry_toml
 
 from deniable.registry.answers import types
@@ -117,6 +118,11 @@ def publish(app: Flask) -> None:
 
 
 def fill_all(app: Flask) -> None:
+    shop = app.extensions["deniable"].apps["shop"]
+    once(f"dashboard {shop.registry.digest}", shop.store._client, lambda: _fill_all(app))
+
+
+def _fill_all(app: Flask) -> None:
     fill(app, "ui.choice", [100, 400, 200, 300, 1], segment="platform=linux")
     fill(app, "ui.choice", [200, 100, 100, 100, 0], "2026-11-20", "platform=macos")
     fill(app, "ui.dark", [300, 700])
@@ -890,6 +896,11 @@ NUMBERS = registry_toml(
 def numbers(make) -> Flask:
     """Make a server of such metrics, each with reports that stand for a known distribution."""
     app = make(NUMBERS)
+    once("numbers of the dashboard", app.extensions["deniable"].apps["shop"].store._client, lambda: _fill_numbers(app))
+    return app
+
+
+def _fill_numbers(app: Flask) -> None:
     with app.app_context():
         declared = service().apps["shop"].highest
     startup, session, rating = (declared[id_].mechanism for id_ in ("startup", "session", "rating"))
@@ -908,7 +919,6 @@ def numbers(make) -> Flask:
     fill(app, "mood", [1000, 2000, 1000])
     fill(app, "used", [500, 100, 100, 500] * 3)
     publish(app)
-    return app
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from deniable_server.api.uploads import intake
 pytestmark = pytest.mark.both_stores
 
 MOST = 3
-UPLOADS = 60
+UPLOADS = 24
 
 
 def batch(*groups):

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import schemathesis
 from direct_way import directly
+from fillings import once
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -21,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from werkzeug.test import Client as WsgiClient
 
 from deniable.errors import PayloadError
 from deniable.upload_rules import Refused, inflated
@@ -74,16 +76,30 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("examples", [10, pytest.param(80, marks=[pytest.mark.campaign, pytest.mark.nightly])])
+_documents = []
+
+
+def document(flask):
+    """Return the document, which is the same for each app: to read it, and all that the app's modules name, takes long."""
+    if not _documents:
+        _documents.append(schemathesis.openapi.from_wsgi("/openapi.json", flask))
+    return _documents[0]
+
+
+@pytest.mark.parametrize("examples", [6, pytest.param(80, marks=[pytest.mark.campaign, pytest.mark.nightly])])
 @pytest.mark.parametrize(("operation", "mode", "way"), ASKED)
-def test_what_is_asked_is_answered_as_documented(served, operation, mode, way, examples):
+def test_what_is_asked_is_answered_as_documented(served, store_url, operation, mode, way, examples):
     """Requests made from the document, and such as break it, get an answer of its shape; no refused one changes a count."""
     if operation.key == "metrics":
         served = type(served)(replace(served.service.settings, metrics_key=METRICS))
-    served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1, 2])]})
-    served.drain()
-    document = schemathesis.openapi.from_wsgi("/openapi.json", way(served.flask))
-    cases = document[operation.path][operation.method.upper()].as_strategy(generation_mode=mode)
+
+    def fill():
+        served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1, 2])]})
+        served.drain()
+
+    once(f"fuzz {store_url}", served.store._client, fill)
+    cases = document(served.flask)[operation.path][operation.method.upper()].as_strategy(generation_mode=mode)
+    client = WsgiClient(way(served.flask))
     admin, _ = KeyStore(served.store).create("admin", "")
     key = {"ingest": INGEST, "read": READ, "admin": admin, "metrics": METRICS}.get(operation.key, "nobodys-key")
     before = counted(served)
@@ -91,7 +107,7 @@ def test_what_is_asked_is_answered_as_documented(served, operation, mode, way, e
     @settings(few, max_examples=examples)
     @given(case=cases)
     def ask(case):
-        answer = case.call(headers={"Authorization": f"Bearer {key}"})
+        answer = case.call(session=client, headers={"Authorization": f"Bearer {key}"})
         case.validate_response(answer, checks=CHECKS)
         if answer.status_code >= 400:
             assert counted(served) == before

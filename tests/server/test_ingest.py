@@ -10,6 +10,7 @@ from hashlib import sha256
 
 import pytest
 import redis
+from fillings import once
 from registries import metric_toml, registry_toml
 
 from deniable.registry import period
@@ -234,10 +235,14 @@ REQUEST_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", REQUEST_FAULTS)
-def test_a_faulty_request_changes_nothing(alike, fault):
+def test_a_faulty_request_changes_nothing(alike, store_url, fault):
     """Each kind of bad request has its own status and code, and leaves the store as it was."""
-    alike.post(batch(alike.group("ui.theme", [0, 1, 2])))
-    alike.drain()
+
+    def fill():
+        alike.served.post(batch(alike.group("ui.theme", [0, 1, 2])))
+        alike.drain()
+
+    once(f"ingest {store_url}", alike.store._client, fill)
     before = alike.state()
     expected, send = REQUEST_FAULTS[fault]
     assert code(send(alike)) == expected

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from fillings import once
 from pyarrow import feather, parquet
 from registries import metric_toml, registry_toml
 
@@ -62,8 +63,13 @@ def send(shop, metric, values, of, **changes):
 
 
 @pytest.fixture
-def filled(shop):
+def filled(shop, store_url):
     """Five days of themes on two platforms, of which the second is withheld on one day; a gap, and a joined day."""
+    once(f"rows {store_url}", shop.store._client, lambda: fill(shop))
+    return shop
+
+
+def fill(shop):
     for ago in (6, 3, 2):
         send(shop, "theme", [0] * 150 + [1] * 50 * (7 - ago), day(ago))
         send(shop, "theme", [0] * 100 + [2] * (60 if ago != 3 else 0), day(ago), segment="platform=macos")
@@ -73,7 +79,6 @@ def filled(shop):
         send(shop, "wait", [300.0 + 10 * ago] * 400, day(ago))
         send(shop, "tools", [["pen"]] * 200 + [[]] * 100, day(ago))
     shop.drain(days=40)
-    return shop
 
 
 def ask(shop, status=200, **query):
@@ -835,16 +840,20 @@ LOAD = registry_toml(
 
 
 @pytest.fixture
-def over_days(serve):
+def over_days(serve, store_url):
     """Serve numbers and searched answers of four closed days."""
     shop = serve(LOAD)
+    once(f"rows over days {store_url}", shop.store._client, lambda: fill_days(shop))
+    return shop
+
+
+def fill_days(shop):
     for ago in (9, 8, 7, 6):
         for metric in ("load", "wait"):
             send(shop, metric, [10.0, 900.0] * 200, day(ago))
         send(shop, "url", ["a"] * 300, day(ago))
     send(shop, "mode", [1] * 50, day(6))
     shop.drain(days=40)
-    return shop
 
 
 def test_a_trial_withholds_nothing_and_each_place_says_so(over_days):

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from fillings import once
 from registries import metric_toml, registry_toml
 
 from deniable.registry import period
@@ -369,8 +370,13 @@ def headline(html):
 
 
 @pytest.fixture
-def filled(shop):
+def filled(shop, store_url):
     """Ten days of one habit, then more; more of it on one platform; and a wait that grew."""
+    once(f"series {store_url}", shop.store._client, lambda: fill(shop))
+    return shop
+
+
+def fill(shop):
     for ago in range(14, 1, -1):
         for platform, yes in (("linux", 60), ("macos", 180)):
             output = [1] * (yes + (120 if ago < 5 else 0)) + [0] * (400 - yes)
@@ -379,7 +385,6 @@ def filled(shop):
         send(shop, "wait", [shop.app.registry.metrics["wait"].position(wait)] * 2000, week(ago))
         send(shop, "theme", [0] * 300 + [1] * (50 if ago == 3 else 400), week(ago))
     shop.drain(days=40)
-    return shop
 
 
 def test_two_segments_in_words(filled):

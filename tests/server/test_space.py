@@ -99,6 +99,7 @@ def filled(real_redis, path):
     return fill
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("parts", [1, 2, 7])
 def test_the_figure_bounds_what_full_sums_take(filled, path, parts):
     """Whether they are filled at once or little by little, and is twice that at most."""

@@ -1,0 +1,27 @@
+"""What many tests fill their store with is made once: the store of each later one gets back what was left in the first."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+from seeded import seeded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+_contents: dict[tuple[str, date], list[tuple[bytes, int, bytes]]] = {}
+
+
+def once(name: str, client: redis.Redis, fill: Callable[[], object]) -> None:
+    """Fill an emptied store, or put back what the first filling of this name left there today."""
+    filling = name, datetime.now(UTC).date()
+    if filling not in _contents:
+        with seeded(name):  # whichever test is the first
+            fill()
+        _contents[filling] = [(key, max(client.pttl(key), 0), client.dump(key)) for key in client.scan_iter(count=1000)]
+        return
+    for key, lifetime, content in _contents[filling]:
+        client.restore(key, lifetime, content, replace=True)

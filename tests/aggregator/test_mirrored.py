@@ -62,10 +62,10 @@ def test_a_difference_of_yes_is_that_of_no(kind):
 
 def test_a_test_of_yes_is_not_corrected_for_no():
     """Both differ exactly if one does, alone."""
-    first, second = (Side.of(estimated("binary", 2, ones)) for ones in (700, 800))
-    (p, _) = Difference(first, second).p_value
-    assert [each.differs for each in differing(first, second, 1 - 1.01 * p)] == [True, True]
-    assert [each.differs for each in differing(first, second, 1 - 0.99 * p)] == [False, False]
+    difference = Difference(*(Side.of(estimated("binary", 2, ones)) for ones in (700, 800)))
+    (p, _) = difference.p_value
+    assert [each.differs for each in differing(difference, 1 - 1.01 * p)] == [True, True]
+    assert [each.differs for each in differing(difference, 1 - 0.99 * p)] == [False, False]
 
 
 def test_a_slope_of_yes_is_that_of_no():

@@ -850,6 +850,7 @@ def test_a_refusal_of_an_upload_is_told_with_its_code_later(client_of, caplog):
 def unheard(monkeypatch):
     """Give the handlers of the logger, as in a fresh process."""
     log = logging.getLogger("deniable")
+    notice.log.debug("the first line makes the handler")
     monkeypatch.setattr(log, "handlers", [notice.log.unheard])
     return log
 

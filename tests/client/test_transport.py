@@ -1011,7 +1011,7 @@ def test_a_chore_is_done_when_the_thread_starts(sending, monkeypatch):
     sender = sending(Fake(), chore=chore)
     assert not done
     sender.submit(reports(1)[0])
-    assert eventually(lambda: len(done) == 2)
+    assert eventually(lambda: len(done) >= 2)
     assert set(done) == {"deniable-courier"}
     assert sender.flush(60)
 

@@ -46,7 +46,7 @@ def closed(few, store_url):
         count(few)
         few.drain(days=5)
 
-    once(f"analysts {store_url}", few.store._client, fill)
+    once("analysts", store_url, few.store._client, fill)
     assert few.get(f"/api/v1/metrics/export.used?period={TODAY}").get_json()["segments"] == ["platform=linux"]
     return few
 

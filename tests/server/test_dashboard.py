@@ -119,7 +119,7 @@ def publish(app: Flask) -> None:
 
 def fill_all(app: Flask) -> None:
     shop = app.extensions["deniable"].apps["shop"]
-    once(f"dashboard {shop.registry.digest}", shop.store._client, lambda: _fill_all(app))
+    once(f"dashboard {shop.registry.digest}", "", shop.store._client, lambda: _fill_all(app))
 
 
 def _fill_all(app: Flask) -> None:
@@ -896,7 +896,7 @@ NUMBERS = registry_toml(
 def numbers(make) -> Flask:
     """Make a server of such metrics, each with reports that stand for a known distribution."""
     app = make(NUMBERS)
-    once("numbers of the dashboard", app.extensions["deniable"].apps["shop"].store._client, lambda: _fill_numbers(app))
+    once("numbers of the dashboard", "", app.extensions["deniable"].apps["shop"].store._client, lambda: _fill_numbers(app))
     return app
 
 

@@ -97,7 +97,7 @@ def test_what_is_asked_is_answered_as_documented(served, store_url, operation, m
         served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1, 2])]})
         served.drain()
 
-    once(f"fuzz {store_url}", served.store._client, fill)
+    once("fuzz", store_url, served.store._client, fill)
     cases = document(served.flask)[operation.path][operation.method.upper()].as_strategy(generation_mode=mode)
     client = WsgiClient(way(served.flask))
     admin, _ = KeyStore(served.store).create("admin", "")

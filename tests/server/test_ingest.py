@@ -242,7 +242,7 @@ def test_a_faulty_request_changes_nothing(alike, store_url, fault):
         alike.served.post(batch(alike.group("ui.theme", [0, 1, 2])))
         alike.drain()
 
-    once(f"ingest {store_url}", alike.store._client, fill)
+    once("ingest", store_url, alike.store._client, fill)
     before = alike.state()
     expected, send = REQUEST_FAULTS[fault]
     assert code(send(alike)) == expected

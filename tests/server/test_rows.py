@@ -65,7 +65,7 @@ def send(shop, metric, values, of, **changes):
 @pytest.fixture
 def filled(shop, store_url):
     """Five days of themes on two platforms, of which the second is withheld on one day; a gap, and a joined day."""
-    once(f"rows {store_url}", shop.store._client, lambda: fill(shop))
+    once("rows", store_url, shop.store._client, lambda: fill(shop))
     return shop
 
 
@@ -843,7 +843,7 @@ LOAD = registry_toml(
 def over_days(serve, store_url):
     """Serve numbers and searched answers of four closed days."""
     shop = serve(LOAD)
-    once(f"rows over days {store_url}", shop.store._client, lambda: fill_days(shop))
+    once("rows over days", store_url, shop.store._client, lambda: fill_days(shop))
     return shop
 
 

@@ -372,7 +372,7 @@ def headline(html):
 @pytest.fixture
 def filled(shop, store_url):
     """Ten days of one habit, then more; more of it on one platform; and a wait that grew."""
-    once(f"series {store_url}", shop.store._client, lambda: fill(shop))
+    once("series", store_url, shop.store._client, lambda: fill(shop))
     return shop
 
 

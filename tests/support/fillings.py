@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     import redis
 
-_contents: dict[tuple[str, date], list[tuple[bytes, int, bytes]]] = {}
+_contents: dict[tuple[str, str, date], list[tuple[bytes, int, bytes]]] = {}
 
 
-def once(name: str, client: redis.Redis, fill: Callable[[], object]) -> None:
-    """Fill an emptied store, or put back what the first filling of this name left there today."""
-    filling = name, datetime.now(UTC).date()
+def once(name: str, store: str, client: redis.Redis, fill: Callable[[], object]) -> None:
+    """Fill an emptied store, or put back what the first filling of this name left in it today. The name seeds its draws."""
+    filling = name, store, datetime.now(UTC).date()
     if filling not in _contents:
         with seeded(name):  # whichever test is the first
             fill()

@@ -759,6 +759,17 @@ def test_a_row_says_which_days_it_rests_on(filled):
     assert [sides[side]["days"] for side in "ab"] == [{"from": None, "to": since}, {"from": last, "to": last}]
 
 
+def test_few_reports_of_a_segment_are_refused_like_none_at_all(filled):
+    """A segment that is withheld on one day, one that never had enough reports, and one of which nothing ever came are alike."""
+
+    def refused(segment):
+        answer = filled.get(f"/api/v1/metrics/theme?segment={segment}&period={day(3)}")
+        return answer.status_code, {**answer.get_json(), "instance": None}
+
+    assert refused("platform=macos") == refused("platform=beos") == refused("platform=(other)")
+    assert refused("platform=macos")[0] == 403
+
+
 def test_what_has_no_answer_says_why(filled):
     """No answer is empty: there is a row with the reason, of an estimate and of a difference."""
 

@@ -55,6 +55,11 @@ CATALOGUE: dict[str, CommandInfo] = {
         "aggregator",
         ("deniable backup --to copies", "deniable backup --redis-url redis://localhost --to copies --keep-days 7"),
     ),
+    "conformance": CommandInfo(
+        "check a client in any language against the wire specification",
+        "",
+        ("deniable conformance node adapter.js", "deniable conformance --level 1 -- ./adapter --quiet"),
+    ),
     "dead-letters": CommandInfo(
         "list batches that could not be counted, and count them after all",
         "aggregator",
@@ -222,7 +227,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "audit-log",
         "divide",
     ),
-    "review and research": ("report", "account", "prove", "audit", "attack", "simulate", "rappor"),
+    "review and research": ("report", "account", "prove", "conformance", "audit", "attack", "simulate", "rappor"),
 }
 """The commands in the order of the help, the most needed first."""
 

@@ -21,6 +21,7 @@ from statistics import mean, stdev
 import foreign
 import pytest
 import requests
+from wire_page import PAGE, block, rows, tables
 
 from deniable import mechanisms
 from deniable.commands.sheet import sheet
@@ -44,29 +45,7 @@ from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[3]
-PAGE = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs" / "reference" / "wire").glob("*.md"))
 REGISTRY = load(ROOT / "tests" / "vectors" / "wire.toml")
-
-
-def cells(line):
-    return [cell.strip().strip("`") for cell in line.strip().removeprefix("| ").removesuffix(" |").split(" | ")]
-
-
-def tables(marker):
-    """Read the tables below a marker, up to the next paragraph."""
-    block = re.search(rf"<!-- {marker} -->\n((?:\|.*\n|\n(?=\|))+)", PAGE)
-    assert block, marker
-    contents = []
-    for written in block[1].strip().split("\n\n"):
-        head, _, *lines = written.splitlines()
-        contents.append([dict(zip(cells(head), cells(line), strict=True)) for line in lines])
-    return contents
-
-
-def rows(marker):
-    (table,) = tables(marker)
-    assert table, marker
-    return table
 
 
 def document_sheet():
@@ -409,10 +388,6 @@ def test_allowances_and_places_of_responses():
         )
 
 
-def worked_body():
-    return re.search(r"<!-- body -->\n```json\n(.*?)\n```", PAGE, re.DOTALL)[1].replace("\n", "").encode()
-
-
 def test_an_upload_follows_from_the_page():
     """The page's tables alone give the body; what is in it is read by us."""
     moment, own = datetime(2026, 11, 21, 14, 5, tzinfo=UTC), {"platform": "linux", "version": "2.4"}
@@ -429,8 +404,8 @@ def test_an_upload_follows_from_the_page():
         stratum = Stratum(metric.id, metric.version, entry["fingerprint"], period.of(moment, metric.period), where)
         ours.append(Report(stratum, mechanisms.of(metric).randomize(metric.position(answer), source=source)))
         assert REGISTRY.segment(metric, own) == where
-    assert foreign.body_of(PAGES_SHEET, reports) == encode(ours) == worked_body()
-    for group in json.loads(worked_body())["groups"]:
+    assert foreign.body_of(PAGES_SHEET, reports) == encode(ours) == block("body").encode()
+    for group in json.loads(block("body").encode())["groups"]:
         layout = mechanisms.of(REGISTRY.metrics[group["metric"]]).layout
         payloads = b64decode(group["payloads"])
         assert len(payloads) == group["count"] * layout.payload_size
@@ -442,7 +417,7 @@ def test_a_signed_restriction():
     """The page's text is canonical, its signatures are right, and it turns down what the page says."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    body = re.search(r"<!-- restriction -->\n```json\n(.*)\n```", PAGE)[1]
+    body = block("restriction")
     document = json.loads(body)
     assert json.dumps(document, sort_keys=True, separators=(",", ":")) == body
     public = re.search(r"With the public key `([^`]*)`", PAGE)[1]

@@ -1,0 +1,126 @@
+"""Put all scripts to an adapter, and compare what it answers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deniable.conformance.adapter import PROTOCOL, Adapter
+from deniable.conformance.scripts import LEVELS, Script, load
+from deniable.errors import ConfigurationError
+from deniable.testing.stub import StubServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_LONGEST = 600  # characters of a request or answer that a failure shows
+
+
+class Failure(NamedTuple):
+    """A request that was answered otherwise than it must be."""
+
+    script: Script
+    asked: dict[str, Any]
+    answered: dict[str, Any]
+    wanted: dict[str, Any]
+
+    def __str__(self) -> str:
+        parts = {"asked": self.asked, "answered": self.answered, "wanted": self.wanted}
+        lines = [f"{name}: {json.dumps(part)[:_LONGEST]}" for name, part in parts.items()]
+        return "\n  ".join([f"{self.script.file}, {self.script.about} (level {self.script.level})", *lines])
+
+
+class Outcome(NamedTuple):
+    """What an adapter's client has shown."""
+
+    client: str  # as it calls itself
+    claimed: int  # the level that it claims
+    passed: dict[int, int]  # by level, how many scripts
+    refused: dict[int, dict[str, int]]  # by level, how many scripts were refused, by metric or request
+    failures: list[Failure]
+
+    @property
+    def conforms(self) -> bool:
+        """Whether nothing was wrong, and nothing of the claimed level was refused."""
+        return not self.failures and not any(self.refused[level] for level in LEVELS if level <= self.claimed)
+
+    def lines(self) -> Iterator[str]:
+        """Say what was seen."""
+        yield f"{self.client}, which claims level {self.claimed}"
+        for level, about in LEVELS.items():
+            refused, wrong = self.refused[level], sum(each.script.level == level for each in self.failures)
+            line = f"level {level} ({about}): {self.passed[level]} passed, {wrong} failed, {sum(refused.values())} refused"
+            yield line + (f": {', '.join(sorted(refused))}" if refused else "")
+        yield "it conforms" if self.conforms else "it does NOT conform"
+
+
+def run(
+    command: Sequence[str],  # what starts the adapter
+    only: int | None = None,  # the level up to which scripts are put; None for all
+) -> Outcome:
+    """Put all scripts; raise `ConfigurationError` if the adapter does not answer."""
+    passed, failures = dict.fromkeys(LEVELS, 0), list[Failure]()
+    refused: dict[int, dict[str, int]] = {level: {} for level in LEVELS}
+    with Adapter(command) as adapter:
+        hello = adapter.ask({"do": "hello", "protocol": PROTOCOL})
+        client, level = hello.get("client"), hello.get("level")
+        if hello.get("protocol") != PROTOCOL or not isinstance(client, str) or level not in LEVELS:
+            raise ConfigurationError(f"the adapter answers `hello` with protocol {PROTOCOL}, client and level, not {hello}")
+        for script in load():
+            if only is not None and script.level > only:
+                continue
+            outcome = _put(adapter, script)
+            if outcome is None:
+                passed[script.level] += 1
+            elif isinstance(outcome, Failure):
+                failures.append(outcome)
+            else:
+                refused[script.level][outcome] = refused[script.level].get(outcome, 0) + 1
+    return Outcome(client, level, passed, refused, failures)
+
+
+def _put(adapter: Adapter, script: Script) -> Failure | str | None:
+    """Put one script; return what failed, the metric or request that was refused, or None."""
+    refused = adapter.load(script.sheet)
+    for metric in sorted(script.metrics):
+        if metric in refused:
+            return metric
+    server = StubServer(key="pk_conformance")
+    with server if any("server" in step["ask"] for step in script.steps) else nullcontext():
+        for step in script.steps:
+            asked, wanted = step["ask"], step["answer"]
+            answered = _serve(server, asked) if asked.get("do") is None else adapter.ask(_addressed(asked, server))
+            if "unsupported" in answered:
+                return None if script.sheets else str(asked["do"])
+            if not _agrees(answered, wanted):
+                return Failure(script, asked, answered, wanted)
+    return None
+
+
+def _addressed(asked: dict[str, Any], server: StubServer) -> dict[str, Any]:
+    """Return a request, with the address of our server where a device is to send there."""
+    if not asked.get("server"):
+        return asked
+    # The stub has no registry, and so no name of an app.
+    return asked | {"dsn": server.dsn.rpartition("/")[0] + "/shop"}
+
+
+def _serve(server: StubServer, asked: dict[str, Any]) -> dict[str, Any]:
+    if asked["server"] == "fail":
+        server.fail(asked["status"])
+        return {}
+    attempts = server.attempts
+    statuses, keys = [int(each.status) for each in attempts], len({each.key for each in attempts})
+    return {"statuses": statuses, "keys": keys, "reports": len(server.reports)}
+
+
+def _agrees(answered: object, wanted: object) -> bool:
+    """Compare an answer with what it must have; it may have more members. A list of refused names is a part of the answer's."""
+    if isinstance(wanted, dict) and isinstance(answered, dict):
+        return all(name in answered and _agrees(answered[name], each) for name, each in wanted.items())
+    if isinstance(wanted, list) and isinstance(answered, dict):
+        return set(wanted) == set(answered)
+    if isinstance(wanted, list) and isinstance(answered, list):
+        return len(wanted) == len(answered) and all(map(_agrees, answered, wanted))
+    return type(answered) is type(wanted) and answered == wanted

@@ -37,7 +37,7 @@ NOWHERE = "http://pk_conformance@127.0.0.1:9/shop"
 
 
 @cache
-def made():
+def vectors():
     """Return what the vectors are made by."""
     return SimpleNamespace(**runpy.run_path(str(VECTORS)))
 
@@ -63,20 +63,20 @@ class Tape(Source):
 class Device:
     """A client in a folder of its own."""
 
-    def __init__(self, registry, asked):
+    def __init__(self, registry, request):
         self.folder = TemporaryDirectory()
-        self.now = datetime.fromisoformat(asked.get("moment", "2026-11-21T10:00:00Z"))
-        self.registry, self.asked, self.consent = registry, asked, asked["consent"]
+        self.now = datetime.fromisoformat(request.get("moment", "2026-11-21T10:00:00Z"))
+        self.registry, self.request, self.consent = registry, request, request["consent"]
         self.begin()
         with self.client._session.state.transaction() as db:
-            db.execute("UPDATE facts SET value = ? WHERE name = 'secret'", (bytes.fromhex(asked["secret"]),))
+            db.execute("UPDATE facts SET value = ? WHERE name = 'secret'", (bytes.fromhex(request["secret"]),))
 
     def begin(self):
         self.client = Client(
-            dsn=self.asked.get("dsn", NOWHERE),
+            dsn=self.request.get("dsn", NOWHERE),
             registry=self.registry,
             consent=self.consent,
-            segments=self.asked["segments"],
+            segments=self.request["segments"],
             state=self.folder.name,
             clock=lambda: self.now.timestamp(),  # noqa: PLW0108 - it goes on
         )
@@ -99,7 +99,7 @@ class Device:
             with suppress(FileNotFoundError):  # the sending thread has just given a batch another name
                 return outbox.submitted - outbox.settled + sum(map(on_disk, Path(self.folder.name).rglob("*.json.gz")))
 
-    def kept(self, metric):
+    def stored(self, metric):
         tag = self.client._metrics.prepared[metric].allowance.tag
         with self.client._session.state.transaction() as db:
             (last,) = db.execute("SELECT last FROM kept WHERE tag = ?", (tag,)).fetchone()
@@ -115,117 +115,117 @@ class Answers:
     def hello(self, _):
         return {"protocol": 1, "client": "deniable for Python", "level": 3}
 
-    def sheet(self, asked):
-        known = [name for name, sheet in made().sheets().items() if sheet == asked["sheet"]]
+    def sheet(self, request):
+        known = [name for name, sheet in vectors().sheets().items() if sheet == request["sheet"]]
         if not known:
             return {"unsupported": "the SDK reads metrics.toml"}
-        self.registry = made().registries()[known[0]]
+        self.registry = vectors().registries()[known[0]]
         return {"refused": {}}
 
-    def metric(self, asked):
-        return self.registry.metrics[asked["metric"]]
+    def metric(self, request):
+        return self.registry.metrics[request["metric"]]
 
-    def payload(self, asked):
-        layout = Layout(asked["layout"]["rows"], asked["layout"]["width"], asked["layout"]["kind"])
-        return {"payload": layout.pack(asked["row"], int(asked["content"])).hex()}
+    def payload(self, request):
+        layout = Layout(request["layout"]["rows"], request["layout"]["width"], request["layout"]["kind"])
+        return {"payload": layout.pack(request["row"], int(request["content"])).hex()}
 
-    def period(self, asked):
-        return {"period": period.of(datetime.fromisoformat(asked["moment"]), asked["period"])}
+    def period(self, request):
+        return {"period": period.of(datetime.fromisoformat(request["moment"]), request["period"])}
 
-    def position(self, asked):
-        metric, answer = self.metric(asked), asked["answer"]
-        given = int(answer) if metric.type == "key" and isinstance(answer, str) else answer
-        position, _ = metric.kind.reported(metric, given)
+    def position(self, request):
+        metric, answer = self.metric(request), request["answer"]
+        plain = int(answer) if metric.type == "key" and isinstance(answer, str) else answer
+        position, _ = metric.kind.reported(metric, plain)
         return {"position": None if position is None else str(position)}
 
-    def stand_in(self, asked):
-        tape = Tape(asked["draws"])
-        return {"position": str(self.metric(asked).stand_in(tape)), "left": len(tape.left)}
+    def stand_in(self, request):
+        tape = Tape(request["draws"])
+        return {"position": str(self.metric(request).stand_in(tape)), "left": len(tape.left)}
 
-    def round(self, asked):
-        metric = self.metric(asked)
-        return {"position": str(metric.round_at(metric.position(asked["answer"]), asked["point"]))}
+    def round(self, request):
+        metric = self.metric(request)
+        return {"position": str(metric.round_at(metric.position(request["answer"]), request["point"]))}
 
-    def report(self, asked):
-        tape = Tape(asked["draws"])
-        payload = mechanisms.of(self.metric(asked)).randomize(int(asked["position"]), source=tape)
+    def report(self, request):
+        tape = Tape(request["draws"])
+        payload = mechanisms.of(self.metric(request)).randomize(int(request["position"]), source=tape)
         return {"payload": payload.hex(), "left": len(tape.left)}
 
-    def support(self, asked):
-        ours = mechanisms.of(self.metric(asked))
-        value, points = int(asked["position"]), range(ours.layout.width)
+    def support(self, request):
+        ours = mechanisms.of(self.metric(request))
+        value, points = int(request["position"]), range(ours.layout.width)
         return {"points": [x for x in points if value in ours.supported(ours.layout.pack(0, x))]}
 
-    def respond(self, asked):
-        ours, tape, value = mechanisms.of(self.metric(asked)), Tape(asked["draws"]), int(asked["position"])
-        content = ours.respond_permanently(asked["row"], value, tape)
-        return {"key": str(ours.response_key(asked["row"], value)), "content": str(content), "left": len(tape.left)}
+    def respond(self, request):
+        ours, tape, value = mechanisms.of(self.metric(request)), Tape(request["draws"]), int(request["position"])
+        content = ours.respond_permanently(request["row"], value, tape)
+        return {"key": str(ours.response_key(request["row"], value)), "content": str(content), "left": len(tape.left)}
 
-    def again(self, asked):
-        tape = Tape(asked["draws"])
-        payload = mechanisms.of(self.metric(asked)).respond_instantly(asked["row"], int(asked["content"]), tape)
+    def again(self, request):
+        tape = Tape(request["draws"])
+        payload = mechanisms.of(self.metric(request)).respond_instantly(request["row"], int(request["content"]), tape)
         return {"payload": payload.hex(), "left": len(tape.left)}
 
-    def place(self, asked):
+    def place(self, request):
         with closing(sqlite3.connect(":memory:")) as db:
             db.execute("CREATE TABLE facts (name, value)")
             db.execute("INSERT INTO facts VALUES ('place', '0/1')")
-            rows = [permanent_responses.row_of(db, each["rows"], Tape(each["draws"])) for each in asked["asks"]]
+            rows = [permanent_responses.row_of(db, each["rows"], Tape(each["draws"])) for each in request["asks"]]
             (place,) = db.execute("SELECT value FROM facts").fetchone()
         return {"rows": rows, "place": place}
 
-    def body(self, asked):
+    def body(self, request):
         reports = []
-        for each in asked["reports"]:
-            metric = self.registry.metrics[each["metric"]]
+        for part in request["reports"]:
+            metric = self.registry.metrics[part["metric"]]
             tag = mechanisms_tag(metric)
-            stratum = Stratum(metric.id, metric.version, tag, each["period"], each["segment"])
-            reports.append(Report(stratum, bytes.fromhex(each["payload"])))
+            stratum = Stratum(metric.id, metric.version, tag, part["period"], part["segment"])
+            reports.append(Report(stratum, bytes.fromhex(part["payload"])))
         return {"body": json.loads(encode(reports))}
 
-    def restrict(self, asked):
-        written = asked["metrics"]
+    def restrict(self, request):
+        written = request["metrics"]
         own = {}
-        for id_, each in written.items():
-            metric = made().registries()["wire"].metrics[id_]
-            own[id_] = replace(metric, sample=each["sample"], expires=each["expires"] and date.fromisoformat(each["expires"]))
-        used = Restriction.read(asked["text"]).limited(own)
+        for id_, limit in written.items():
+            metric = vectors().registries()["wire"].metrics[id_]
+            own[id_] = replace(metric, sample=limit["sample"], expires=limit["expires"] and date.fromisoformat(limit["expires"]))
+        used = Restriction.read(request["text"]).limited(own)
         limits = {
             id_: {"sample": metric.sample, "expires": metric.expires and metric.expires.isoformat()}
             for id_, metric in used.items()
         }
         return {"metrics": {id_: limits.get(id_) for id_ in written}}
 
-    def verify(self, asked):
-        until = asked["valid_until"] and date.fromisoformat(asked["valid_until"])
+    def verify(self, request):
+        until = request["valid_until"] and date.fromisoformat(request["valid_until"])
         try:
-            Envelope(asked["text"], b64decode(asked["signature"]), until).verify(asked["key"])
+            Envelope(request["text"], b64decode(request["signature"]), until).verify(request["key"])
         except ServedRegistryError:
             return {"right": False}
         return {"right": True}
 
-    def begin_device(self, asked):
+    def begin_device(self, request):
         if self.device is not None:
             self.device.client.close(0)
-        self.device = Device(self.registry, asked)
+        self.device = Device(self.registry, request)
         return {}
 
-    def record(self, asked):
-        return {"outcome": self.device.record(asked["metric"], asked["answer"], asked["moment"])}
+    def record(self, request):
+        return {"outcome": self.device.record(request["metric"], request["answer"], request["moment"])}
 
-    def spent(self, asked):
-        spent = self.device.client._session.ledger.spent(asked["month"])
+    def spent(self, request):
+        spent = self.device.client._session.ledger.spent(request["month"])
         return {"month": round(spent.month * 1e6), "lifetime": round(spent.lifetime * 1e6)}
 
-    def kept(self, asked):
-        return {"last": self.device.kept(asked["metric"])}
+    def stored(self, request):
+        return {"last": self.device.stored(request["metric"])}
 
     def waiting(self, _):
         return {"reports": self.device.waiting()}
 
-    def consent(self, asked):
-        self.device.consent = asked["given"]
-        self.device.client.set_consent(asked["given"])
+    def consent(self, request):
+        self.device.consent = request["given"]
+        self.device.client.set_consent(request["given"])
         return {}
 
     def restart(self, _):
@@ -251,28 +251,28 @@ def mechanisms_tag(metric):
 class Mistaken(Answers):
     """A client with the mistakes that a test names."""
 
-    def report(self, asked):
-        answer = super().report(asked)
+    def report(self, request):
+        answer = super().report(request)
         if "report" in sys.argv:
             answer["payload"] = f"{int(answer['payload'], 16) ^ 1:0{len(answer['payload'])}x}"
         return answer
 
-    def consent(self, asked):
-        return {} if "consent" in sys.argv else super().consent(asked)
+    def consent(self, request):
+        return {} if "consent" in sys.argv else super().consent(request)
 
-    def restart(self, asked):
-        return {} if "restart" in sys.argv else super().restart(asked)
+    def restart(self, request):
+        return {} if "restart" in sys.argv else super().restart(request)
 
-    def waiting(self, asked):
-        return {"reports": 0} if "waiting" in sys.argv else super().waiting(asked)
+    def waiting(self, request):
+        return {"reports": 0} if "waiting" in sys.argv else super().waiting(request)
 
-    def respond(self, asked):
-        return {"unsupported": "nothing is kept"} if "respond" in sys.argv else super().respond(asked)
+    def respond(self, request):
+        return {"unsupported": "nothing is kept"} if "respond" in sys.argv else super().respond(request)
 
-    def flush(self, asked):
+    def flush(self, request):
         if "key" in sys.argv:
             sys.exit(3)
-        return super().flush(asked)
+        return super().flush(request)
 
 
 def main():
@@ -280,9 +280,9 @@ def main():
     logging.getLogger("deniable").addHandler(logging.NullHandler())
     answers = Mistaken() if len(sys.argv) > 1 else Answers()
     for line in sys.stdin:
-        asked = json.loads(line)
-        name = {"device": "begin_device"}.get(asked["do"], asked["do"])
-        sys.stdout.write(f"{json.dumps(getattr(answers, name)(asked))}\n")
+        request = json.loads(line)
+        name = {"device": "begin_device"}.get(request["do"], request["do"])
+        sys.stdout.write(f"{json.dumps(getattr(answers, name)(request))}\n")
         sys.stdout.flush()
 
 

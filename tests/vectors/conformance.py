@@ -160,10 +160,10 @@ class Recorder(Source):
 
 def level_of(entry: dict[str, Any]) -> int:
     """Return the level that a metric belongs to."""
-    name, kept = entry["mechanism"], entry["epsilon_permanent"] is not None
+    name, permanent = entry["mechanism"], entry["epsilon_permanent"] is not None
     if entry["type"] in LATER_TYPES or name not in (*INDEPENDENT, *KEPT):
         return 3
-    return 2 if kept or name in KEPT else 1
+    return 2 if permanent or name in KEPT else 1
 
 
 def script(level: int, about: str, steps: list[tuple[dict[str, Any], dict[str, Any]]], on: str = "") -> dict[str, Any]:
@@ -278,7 +278,7 @@ def wider_scripts() -> list[dict[str, Any]]:
         answer = {"position": str(int(row["position, hexadecimal"], 16))}
         scripts.append(one("wider", "position", f"text.{row['max_length']}", ask, answer))
     for on, answers in (("wire", POSITIONS), ("wider", {"unicode": UNICODE})):
-        scripts += [answered(on, id_, answer) for id_, given in answers.items() for answer in given]
+        scripts += [answered(on, id_, answer) for id_, listed in answers.items() for answer in listed]
     for on, stand_ins in (("wire", ("sue", "oue", "set", "joint_set", "mean", "log_distribution")), ("wider", ("unicode",))):
         for id_ in stand_ins:
             recorder = Recorder(f"stand-in {id_}")
@@ -287,19 +287,19 @@ def wider_scripts() -> list[dict[str, Any]]:
     for id_, metric in registries()["wider"].metrics.items():
         mechanism = mechanisms.of(metric)
         for turn in range(5):
-            scripts += drawn(id_, mechanism, turn)
+            scripts += responses(id_, mechanism, turn)
     return scripts
 
 
 def answered(on: str, id_: str, answer: Any) -> dict[str, Any]:
     """Write the position of an answer, null of an undeclared one; keys are decimals in texts."""
     metric = registries()[on].metrics[id_]
-    given = int(answer) if metric.type == "key" and isinstance(answer, str) else answer
-    position, _ = metric.kind.reported(metric, given)
+    plain = int(answer) if metric.type == "key" and isinstance(answer, str) else answer
+    position, _ = metric.kind.reported(metric, plain)
     return one(on, "position", id_, {"answer": answer}, {"position": None if position is None else str(position)})
 
 
-def drawn(id_: str, mechanism: Any, turn: int) -> list[dict[str, Any]]:
+def responses(id_: str, mechanism: Any, turn: int) -> list[dict[str, Any]]:
     """Write a report of some position and, where responses are kept, both steps."""
     value = int.from_bytes(sha256(f"{id_} {turn}".encode()).digest() * 33, "big") % mechanism.domain_size
     if mechanism.name == "pgr":
@@ -365,7 +365,7 @@ def device_scripts() -> list[dict[str, Any]]:
         worked.append(record(row["metric"], json.loads(row["answer, as JSON"]), row["what becomes of it"], moment))
         worked.append(spent(row["counts in"], int(row["month"]), int(row["ever"])))
         if row["response key"] != "-":
-            worked.append(({"do": "kept", "metric": row["metric"]}, {"last": stored[row["response key"]]}))
+            worked.append(({"do": "stored", "metric": row["metric"]}, {"last": stored[row["response key"]]}))
     flush: tuple[dict[str, Any], dict[str, Any]] = ({"do": "flush"}, {})
     cost = sheets()["wire"]["metrics"]["grr"]["allowance"]["cost"]
     grr = record("grr", "0", "reported")

@@ -21,12 +21,12 @@ class Failure(NamedTuple):
     """A request that was answered otherwise than it must be."""
 
     script: Script
-    asked: dict[str, Any]
-    answered: dict[str, Any]
-    wanted: dict[str, Any]
+    request: dict[str, Any]
+    answer: dict[str, Any]
+    expected: dict[str, Any]
 
     def __str__(self) -> str:
-        parts = {"asked": self.asked, "answered": self.answered, "wanted": self.wanted}
+        parts = {"request": self.request, "answer": self.answer, "expected": self.expected}
         lines = [f"{name}: {json.dumps(part)[:_LONGEST]}" for name, part in parts.items()]
         return "\n  ".join([f"{self.script.file}, {self.script.about} (level {self.script.level})", *lines])
 
@@ -89,38 +89,38 @@ def _put(adapter: Adapter, script: Script) -> Failure | str | None:
     server = StubServer(key="pk_conformance")
     with server if any("server" in step["ask"] for step in script.steps) else nullcontext():
         for step in script.steps:
-            asked, wanted = step["ask"], step["answer"]
-            answered = _serve(server, asked) if asked.get("do") is None else adapter.ask(_addressed(asked, server))
-            if "unsupported" in answered:
-                return None if script.sheets else str(asked["do"])
-            if not _agrees(answered, wanted):
-                return Failure(script, asked, answered, wanted)
+            request, expected = step["ask"], step["answer"]
+            answer = _serve(server, request) if request.get("do") is None else adapter.ask(_addressed(request, server))
+            if "unsupported" in answer:
+                return None if script.sheets else str(request["do"])
+            if not _agrees(answer, expected):
+                return Failure(script, request, answer, expected)
     return None
 
 
-def _addressed(asked: dict[str, Any], server: StubServer) -> dict[str, Any]:
+def _addressed(request: dict[str, Any], server: StubServer) -> dict[str, Any]:
     """Return a request, with the address of our server where a device is to send there."""
-    if not asked.get("server"):
-        return asked
+    if not request.get("server"):
+        return request
     # The stub has no registry, and so no name of an app.
-    return asked | {"dsn": server.dsn.rpartition("/")[0] + "/shop"}
+    return request | {"dsn": server.dsn.rpartition("/")[0] + "/shop"}
 
 
-def _serve(server: StubServer, asked: dict[str, Any]) -> dict[str, Any]:
-    if asked["server"] == "fail":
-        server.fail(asked["status"])
+def _serve(server: StubServer, request: dict[str, Any]) -> dict[str, Any]:
+    if request["server"] == "fail":
+        server.fail(request["status"])
         return {}
     attempts = server.attempts
     statuses, keys = [int(each.status) for each in attempts], len({each.key for each in attempts})
     return {"statuses": statuses, "keys": keys, "reports": len(server.reports)}
 
 
-def _agrees(answered: object, wanted: object) -> bool:
+def _agrees(answer: object, expected: object) -> bool:
     """Compare an answer with what it must have; it may have more members. A list of refused names is a part of the answer's."""
-    if isinstance(wanted, dict) and isinstance(answered, dict):
-        return all(name in answered and _agrees(answered[name], each) for name, each in wanted.items())
-    if isinstance(wanted, list) and isinstance(answered, dict):
-        return set(wanted) == set(answered)
-    if isinstance(wanted, list) and isinstance(answered, list):
-        return len(wanted) == len(answered) and all(map(_agrees, answered, wanted))
-    return type(answered) is type(wanted) and answered == wanted
+    if isinstance(expected, dict) and isinstance(answer, dict):
+        return all(name in answer and _agrees(answer[name], each) for name, each in expected.items())
+    if isinstance(expected, list) and isinstance(answer, dict):
+        return set(expected) == set(answer)
+    if isinstance(expected, list) and isinstance(answer, list):
+        return len(expected) == len(answer) and all(map(_agrees, answer, expected))
+    return type(answer) is type(expected) and answer == expected

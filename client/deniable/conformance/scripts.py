@@ -40,8 +40,8 @@ def load(folder: Path = _FOLDER) -> list[Script]:
         document = json.loads(path.read_text("utf-8"))
         if document["version"] != _VERSION:
             raise ConfigurationError(f"{path.name} has version {document['version']}, and {_VERSION} is read here")
-        for each in document["scripts"]:
-            sheet = document["sheets"][each["sheet"]] if "sheet" in each else None
-            about, level = each["about"], each["level"]
-            scripts.append(Script(path.stem, about, level, sheet, each.get("sheets", False), each["steps"]))
+        for entry in document["scripts"]:
+            sheet = document["sheets"][entry["sheet"]] if "sheet" in entry else None
+            about, level = entry["about"], entry["level"]
+            scripts.append(Script(path.stem, about, level, sheet, entry.get("sheets", False), entry["steps"]))
     return scripts

@@ -18,36 +18,36 @@ ADAPTER = str(ROOT / "tests" / "support" / "sdk_adapter.py")
 def test_our_sdk_conforms(capsys):
     """It passes every script of every level, and refuses none."""
     assert main(["conformance", "--", sys.executable, ADAPTER]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "deniable for Python, which claims level 3"
-    passed = [int(line.split(": ")[1].split(" passed")[0]) for line in said[1:4]]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "deniable for Python, which claims level 3"
+    passed = [int(line.split(": ")[1].split(" passed")[0]) for line in printed[1:4]]
     assert sum(passed) == len(scripts.load()) > 600
-    assert all(line.endswith(" passed, 0 failed, 0 refused") for line in said[1:4])
+    assert all(line.endswith(" passed, 0 failed, 0 refused") for line in printed[1:4])
 
 
 @pytest.mark.parametrize(
-    ("mistake", "found"),
+    ("mistake", "script"),
     [
         ("report", "vectors, report grr (level 1)"),
         ("consent", "device, no consent, and consent that is withdrawn (level 1)"),
         ("waiting", "device, no consent, and consent that is withdrawn (level 1)"),
     ],
 )
-def test_a_mistake_is_found(mistake, found, capsys):
+def test_a_mistake_is_found(mistake, script, capsys):
     """A client that gives a wrong payload, ignores a no, or loses reports does not conform, and the script is named."""
     assert main(["conformance", "--level", "1", "--", sys.executable, ADAPTER, mistake]) == 1
-    said = capsys.readouterr()
-    assert found in said.err
-    assert said.out.endswith("it does NOT conform\n")
+    printed = capsys.readouterr()
+    assert script in printed.err
+    assert printed.out.endswith("it does NOT conform\n")
 
 
 def test_what_a_client_claims_it_must_not_refuse(capsys):
     """What is refused is named, and one of the level that is claimed is one too many."""
     assert main(["conformance", "--level", "2", "--", sys.executable, ADAPTER, "respond"]) == 1
-    said = capsys.readouterr()
-    assert said.err == ""
-    assert "level 2 (permanent responses)" in said.out
-    assert "refused: respond" in said.out
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "level 2 (permanent responses)" in printed.out
+    assert "refused: respond" in printed.out
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_a_client_claims_it_must_not_refuse(capsys):
     ],
 )
 def test_an_adapter_that_does_not_answer(command, why, capsys):
-    """It is said what it did instead."""
+    """It is printed what it did instead."""
     assert main(["conformance", "--level", "1", "--", *command]) == 2
     assert why in capsys.readouterr().err
 

@@ -1,0 +1,155 @@
+/** An answer becomes a position: a whole number below the size of the domain. */
+
+import { Fraction, type Source } from "./chance.js";
+import type { SheetMetric } from "./sheet.js";
+
+const KEYS = 1n << 64n;
+export const TYPES = ["boolean", "categorical", "ordinal", "product", "string", "key", "number", "set"];
+
+/** The number of positions. */
+export function domainOf(metric: SheetMetric): bigint {
+  switch (metric.type) {
+    case "string":
+      return 256n ** BigInt(metric.max_length!);
+    case "key":
+      return KEYS;
+    case "set":
+      return 1n << BigInt(metric.values!.length);
+    case "number":
+      return BigInt(metric.rounded ? 2 : (metric.bins ?? metric.steps! + 1));
+    default:
+      return BigInt(metric.values!.length);
+  }
+}
+
+/** Find the position of an answer, before a number is rounded to an end; null of one that is not declared. */
+export function position(metric: SheetMetric, answer: unknown): bigint | null {
+  if (metric.type === "number") return ofNumber(metric, answer);
+  const meant = answer ?? metric.none;
+  if (metric.type === "set") return ofSet(metric, meant);
+  if (metric.type === "string") return typeof meant === "string" ? ofText(meant, metric.max_length!) : null;
+  if (metric.type === "key") {
+    const key = typeof meant === "bigint" ? meant : Number.isSafeInteger(meant) ? BigInt(meant as number) : -1n;
+    return key >= 0n && key < KEYS ? key : null;
+  }
+  return place(metric, meant);
+}
+
+/** The position that stands for an undeclared answer, before it is rounded. */
+export function standIn(metric: SheetMetric, chance: Source): bigint {
+  if (metric.type === "number") return ofNumber(metric, null)!;
+  if (metric.other === null) return chance.belowBig(domainOf(metric));
+  const other = place(metric, metric.other)!;
+  return metric.type === "set" ? 1n << other : other;
+}
+
+/** Round a number to the low end (0) or the high end (1) of its range. */
+export const rounded = (at: bigint, point: number): bigint => (at > BigInt(point) ? 1n : 0n);
+
+function place(metric: SheetMetric, meant: unknown): bigint | null {
+  const values = metric.values!;
+  let at: number;
+  if (metric.factors) {
+    const parts: unknown = Array.isArray(meant) || typeof meant !== "object" || !meant ? meant : byFactor(metric.factors, meant);
+    if (!Array.isArray(parts) || parts.length !== metric.factors.length) return null;
+    at = values.findIndex((value) => (value as readonly string[]).every((part, i) => part === parts[i]));
+  } else {
+    at = values.indexOf(meant as string | boolean);
+  }
+  return at < 0 ? null : BigInt(at);
+}
+
+function byFactor(factors: readonly string[], answer: object): unknown[] | null {
+  const named = answer as { [name: string]: unknown };
+  return Object.keys(answer).length === factors.length ? factors.map((name) => named[name]) : null;
+}
+
+const MOST_UNDECLARED = 1000; // options of an answer beyond the declared ones
+
+function ofSet(metric: SheetMetric, answer: unknown): bigint | null {
+  if (!Array.isArray(answer) && !(answer instanceof Set)) return null;
+  const options: unknown[] = Array.isArray(answer) ? answer : [...answer];
+  if (options.length > metric.values!.length + MOST_UNDECLARED) return null;
+  let bits = 0n;
+  for (const option of options) {
+    const at = place(metric, option) ?? (metric.other === null ? null : place(metric, metric.other));
+    if (at === null) return null;
+    bits |= 1n << at;
+  }
+  return bits;
+}
+
+/** Make a text fit: its bytes in UTF-8. */
+export function fit(text: string, length: number): Uint8Array {
+  const encoder = new TextEncoder();
+  const bytes: number[] = [];
+  let count = 0;
+  for (const character of text.slice(0, 2 * length)) {
+    if (count++ === length) break;
+    const code = character.codePointAt(0)!;
+    const written = code === 0 || (code >= 0xd800 && code < 0xe000) ? [63] : encoder.encode(character);
+    if (bytes.length + written.length > length) break;
+    bytes.push(...written);
+  }
+  return Uint8Array.from(bytes);
+}
+
+function ofText(text: string, length: number): bigint {
+  return bigOf(fit(text, length)) << BigInt(8 * (length - fit(text, length).length));
+}
+
+/** Read bytes as a number, the first the highest. */
+export function bigOf(bytes: Uint8Array): bigint {
+  let number = 0n;
+  for (const byte of bytes) number = (number << 8n) | BigInt(byte);
+  return number;
+}
+
+/** A float as the fraction that it stands for; it is finite. */
+function exact(x: number): Fraction {
+  const view = new DataView(new ArrayBuffer(8));
+  view.setFloat64(0, x);
+  const bits = view.getBigUint64(0);
+  const exponent = Number((bits >> 52n) & 2047n);
+  const digits = (bits & ((1n << 52n) - 1n)) | (exponent ? 1n << 52n : 0n);
+  const scale = BigInt(Math.max(exponent, 1) - 1075);
+  const num = bits >> 63n ? -digits : digits;
+  return scale < 0n ? new Fraction(num, 1n << -scale) : new Fraction(num << scale, 1n);
+}
+
+function ofNumber(metric: SheetMetric, answer: unknown): bigint | null {
+  const [low, high] = metric.range!.map(Fraction.read) as [Fraction, Fraction];
+  const steps = BigInt(metric.steps!);
+  let step: bigint;
+  if (answer === null || answer === undefined) {
+    step = metric.none === null ? 0n : stepOf(metric, Fraction.read(metric.none), low, high, steps);
+  } else if (typeof answer === "bigint") {
+    step = stepOf(metric, new Fraction(answer, 1n), low, high, steps);
+  } else if (typeof answer === "number" && !Number.isNaN(answer)) {
+    step = Number.isFinite(answer) ? stepOf(metric, exact(answer), low, high, steps) : answer > 0 ? steps : 0n;
+  } else {
+    return null;
+  }
+  if (metric.bins === null) return step;
+  const bin = (step * BigInt(metric.bins)) / steps;
+  return bin < BigInt(metric.bins) ? bin : bin - 1n;
+}
+
+const float = (x: Fraction): number => {
+  // Both may be far beyond what a float holds, but their quotient lies within the range.
+  const shift = BigInt(Math.max(0, Math.max(x.num.toString(2).length, x.den.toString(2).length) - 1000));
+  return Number(x.num >> shift) / Number(x.den >> shift);
+};
+
+function stepOf(metric: SheetMetric, x: Fraction, low: Fraction, high: Fraction, steps: bigint): bigint {
+  if (x.num * low.den <= low.num * x.den) return 0n;
+  if (x.num * high.den >= high.num * x.den) return steps;
+  if (metric.scale === "log") {
+    const share = Math.log(float(x) / float(low)) / Math.log(float(high) / float(low));
+    return BigInt(Math.min(Math.max(Math.round(Number(steps) * share), 0), Number(steps)));
+  }
+  // steps (x - low) / (high - low) + 1/2, rounded down; both differences are above 0
+  const num = steps * (x.num * low.den - low.num * x.den) * high.den;
+  const den = (high.num * low.den - low.num * high.den) * x.den;
+  return (2n * num + den) / (2n * den);
+}

@@ -1,0 +1,33 @@
+/** What recording a metric sends, in words. It claims no more than holds in a browser. */
+
+import type { SheetMetric } from "./sheet.js";
+import type { Budget } from "./ledger.js";
+import type { Store } from "./state.js";
+
+export interface Explanation {
+  readonly metric: string;
+  readonly mechanism: string;
+  /** Privacy loss of a report in nats, in millionths as it is counted. */
+  readonly cost: number;
+  readonly lines: readonly string[];
+}
+
+const nats = (millionths: number): string => String(Number((millionths / 1e6).toPrecision(4)));
+const times = (millionths: number): string => String(Number(Math.exp(millionths / 1e6).toPrecision(3)));
+
+export function explain(id: string, metric: SheetMetric, budget: Budget, store: Store): Explanation {
+  const { cost, per_period: reports } = metric.allowance;
+  const permanent = metric.epsilon_permanent !== null;
+  const lines = [
+    `${id}: at most ${permanent ? 1 : reports} report${permanent || reports === 1 ? "" : "s"} a ${metric.period}, of ${metric.layout.payload_bytes} bytes, whatever the answer.`,
+    permanent
+      ? `All reports of one answer together are at most ${times(cost)} times as likely with it as with another one (epsilon ${nats(cost)}).`
+      : `A report is at most ${times(cost)} times as likely with your answer as with another one (epsilon ${nats(cost)}).`,
+    `In a month all answers together may spend ${nats(budget.per_month)} nats.`,
+  ];
+  if (metric.segments.length) lines.push(`A report says in clear: ${metric.segments.join(", ")}.`);
+  if (store.forgets) lines.push("If this browser's data are cleared, it starts anew: then this is a rate, and no bound for ever.");
+  else if (!store.lasts) lines.push("What was spent is remembered until this page ends, and no longer.");
+  lines.push("The server also sees the browser's address, name and languages with each upload; a deniable server keeps none of them.");
+  return { metric: id, mechanism: metric.mechanism, cost, lines };
+}

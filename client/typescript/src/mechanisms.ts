@@ -1,0 +1,245 @@
+/** Mechanisms: they draw first and look at the position then. So neither the number of draws nor their odds depend on it. */
+
+import { bitsOf, Fraction, HALF, run, type Source } from "./chance.js";
+import { domainOf, TYPES } from "./answers.js";
+import { extend, hashed, keyOf, times, type Family } from "./hashing.js";
+import type { SheetMetric } from "./sheet.js";
+
+/** A row, and the index or the bits as a number. */
+export type Content = readonly [row: number, content: bigint];
+
+/** A metric with its fractions read. */
+export interface Oracle {
+  readonly metric: SheetMetric;
+  readonly size: number;
+  readonly p: { readonly [name: string]: Fraction };
+  readonly family: Family;
+  randomize(at: bigint, chance: Source): Content;
+}
+
+/** The two steps of permanent responses. */
+export interface Steps {
+  key(oracle: Oracle, row: number, at: bigint): bigint;
+  respond(oracle: Oracle, row: number, at: bigint, chance: Source): bigint;
+  again(oracle: Oracle, response: bigint, chance: Source): bigint;
+}
+
+type Draw = (oracle: Oracle, at: bigint, chance: Source) => Content;
+
+const constant = (oracle: Oracle, name: string): number => oracle.metric.constants[name] as number;
+const hashOf = (oracle: Oracle, row: number, at: bigint): number =>
+  hashed(oracle.family, row, oracle.family.kind === "pool" ? keyOf(oracle.metric, at) : at);
+
+function shifted(cell: number, cells: number, keep: Fraction, chance: Source): number {
+  const truth = chance.event(keep);
+  const other = chance.below(cells - 1);
+  return (cell + (truth ? 0 : other + 1)) % cells;
+}
+
+const replaced = (bits: bigint, at: bigint, coin: number): bigint => (bits & ~(1n << at)) | (BigInt(coin) << at);
+
+const odd = (a: number, b: number): number => {
+  let common = a & b;
+  for (let shift = 16; shift; shift >>= 1) common ^= common >>> shift;
+  return common & 1;
+};
+
+const grr: Draw = (oracle, at, chance) => [0, BigInt(shifted(Number(at), oracle.size, oracle.p["keep"]!, chance))];
+
+const unary: Draw = (oracle, at, chance) => {
+  const bits = bitsOf(run(chance, oracle.p["other"]!, oracle.size));
+  return [0, replaced(bits, at, chance.event(oracle.p["one"]!))];
+};
+
+const subset: Draw = (oracle, at, chance) => {
+  const { size: d } = oracle;
+  const size = constant(oracle, "size");
+  const truth = chance.event(oracle.p["keep"]!);
+  const chosen = new Uint8Array(d);
+  for (let i = d - 1 - (size - truth); i <= d - 2; i++) {
+    const j = chance.below(i + 1);
+    chosen[chosen[j] ? i : j] = 1;
+  }
+  const bits = new Uint8Array(d);
+  for (let x = 0; x < d - 1; x++) bits[d - 1 - ((Number(at) + x + 1) % d)] = chosen[x]!;
+  bits[d - 1 - Number(at)] = truth;
+  return [0, bitsOf(bits.join(""))];
+};
+
+const localHash: Draw = (oracle, at, chance) => {
+  const row = chance.below(oracle.metric.layout.rows);
+  return [row, BigInt(shifted(hashOf(oracle, row, at), oracle.metric.layout.width, oracle.p["keep"]!, chance))];
+};
+
+const pem: Draw = (oracle, at, chance) => {
+  const { bounds, lengths, bits } = oracle.metric.constants as { bounds: number[]; lengths: number[]; bits: number };
+  const row = chance.below(oracle.metric.layout.rows);
+  const level = bounds.filter((bound) => bound <= row).length - 1;
+  let key = 0n;
+  let begin = 0;
+  for (const end of new Set(lengths.slice(0, level + 1))) {
+    key = extend(key, (at >> BigInt(bits - end)) & ((1n << BigInt(end - begin)) - 1n));
+    begin = end;
+  }
+  return [row, BigInt(shifted(hashed(oracle.family, row, key), oracle.metric.layout.width, oracle.p["keep"]!, chance))];
+};
+
+const hadamard: Draw = (oracle, at, chance) => {
+  const even = chance.event(oracle.p["keep"]!);
+  const number = chance.below(oracle.metric.layout.width / 2);
+  const row = Number(at) + 1;
+  const low = row & -row;
+  const column = Math.floor(number / low) * 2 * low + (number % low);
+  return [0, BigInt(odd(column, row) === 1 - even ? column : column + low)];
+};
+
+/** Whether point x of a geometry supports a position. */
+export function supports(oracle: Oracle, x: number, at: number): boolean {
+  const q = constant(oracle, "order");
+  const t = constant(oracle, "dimension");
+  const polynomial = constant(oracle, "polynomial");
+  const digits = (n: number): number[] => {
+    let first = 0;
+    let power = 1;
+    while (first + power <= n) {
+      first += power;
+      power *= q;
+    }
+    let rest = n - first + power;
+    return Array.from({ length: t }, () => {
+      const digit = rest % q;
+      rest = Math.floor(rest / q);
+      return digit;
+    });
+  };
+  const reversed = digits(at).reverse();
+  let sum = 0;
+  digits(x).forEach((digit, i) => {
+    sum = polynomial ? sum ^ times(digit, reversed[i]!, polynomial) : (sum + digit * reversed[i]!) % q;
+  });
+  return sum === 0;
+}
+
+const pgr: Draw = (oracle, at, chance) => {
+  const on = chance.event(oracle.p["keep"]!);
+  for (;;) {
+    const x = chance.below(oracle.metric.layout.width);
+    if (Number(supports(oracle, x, Number(at))) === on) return [0, BigInt(x)];
+  }
+};
+
+const rappor: Draw = (oracle, at, chance) => {
+  const { rows, width } = oracle.metric.layout;
+  const bits = bitsOf(run(chance, oracle.p["flip"]!, width));
+  const row = chance.below(rows);
+  return [row, bits ^ filterOf(oracle, row, at)];
+};
+
+function filterOf(oracle: Oracle, row: number, at: bigint): bigint {
+  if (!oracle.family) return 1n << at;
+  const count = constant(oracle, "hashes");
+  let bits = 0n;
+  for (let i = row * count; i < (row + 1) * count; i++) bits |= 1n << BigInt(hashOf(oracle, i, at));
+  return bits;
+}
+
+const numbers: Draw = (oracle, at, chance) => {
+  const blocks = constant(oracle, "blocks");
+  const length = constant(oracle, "length");
+  const inside = chance.event(oracle.p["keep"]!);
+  const a = chance.below(length);
+  const b = chance.below(blocks * length);
+  const rest = BigInt(oracle.size - 1);
+  const cell = (at * BigInt(blocks * length) + BigInt(chance.below(oracle.size - 1))) / rest;
+  return [0, (cell + BigInt(inside ? a : length + b)) % BigInt(oracle.metric.layout.width)];
+};
+
+const sampled: Draw = (oracle, at, chance) => {
+  const row = chance.below(oracle.metric.layout.rows);
+  const options = oracle.metric.values!.length;
+  let cell = Number((at >> BigInt(row)) & 1n);
+  if (oracle.metric.mechanism === "sampled_pair") {
+    let f = 0;
+    let before = 0;
+    while (before + options - 1 - f <= row) before += options - 1 - f++;
+    const g = f + 1 + row - before;
+    cell = Number((at >> BigInt(f)) & 1n) + 2 * Number((at >> BigInt(g)) & 1n);
+  }
+  return [row, BigInt(shifted(cell, oracle.metric.layout.width, oracle.p["keep"]!, chance))];
+};
+
+const DRAWS: { readonly [mechanism: string]: Draw } = {
+  binary: grr,
+  grr,
+  l_grr: grr,
+  sue: unary,
+  oue: unary,
+  l_osue: unary,
+  subset,
+  local_hash: localHash,
+  fast_local_hash: localHash,
+  loloha: localHash,
+  pem,
+  hadamard,
+  pgr,
+  rappor,
+  window: numbers,
+  sampled_option: sampled,
+  sampled_pair: sampled,
+};
+
+const itself = (_: Oracle, __: number, at: bigint): bigint => at;
+const again =
+  (name: string) =>
+  (oracle: Oracle, response: bigint, chance: Source): bigint =>
+    response ^ bitsOf(run(chance, oracle.p[name]!, oracle.metric.layout.width));
+const cell: Steps = {
+  key: itself,
+  respond: (oracle, row, at, chance) =>
+    BigInt(
+      shifted(Number(STEPS[oracle.metric.mechanism]!.key(oracle, row, at)), oracle.metric.layout.width, oracle.p["keep_permanent"]!, chance),
+    ),
+  again: (oracle, response, chance) =>
+    BigInt(shifted(Number(response), oracle.metric.layout.width, oracle.p["keep_again"]!, chance)),
+};
+
+/** By mechanism, the steps of permanent responses. */
+export const STEPS: { readonly [mechanism: string]: Steps } = {
+  l_grr: cell,
+  loloha: { ...cell, key: (oracle, row, at) => BigInt(hashOf(oracle, row, at)) },
+  l_osue: {
+    key: itself,
+    respond: (oracle, _, at, chance) => {
+      const bits = bitsOf(run(chance, oracle.p["other_permanent"]!, oracle.metric.layout.width));
+      return replaced(bits, at, chance.event(HALF));
+    },
+    again: again("flip_again"),
+  },
+  rappor: {
+    key: itself,
+    respond: (oracle, row, at, chance) =>
+      filterOf(oracle, row, at) ^ bitsOf(run(chance, oracle.p["flip_permanent"]!, oracle.metric.layout.width)),
+    again: again("flip_again"),
+  },
+};
+
+/** Why a metric cannot be recorded here, or null. */
+export function refusal(metric: SheetMetric): string | null {
+  if (!TYPES.includes(metric.type)) return `the type "${metric.type}" is not known here`;
+  const known = metric.epsilon_permanent === null ? DRAWS : STEPS;
+  return Object.hasOwn(known, metric.mechanism) ? null : `the mechanism "${metric.mechanism}" is not known here`;
+}
+
+/** Prepare a metric's draws. */
+export function oracleOf(metric: SheetMetric): Oracle {
+  const fractions = Object.entries(metric.constants).filter(([, value]) => typeof value === "string");
+  return {
+    metric,
+    size: Number(domainOf(metric)),
+    p: Object.fromEntries(fractions.map(([name, value]) => [name, Fraction.read(value as string)])),
+    family: metric.constants["family"] as Family,
+    randomize(at, chance) {
+      return DRAWS[metric.mechanism]!(this, at, chance);
+    },
+  };
+}

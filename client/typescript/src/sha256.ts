@@ -1,0 +1,64 @@
+/** SHA-256 and HMAC. `crypto.subtle` would answer later only, and is missing on pages without TLS. */
+
+const primes = (count: number): number[] => {
+  const found: number[] = [];
+  for (let n = 2; found.length < count; n++) if (found.every((prime) => n % prime)) found.push(n);
+  return found;
+};
+/** The first 32 bits of the fraction of a root, exactly: the root is that of prime * 2^(32 power), a whole number. */
+const root = (prime: number, power: number): number => {
+  const target = BigInt(prime) << BigInt(32 * power);
+  let low = 0n;
+  for (let bit = 1n << 40n; bit; bit >>= 1n) if ((low + bit) ** BigInt(power) <= target) low += bit;
+  return Number(BigInt.asIntN(32, low));
+};
+let K: number[] | undefined;
+let START: number[] | undefined;
+
+export function sha256(message: Uint8Array): Uint8Array {
+  K ??= primes(64).map((prime) => root(prime, 3));
+  START ??= primes(8).map((prime) => root(prime, 2));
+  const padded = new Uint8Array(((message.length + 8) >> 6) * 64 + 64);
+  padded.set(message);
+  padded[message.length] = 128;
+  const view = new DataView(padded.buffer);
+  view.setBigUint64(padded.length - 8, BigInt(message.length) * 8n);
+  const state = Int32Array.from(START);
+  const w = new Int32Array(64);
+  const turn = (x: number, n: number): number => (x >>> n) | (x << (32 - n));
+  for (let at = 0; at < padded.length; at += 64) {
+    for (let i = 0; i < 16; i++) w[i] = view.getInt32(at + 4 * i);
+    for (let i = 16; i < 64; i++) {
+      const a = w[i - 15]!;
+      const b = w[i - 2]!;
+      w[i] = w[i - 16]! + (turn(a, 7) ^ turn(a, 18) ^ (a >>> 3)) + w[i - 7]! + (turn(b, 17) ^ turn(b, 19) ^ (b >>> 10));
+    }
+    let [a, b, c, d, e, f, g, h] = state as unknown as [number, number, number, number, number, number, number, number];
+    for (let i = 0; i < 64; i++) {
+      const one = (h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + K[i]! + w[i]!) | 0;
+      const two = ((turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
+      h = g;
+      g = f;
+      f = e;
+      e = (d + one) | 0;
+      d = c;
+      c = b;
+      b = a;
+      a = (one + two) | 0;
+    }
+    [a, b, c, d, e, f, g, h].forEach((word, i) => (state[i] = state[i]! + word));
+  }
+  const digest = new Uint8Array(32);
+  state.forEach((word, i) => new DataView(digest.buffer).setInt32(4 * i, word));
+  return digest;
+}
+
+export function hmac(key: Uint8Array, message: Uint8Array): Uint8Array {
+  const block = (mask: number, rest: Uint8Array): Uint8Array => {
+    const joined = new Uint8Array(64 + rest.length).fill(mask, 0, 64);
+    key.forEach((byte, i) => (joined[i] = byte ^ mask)); // keys of ours have 32 bytes
+    joined.set(rest, 64);
+    return sha256(joined);
+  };
+  return block(0x5c, block(0x36, message));
+}

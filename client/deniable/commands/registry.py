@@ -57,7 +57,8 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     show = actions.add_parser("show", help="tell what a client in another language needs: fingerprints, layouts, constants")
     show.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     show.add_argument("--json", action="store_true", help="all of it, as docs/reference/wire explains")
-    show.set_defaults(run=lambda parsed: _show(parsed.file, as_json=parsed.json))
+    show.add_argument("--typescript", action="store_true", help="all of it, as a module for the package `deniable` of npm")
+    show.set_defaults(run=lambda parsed: _show(parsed.file, as_json=parsed.json, as_module=parsed.typescript))
     keys = actions.add_parser(
         "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
     )
@@ -168,8 +169,13 @@ def _publish(file: Path, folder: Path) -> int:
     return 0
 
 
-def _show(file: str, *, as_json: bool) -> int:
+def _show(file: str, *, as_json: bool, as_module: bool) -> int:
     written = sheet(load(file))
+    if as_module:
+        # A constant, so that a misspelt metric or answer does not compile.
+        print(f"// Written by: deniable registry show --typescript {Path(file).name}")
+        print(f"export default {json.dumps(written, indent=2)} as const;")
+        return 0
     if as_json:
         print(json.dumps(written, indent=2))
         return 0

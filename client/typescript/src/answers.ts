@@ -48,21 +48,14 @@ export const rounded = (at: bigint, point: number): bigint => (at > BigInt(point
 
 function place(metric: SheetMetric, meant: unknown): bigint | null {
   const values = metric.values!;
-  let at: number;
-  if (metric.factors) {
-    const parts: unknown = Array.isArray(meant) || typeof meant !== "object" || !meant ? meant : byFactor(metric.factors, meant);
-    if (!Array.isArray(parts) || parts.length !== metric.factors.length) return null;
-    at = values.findIndex((value) => (value as readonly string[]).every((part, i) => part === parts[i]));
-  } else {
-    at = values.indexOf(meant as string | boolean);
-  }
+  const at = metric.factors
+    ? values.findIndex((value) => sameList(value as readonly string[], meant))
+    : values.indexOf(meant as string | boolean);
   return at < 0 ? null : BigInt(at);
 }
 
-function byFactor(factors: readonly string[], answer: object): unknown[] | null {
-  const named = answer as { [name: string]: unknown };
-  return Object.keys(answer).length === factors.length ? factors.map((name) => named[name]) : null;
-}
+const sameList = (value: readonly string[], answer: unknown): boolean =>
+  Array.isArray(answer) && answer.length === value.length && value.every((part, i) => part === answer[i]);
 
 const MOST_UNDECLARED = 1000; // options of an answer beyond the declared ones
 
@@ -95,7 +88,8 @@ export function fit(text: string, length: number): Uint8Array {
 }
 
 function ofText(text: string, length: number): bigint {
-  return bigOf(fit(text, length)) << BigInt(8 * (length - fit(text, length).length));
+  const bytes = fit(text, length);
+  return bigOf(bytes) << BigInt(8 * (length - bytes.length));
 }
 
 /** Read bytes as a number, the first the highest. */
@@ -118,35 +112,25 @@ function exact(x: number): Fraction {
 }
 
 function ofNumber(metric: SheetMetric, answer: unknown): bigint | null {
-  const [low, high] = metric.range!.map(Fraction.read) as [Fraction, Fraction];
-  const steps = BigInt(metric.steps!);
-  let step: bigint;
-  if (answer === null || answer === undefined) {
-    step = metric.none === null ? 0n : stepOf(metric, Fraction.read(metric.none), low, high, steps);
-  } else if (typeof answer === "bigint") {
-    step = stepOf(metric, new Fraction(answer, 1n), low, high, steps);
-  } else if (typeof answer === "number" && !Number.isNaN(answer)) {
-    step = Number.isFinite(answer) ? stepOf(metric, exact(answer), low, high, steps) : answer > 0 ? steps : 0n;
-  } else {
-    return null;
-  }
+  const meant = answer ?? metric.none ?? metric.range![0]!; // of these two a decimal, as a text
+  const plain = answer === null || answer === undefined;
+  if (!plain && typeof answer !== "bigint" && (typeof answer !== "number" || Number.isNaN(answer))) return null;
+  const step = stepOf(metric, Number(meant), plain ? Fraction.read(meant as string) : answer);
   if (metric.bins === null) return step;
-  const bin = (step * BigInt(metric.bins)) / steps;
-  return bin < BigInt(metric.bins) ? bin : bin - 1n;
+  const [bins, bin] = [BigInt(metric.bins), (step * BigInt(metric.bins)) / BigInt(metric.steps!)];
+  return bin < bins ? bin : bin - 1n;
 }
 
-const float = (x: Fraction): number => {
-  // Both may be far beyond what a float holds, but their quotient lies within the range.
-  const shift = BigInt(Math.max(0, Math.max(x.num.toString(2).length, x.den.toString(2).length) - 1000));
-  return Number(x.num >> shift) / Number(x.den >> shift);
-};
-
-function stepOf(metric: SheetMetric, x: Fraction, low: Fraction, high: Fraction, steps: bigint): bigint {
+function stepOf(metric: SheetMetric, float: number, meant: Fraction | bigint | number): bigint {
+  const steps = BigInt(metric.steps!);
+  if (Math.abs(float) === Infinity) return float > 0 ? steps : 0n;
+  const x = typeof meant === "bigint" ? new Fraction(meant, 1n) : typeof meant === "number" ? exact(meant) : meant;
+  const [low, high] = metric.range!.map(Fraction.read) as [Fraction, Fraction];
   if (x.num * low.den <= low.num * x.den) return 0n;
   if (x.num * high.den >= high.num * x.den) return steps;
   if (metric.scale === "log") {
-    const share = Math.log(float(x) / float(low)) / Math.log(float(high) / float(low));
-    return BigInt(Math.min(Math.max(Math.round(Number(steps) * share), 0), Number(steps)));
+    const [bottom, top] = metric.range!.map(Number) as [number, number];
+    return BigInt(Math.round((Number(steps) * Math.log(float / bottom)) / Math.log(top / bottom)));
   }
   // steps (x - low) / (high - low) + 1/2, rounded down; both differences are above 0
   const num = steps * (x.num * low.den - low.num * x.den) * high.den;

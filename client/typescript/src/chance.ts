@@ -15,14 +15,13 @@ export class Fraction {
 
   /** Read `a/b`, or a decimal such as `0.25`. */
   static read(text: string): Fraction {
-    const parts = /^(-?\d+)\/(\d+)$/.exec(text);
-    if (parts) return new Fraction(BigInt(parts[1]!), BigInt(parts[2]!));
-    const decimal = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text);
-    if (!decimal) throw new TypeError("a fraction is a/b or a decimal");
-    const [, sign, whole, digits = "", exponent = "0"] = decimal;
+    const [num, den] = text.split("/");
+    if (den) return new Fraction(BigInt(num!), BigInt(den));
+    const [decimal, exponent = 0] = text.toLowerCase().split("e");
+    const [whole, digits = ""] = decimal!.split(".");
     const scale = Number(exponent) - digits.length;
-    const num = BigInt(`${whole}${digits}`) * (sign ? -1n : 1n);
-    return scale < 0 ? new Fraction(num, 10n ** BigInt(-scale)) : new Fraction(num * 10n ** BigInt(scale), 1n);
+    const written = BigInt(whole! + digits);
+    return scale < 0 ? new Fraction(written, 10n ** BigInt(-scale)) : new Fraction(written * 10n ** BigInt(scale), 1n);
   }
 }
 
@@ -71,9 +70,7 @@ export abstract class Bytes implements Source {
   belowBig(n: bigint): bigint {
     const bits = n > 1n ? (n - 1n).toString(2).length : 0;
     for (;;) {
-      let drawn = 0n;
-      for (let have = 0; have < bits; have += 8) drawn = drawn * 256n + BigInt(this.byte());
-      drawn >>= BigInt((8 - (bits % 8)) % 8);
+      const drawn = bitsOf(run(this, HALF, bits));
       if (drawn < n) return drawn;
     }
   }

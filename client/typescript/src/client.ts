@@ -11,7 +11,7 @@ import { periodOf } from "./periods.js";
 import { respond } from "./responses.js";
 import { Sender } from "./sender.js";
 import type { Answer, Id, Period, Sheet, SheetMetric } from "./sheet.js";
-import { BrowserStore, MemoryStore, type State, type Store } from "./state.js";
+import { BrowserStore, MemoryStore, unsent, type State, type Store } from "./state.js";
 
 const FULL = 5000; // reports that wait at most
 const SEND_AT = 100;
@@ -67,7 +67,7 @@ export function objection(): string | null {
   if (navigator?.doNotTrack === "1") return "the browser says no (doNotTrack)";
   const env = (globalThis as { process?: { env?: { [name: string]: string | undefined } } }).process?.env;
   const variable = env?.["DO_NOT_TRACK"] ?? "";
-  return variable && variable !== "0" && variable.toLowerCase() !== "false" ? "DO_NOT_TRACK is set" : null;
+  return variable && variable !== "0" ? "DO_NOT_TRACK is set" : null;
 }
 
 export class Telemetry<S extends Sheet> {
@@ -114,8 +114,7 @@ export class Telemetry<S extends Sheet> {
     }
     const off = Object.entries(this.#off);
     if (off.length) console.warn(`deniable: metrics that are off: ${off.map(([id, why]) => `${id} (${why})`).join("; ")}`);
-    globalThis.document?.addEventListener("visibilitychange", this.#leave);
-    globalThis.document && globalThis.addEventListener?.("pagehide", this.#leave);
+    this.#listen("addEventListener");
     if (this.#agreed()) this.#later();
     else void this.#sender.purge().catch(() => undefined); // what an earlier page left, if there is a state at all
   }
@@ -135,13 +134,12 @@ export class Telemetry<S extends Sheet> {
 
   #prepared(id: string, metric: SheetMetric): Prepared {
     const { segments = {} } = this.options;
-    const [, number, unit] = /^(\d+)([smhd])$/.exec(metric.delay ?? "") ?? [, "0", "s"];
     return {
       id,
       oracle: oracleOf(metric),
       segment: metric.segments.map((name) => `${name}=${segments[name]}`).join(","),
       sample: Fraction.read(metric.sample),
-      delay: Number(number) * { s: 1, m: 60, h: 3600, d: 86_400 }[unit as "s" | "m" | "h" | "d"],
+      delay: parseInt(metric.delay ?? "0") * ({ m: 60, h: 3600, d: 86_400 }[metric.delay?.at(-1) ?? ""] ?? 1),
     };
   }
 
@@ -173,8 +171,9 @@ export class Telemetry<S extends Sheet> {
     const prepared = this.#metrics.get(id);
     if (this.#disabled) return this.#drop("disabled");
     if (!prepared) {
-      if (this.options.strict) throw new TypeError(Object.hasOwn(this.#off, id) ? `${id} is off` : "no such metric is declared");
-      return this.#drop(Object.hasOwn(this.#off, id) ? "off" : "unknown_metric");
+      const off = Object.hasOwn(this.#off, id);
+      if (this.options.strict) throw new TypeError(off ? `${id} is off` : "no such metric is declared");
+      return this.#drop(off ? "off" : "unknown_metric");
     }
     if (!this.#agreed()) return this.#drop("no_consent");
     const { oracle } = prepared;
@@ -261,6 +260,11 @@ export class Telemetry<S extends Sheet> {
     (this.#timer as { unref?: () => void }).unref?.(); // a program of Node may end before
   }
 
+  #listen(how: "addEventListener" | "removeEventListener"): void {
+    globalThis.document?.[how]("visibilitychange", this.#leave);
+    if (globalThis.document) globalThis[how]("pagehide", this.#leave);
+  }
+
   readonly #leave = (event: Event): void => {
     if (event.type === "pagehide" || globalThis.document?.visibilityState === "hidden") {
       if (this.#agreed()) void this.#sender.flush(true).catch(() => undefined);
@@ -282,7 +286,7 @@ export class Telemetry<S extends Sheet> {
   /** How many reports are not sent yet. */
   async waiting(): Promise<number> {
     if (this.#disabled || !(await this.#store.begun())) return 0;
-    return this.#store.transact((state) => state.waiting.length + state.batches.reduce((sum, batch) => sum + batch.reports.length, 0));
+    return this.#store.transact(unsent);
   }
 
   /** Start or end collection. A no deletes everything unsent; what was spent stays. */
@@ -324,7 +328,6 @@ export class Telemetry<S extends Sheet> {
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);
-    globalThis.document?.removeEventListener("visibilitychange", this.#leave);
-    globalThis.document && globalThis.removeEventListener?.("pagehide", this.#leave);
+    this.#listen("removeEventListener");
   }
 }

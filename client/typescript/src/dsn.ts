@@ -14,7 +14,7 @@ export function readDsn(dsn: string): Address {
   const parts = SHAPE.exec(dsn);
   if (!parts) throw new TypeError("the DSN cannot be read: write it as https://PUBLIC_KEY@host/app");
   const [, scheme, key, host, prefix, app] = parts as unknown as [string, string, string, string, string, string];
-  if (/^(rk|ak)_/.test(key)) throw new TypeError("the key of this DSN is one that no app may hold: write the ingest key (pk_...)");
+  if (/^(rk|ak)_/.test(key)) throw new TypeError("the DSN has a key that no app may hold: write the ingest key");
   if (scheme === "http" && !HERE.test(host)) throw new TypeError("the DSN leads to another machine by http://: write https://");
   return { url: `${scheme}://${host}${prefix}/v1/reports`, key, app };
 }

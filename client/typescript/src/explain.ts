@@ -20,14 +20,12 @@ export function explain(id: string, metric: SheetMetric, budget: Budget, store: 
   const permanent = metric.epsilon_permanent !== null;
   const lines = [
     `${id}: at most ${permanent ? 1 : reports} report${permanent || reports === 1 ? "" : "s"} a ${metric.period}, of ${metric.layout.payload_bytes} bytes, whatever the answer.`,
-    permanent
-      ? `All reports of one answer together are at most ${times(cost)} times as likely with it as with another one (epsilon ${nats(cost)}).`
-      : `A report is at most ${times(cost)} times as likely with your answer as with another one (epsilon ${nats(cost)}).`,
+    `${permanent ? "All reports of one answer together are" : "A report is"} at most ${times(cost)} times as likely with your answer as with another one (epsilon ${nats(cost)}).`,
     `In a month all answers together may spend ${nats(budget.per_month)} nats.`,
   ];
   if (metric.segments.length) lines.push(`A report says in clear: ${metric.segments.join(", ")}.`);
-  if (store.forgets) lines.push("If this browser's data are cleared, it starts anew: then this is a rate, and no bound for ever.");
-  else if (!store.lasts) lines.push("What was spent is remembered until this page ends, and no longer.");
-  lines.push("The server also sees the browser's address, name and languages with each upload; a deniable server keeps none of them.");
+  if (store.forgets) lines.push("If this browser's data are cleared, it starts anew: this is a rate, and no bound for ever.");
+  else if (!store.lasts) lines.push("What was spent is remembered until this page ends.");
+  lines.push("With an upload the server sees the browser's address, name and languages.");
   return { metric: id, mechanism: metric.mechanism, cost, lines };
 }

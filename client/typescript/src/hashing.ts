@@ -1,6 +1,7 @@
 /** Families of hash functions. */
 
 import { bigOf } from "./answers.js";
+import { unhex } from "./chance.js";
 import { sha256 } from "./sha256.js";
 import type { SheetMetric } from "./sheet.js";
 
@@ -56,8 +57,7 @@ export function keyOf(metric: SheetMetric, at: bigint): bigint {
   let text = at;
   while (text && !(text & 255n)) text >>= 8n; // the zero bytes at the end
   const digits = text ? text.toString(16) : "";
-  const padded = digits.length % 2 ? `0${digits}` : digits;
-  return bigOf(sha256(Uint8Array.from(padded.match(/../g) ?? [], (pair) => parseInt(pair, 16))).subarray(0, 8));
+  return bigOf(sha256(unhex(digits.length % 2 ? `0${digits}` : digits)).subarray(0, 8));
 }
 
 /** Add a chunk to the key of a prefix. */

@@ -12,6 +12,8 @@ export type Content = readonly [row: number, content: bigint];
 export interface Oracle {
   readonly metric: SheetMetric;
   readonly size: number;
+  readonly rows: number;
+  readonly width: number;
   readonly p: { readonly [name: string]: Fraction };
   readonly family: Family;
   randomize(at: bigint, chance: Source): Content;
@@ -30,12 +32,18 @@ const constant = (oracle: Oracle, name: string): number => oracle.metric.constan
 const hashOf = (oracle: Oracle, row: number, at: bigint): number =>
   hashed(oracle.family, row, oracle.family.kind === "pool" ? keyOf(oracle.metric, at) : at);
 
-function shifted(cell: number, cells: number, keep: Fraction, chance: Source): number {
+function shifted({ width }: Oracle, cell: number, keep: Fraction, chance: Source): bigint {
   const truth = chance.event(keep);
-  const other = chance.below(cells - 1);
-  return (cell + (truth ? 0 : other + 1)) % cells;
+  const other = chance.below(width - 1);
+  return BigInt((cell + (truth ? 0 : other + 1)) % width);
 }
 
+const shiftedRow = (oracle: Oracle, row: number, cell: number, chance: Source): Content => [
+  row,
+  shifted(oracle, cell, oracle.p["keep"]!, chance),
+];
+
+const flips = (oracle: Oracle, name: string, chance: Source): bigint => bitsOf(run(chance, oracle.p[name]!, oracle.width));
 const replaced = (bits: bigint, at: bigint, coin: number): bigint => (bits & ~(1n << at)) | (BigInt(coin) << at);
 
 const odd = (a: number, b: number): number => {
@@ -44,10 +52,10 @@ const odd = (a: number, b: number): number => {
   return common & 1;
 };
 
-const grr: Draw = (oracle, at, chance) => [0, BigInt(shifted(Number(at), oracle.size, oracle.p["keep"]!, chance))];
+const grr: Draw = (oracle, at, chance) => shiftedRow(oracle, 0, Number(at), chance);
 
 const unary: Draw = (oracle, at, chance) => {
-  const bits = bitsOf(run(chance, oracle.p["other"]!, oracle.size));
+  const bits = flips(oracle, "other", chance);
   return [0, replaced(bits, at, chance.event(oracle.p["one"]!))];
 };
 
@@ -67,13 +75,13 @@ const subset: Draw = (oracle, at, chance) => {
 };
 
 const localHash: Draw = (oracle, at, chance) => {
-  const row = chance.below(oracle.metric.layout.rows);
-  return [row, BigInt(shifted(hashOf(oracle, row, at), oracle.metric.layout.width, oracle.p["keep"]!, chance))];
+  const row = chance.below(oracle.rows);
+  return shiftedRow(oracle, row, hashOf(oracle, row, at), chance);
 };
 
 const pem: Draw = (oracle, at, chance) => {
   const { bounds, lengths, bits } = oracle.metric.constants as { bounds: number[]; lengths: number[]; bits: number };
-  const row = chance.below(oracle.metric.layout.rows);
+  const row = chance.below(oracle.rows);
   const level = bounds.filter((bound) => bound <= row).length - 1;
   let key = 0n;
   let begin = 0;
@@ -81,12 +89,12 @@ const pem: Draw = (oracle, at, chance) => {
     key = extend(key, (at >> BigInt(bits - end)) & ((1n << BigInt(end - begin)) - 1n));
     begin = end;
   }
-  return [row, BigInt(shifted(hashed(oracle.family, row, key), oracle.metric.layout.width, oracle.p["keep"]!, chance))];
+  return shiftedRow(oracle, row, hashed(oracle.family, row, key), chance);
 };
 
 const hadamard: Draw = (oracle, at, chance) => {
   const even = chance.event(oracle.p["keep"]!);
-  const number = chance.below(oracle.metric.layout.width / 2);
+  const number = chance.below(oracle.width / 2);
   const row = Number(at) + 1;
   const low = row & -row;
   const column = Math.floor(number / low) * 2 * low + (number % low);
@@ -123,15 +131,14 @@ export function supports(oracle: Oracle, x: number, at: number): boolean {
 const pgr: Draw = (oracle, at, chance) => {
   const on = chance.event(oracle.p["keep"]!);
   for (;;) {
-    const x = chance.below(oracle.metric.layout.width);
+    const x = chance.below(oracle.width);
     if (Number(supports(oracle, x, Number(at))) === on) return [0, BigInt(x)];
   }
 };
 
 const rappor: Draw = (oracle, at, chance) => {
-  const { rows, width } = oracle.metric.layout;
-  const bits = bitsOf(run(chance, oracle.p["flip"]!, width));
-  const row = chance.below(rows);
+  const bits = flips(oracle, "flip", chance);
+  const row = chance.below(oracle.rows);
   return [row, bits ^ filterOf(oracle, row, at)];
 };
 
@@ -151,11 +158,11 @@ const numbers: Draw = (oracle, at, chance) => {
   const b = chance.below(blocks * length);
   const rest = BigInt(oracle.size - 1);
   const cell = (at * BigInt(blocks * length) + BigInt(chance.below(oracle.size - 1))) / rest;
-  return [0, (cell + BigInt(inside ? a : length + b)) % BigInt(oracle.metric.layout.width)];
+  return [0, (cell + BigInt(inside ? a : length + b)) % BigInt(oracle.width)];
 };
 
 const sampled: Draw = (oracle, at, chance) => {
-  const row = chance.below(oracle.metric.layout.rows);
+  const row = chance.below(oracle.rows);
   const options = oracle.metric.values!.length;
   let cell = Number((at >> BigInt(row)) & 1n);
   if (oracle.metric.mechanism === "sampled_pair") {
@@ -165,7 +172,7 @@ const sampled: Draw = (oracle, at, chance) => {
     const g = f + 1 + row - before;
     cell = Number((at >> BigInt(f)) & 1n) + 2 * Number((at >> BigInt(g)) & 1n);
   }
-  return [row, BigInt(shifted(cell, oracle.metric.layout.width, oracle.p["keep"]!, chance))];
+  return shiftedRow(oracle, row, cell, chance);
 };
 
 const DRAWS: { readonly [mechanism: string]: Draw } = {
@@ -189,37 +196,30 @@ const DRAWS: { readonly [mechanism: string]: Draw } = {
 };
 
 const itself = (_: Oracle, __: number, at: bigint): bigint => at;
-const again =
-  (name: string) =>
-  (oracle: Oracle, response: bigint, chance: Source): bigint =>
-    response ^ bitsOf(run(chance, oracle.p[name]!, oracle.metric.layout.width));
-const cell: Steps = {
-  key: itself,
-  respond: (oracle, row, at, chance) =>
-    BigInt(
-      shifted(Number(STEPS[oracle.metric.mechanism]!.key(oracle, row, at)), oracle.metric.layout.width, oracle.p["keep_permanent"]!, chance),
-    ),
-  again: (oracle, response, chance) =>
-    BigInt(shifted(Number(response), oracle.metric.layout.width, oracle.p["keep_again"]!, chance)),
-};
+const again: Steps["again"] = (oracle, response, chance) => response ^ flips(oracle, "flip_again", chance);
+const cellsOf = (key: Steps["key"]): Steps => ({
+  key,
+  respond: (oracle, row, at, chance) => shifted(oracle, Number(key(oracle, row, at)), oracle.p["keep_permanent"]!, chance),
+  again: (oracle, response, chance) => shifted(oracle, Number(response), oracle.p["keep_again"]!, chance),
+});
 
 /** By mechanism, the steps of permanent responses. */
 export const STEPS: { readonly [mechanism: string]: Steps } = {
-  l_grr: cell,
-  loloha: { ...cell, key: (oracle, row, at) => BigInt(hashOf(oracle, row, at)) },
+  l_grr: cellsOf(itself),
+  loloha: cellsOf((oracle, row, at) => BigInt(hashOf(oracle, row, at))),
   l_osue: {
     key: itself,
     respond: (oracle, _, at, chance) => {
-      const bits = bitsOf(run(chance, oracle.p["other_permanent"]!, oracle.metric.layout.width));
+      const bits = flips(oracle, "other_permanent", chance);
       return replaced(bits, at, chance.event(HALF));
     },
-    again: again("flip_again"),
+    again,
   },
   rappor: {
     key: itself,
     respond: (oracle, row, at, chance) =>
-      filterOf(oracle, row, at) ^ bitsOf(run(chance, oracle.p["flip_permanent"]!, oracle.metric.layout.width)),
-    again: again("flip_again"),
+      filterOf(oracle, row, at) ^ flips(oracle, "flip_permanent", chance),
+    again,
   },
 };
 
@@ -236,6 +236,8 @@ export function oracleOf(metric: SheetMetric): Oracle {
   return {
     metric,
     size: Number(domainOf(metric)),
+    rows: metric.layout.rows,
+    width: metric.layout.width,
     p: Object.fromEntries(fractions.map(([name, value]) => [name, Fraction.read(value as string)])),
     family: metric.constants["family"] as Family,
     randomize(at, chance) {

@@ -3,7 +3,7 @@
 import { bodyOf, type Report } from "./batch.js";
 import { uuid, withChance } from "./chance.js";
 import type { Address } from "./dsn.js";
-import type { Batch, State, Store, Waiting } from "./state.js";
+import { unsent, type Batch, type State, type Store, type Waiting } from "./state.js";
 
 const REPORTS = 100; // of a batch; the body then stays below what a browser takes from a page that ends
 const TRIES = 4;
@@ -55,7 +55,7 @@ export class Sender {
     this.#abort = new AbortController();
     if (await this.store.begun()) {
       const dropped = await this.store.transact((state) => {
-        const count = state.waiting.length + state.batches.reduce((sum, batch) => sum + batch.reports.length, 0);
+        const count = unsent(state);
         state.waiting = [];
         state.batches = [];
         return count;
@@ -98,12 +98,9 @@ export class Sender {
   /** Return the batch that is tried next, and note that its key may be seen from now on. */
   #next(state: State): Batch | undefined {
     const now = this.now();
-    const old = state.batches.filter((batch) => batch.tried && now - batch.tried > HOURS_48);
-    this.drop(
-      "too_old",
-      old.reduce((sum, batch) => sum + batch.reports.length, 0),
-    );
-    state.batches = state.batches.filter((batch) => !old.includes(batch));
+    const before = unsent(state);
+    state.batches = state.batches.filter((batch) => !batch.tried || now - batch.tried <= HOURS_48);
+    this.drop("too_old", before - unsent(state));
     const free = state.waiting.filter((report) => mayTravel(report, now));
     state.waiting = state.waiting.filter((report) => !mayTravel(report, now));
     for (let at = 0; at < free.length; at += REPORTS) {
@@ -131,10 +128,11 @@ export class Sender {
   }
 
   async #try(batch: Batch, leaving: boolean): Promise<Verdict> {
-    const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(), TIMEOUT);
-    const abort = (): void => timeout.abort();
-    this.#abort.signal.addEventListener("abort", abort);
+    const own = this.#abort;
+    const timer = setTimeout(() => {
+      own.abort();
+      this.#abort = new AbortController();
+    }, TIMEOUT);
     try {
       const zipped = leaving ? undefined : await gzip(batch.body);
       const response = await this.fetcher(this.address.url, {
@@ -152,14 +150,13 @@ export class Sender {
         referrerPolicy: "no-referrer",
         cache: "no-store",
         keepalive: leaving,
-        signal: timeout.signal,
+        signal: own.signal,
       });
-      return verdictOf(response.status, await json(response), response.headers.get("Retry-After"), this.now());
+      return verdictOf(response.status, await response.json().catch(() => null), response.headers.get("Retry-After"), this.now());
     } catch {
       return { what: "keep" }; // nobody knows whether it arrived, so it keeps its key
     } finally {
       clearTimeout(timer);
-      this.#abort.signal.removeEventListener("abort", abort);
     }
   }
 }
@@ -169,14 +166,11 @@ const mayTravel = (report: Waiting, now: number): boolean => now >= report.due |
 
 const batchOf = (reports: readonly Report[]): Batch => ({ key: uuid(), body: bodyOf(reports), reports, tried: 0 });
 
-/** The reports of a batch that the server took, without those of groups of which it rejected any. */
+/** The reports of a batch that the server took, without those of metrics of which it rejected any. */
 function taken(batch: Batch, rejected: readonly number[]): Report[] {
   const { groups } = JSON.parse(batch.body) as { groups: Report[] };
-  const out = rejected.map((place) => groups[place]);
-  return batch.reports.filter(
-    (report) =>
-      !out.some((group) => group && group.metric === report.metric && group.period === report.period && group.segment === report.segment),
-  );
+  const out = rejected.map((place) => groups[place]?.metric);
+  return batch.reports.filter(({ metric }) => !out.includes(metric));
 }
 
 export function verdictOf(status: number, answer: unknown, retry: string | null, now: number): Verdict {
@@ -193,14 +187,6 @@ export function verdictOf(status: number, answer: unknown, retry: string | null,
   }
   const seconds = retry === null ? 0 : /^\d+$/.test(retry) ? Number(retry) : (Date.parse(retry) - now) / 1000;
   return { what: "keep", pause: Math.min(Math.max(seconds || 0, 0), LONGEST_WAIT) };
-}
-
-async function json(response: Response): Promise<unknown> {
-  try {
-    return (await response.json()) as unknown;
-  } catch {
-    return null;
-  }
 }
 
 async function gzip(body: string): Promise<ArrayBuffer | undefined> {

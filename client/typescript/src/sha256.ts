@@ -33,24 +33,17 @@ export function sha256(message: Uint8Array): Uint8Array {
       const b = w[i - 2]!;
       w[i] = w[i - 16]! + (turn(a, 7) ^ turn(a, 18) ^ (a >>> 3)) + w[i - 7]! + (turn(b, 17) ^ turn(b, 19) ^ (b >>> 10));
     }
-    let [a, b, c, d, e, f, g, h] = state as unknown as [number, number, number, number, number, number, number, number];
+    let words: number[] = [...state];
     for (let i = 0; i < 64; i++) {
-      const one = (h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + K[i]! + w[i]!) | 0;
-      const two = ((turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
-      h = g;
-      g = f;
-      f = e;
-      e = (d + one) | 0;
-      d = c;
-      c = b;
-      b = a;
-      a = (one + two) | 0;
+      const [a, b, c, d, e, f, g, h] = words as [number, number, number, number, number, number, number, number];
+      const one = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + K[i]! + w[i]!;
+      const two = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+      words = [(one + two) | 0, a, b, c, (d + one) | 0, e, f, g];
     }
-    [a, b, c, d, e, f, g, h].forEach((word, i) => (state[i] = state[i]! + word));
+    words.forEach((word, i) => (state[i] = state[i]! + word));
   }
-  const digest = new Uint8Array(32);
-  state.forEach((word, i) => new DataView(digest.buffer).setInt32(4 * i, word));
-  return digest;
+  state.forEach((word, i) => view.setInt32(4 * i, word));
+  return padded.slice(0, 32);
 }
 
 export function hmac(key: Uint8Array, message: Uint8Array): Uint8Array {

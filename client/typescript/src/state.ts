@@ -66,6 +66,10 @@ export interface Store {
   begun(): Promise<boolean>;
 }
 
+/** How many reports are not sent yet. */
+export const unsent = (state: State): number =>
+  state.batches.reduce((sum, batch) => sum + batch.reports.length, state.waiting.length);
+
 /** Make the state of a new device. */
 export function freshState(now: number): State {
   return {
@@ -127,21 +131,17 @@ export class BrowserStore implements Store {
       const request = indexedDB.open(`deniable ${this.app}`, 1);
       request.onupgradeneeded = () => request.result.createObjectStore(STORE);
       request.onsuccess = () => {
-        const forget = (): void => {
+        // It may be deleted, by the person or another tab. The next transaction opens it anew.
+        request.result.onversionchange = request.result.onclose = () => {
+          request.result.close();
           this.#database = undefined;
         };
-        request.result.onversionchange = () => {
-          request.result.close();
-          forget();
-        };
-        request.result.onclose = forget;
         resolve(request.result);
       };
-      request.onerror = () => reject(request.error);
-      request.onblocked = () => reject(new Error("the database is blocked"));
-    }).catch((error: unknown) => {
-      this.#database = undefined;
-      throw error;
+      request.onerror = () => {
+        this.#database = undefined;
+        reject(request.error);
+      };
     });
     return this.#database;
   }
@@ -158,21 +158,21 @@ export class BrowserStore implements Store {
       // Durable when it completes: a browser would otherwise leave the write to the system, and a spend could be lost.
       const transaction = database.transaction(STORE, "readwrite", { durability: "strict" });
       const store = transaction.objectStore(STORE);
-      let outcome: { of: T } | undefined;
+      let outcome: T;
       let fault: unknown;
       const read = store.get(STORE);
       read.onsuccess = () => {
         try {
           const state = read.result === undefined ? freshState(this.now()) : checked(read.result);
-          outcome = { of: block(state) };
+          outcome = block(state);
           store.put(state, STORE);
         } catch (error) {
           fault = error;
           transaction.abort();
         }
       };
-      transaction.oncomplete = () => resolve(outcome!.of);
-      transaction.onabort = () => reject(fault ?? transaction.error ?? new Error("the transaction was given up"));
+      transaction.oncomplete = () => resolve(outcome);
+      transaction.onabort = () => reject(fault ?? transaction.error);
     });
   }
 }

@@ -1,0 +1,36 @@
+/** For the tests of apps: a client that asks nobody and sends nothing, and the reports that it would send. */
+
+import type { Report } from "./batch.js";
+import { Telemetry, type Options } from "./client.js";
+import type { Sheet } from "./sheet.js";
+import { MemoryStore } from "./state.js";
+
+class CaptureStore extends MemoryStore {
+  override readonly lasts = true;
+}
+
+export interface Capture<S extends Sheet> {
+  readonly telemetry: Telemetry<S>;
+  /** The randomised reports that were queued, in order. */
+  reports(): Promise<readonly Report[]>;
+}
+
+/** Capture what an app records. Mistakes of the app are thrown; each capture is a new device. */
+export function capture<const S extends Sheet>(registry: S, options: Partial<Options<S>> = {}): Capture<S> {
+  const segments = Object.fromEntries(Object.entries(registry.segments).map(([name, values]) => [name, values[0]!]));
+  const store = new CaptureStore(options.now);
+  const telemetry = new Telemetry<S>({
+    dsn: `https://pk_capture@capture.invalid/${registry.app}`,
+    consent: true,
+    segments,
+    strict: true,
+    ...options,
+    registry,
+    state: store,
+    fetch: () => Promise.reject(new TypeError("a capture sends nothing")),
+  });
+  return {
+    telemetry,
+    reports: () => store.transact((state) => state.waiting.map(({ due: _, wait: __, ...report }) => report)),
+  };
+}

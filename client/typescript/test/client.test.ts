@@ -1,0 +1,304 @@
+/** The client: consent, the ledger, several tabs, what is forgotten, and sending. */
+
+import "fake-indexeddb/auto";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Telemetry, objection, type Options } from "../src/client.js";
+import { init } from "../src/index.js";
+import { verdictOf } from "../src/sender.js";
+import type { Sheet } from "../src/sheet.js";
+import { BrowserStore, MemoryStore, type State } from "../src/state.js";
+import { capture } from "../src/testing.js";
+import { WIRE, WORKED } from "./vectors.js";
+
+const DAY = 86_400_000;
+const DSN = "https://pk_test@telemetry.invalid/shop";
+const START = Date.parse("2026-11-02T10:00:00Z");
+console.warn = () => undefined;
+
+class Lasting extends MemoryStore {
+  override readonly lasts = true;
+}
+
+interface Call {
+  url: string;
+  key: string;
+  body: string;
+  init: RequestInit;
+}
+
+/** A server that answers with the statuses given, and then takes all. */
+function server(...statuses: (number | Response | Error)[]): { calls: Call[]; fetch: typeof fetch } {
+  const calls: Call[] = [];
+  const answer = async (url: unknown, init?: RequestInit): Promise<Response> => {
+    const headers = init!.headers as { [name: string]: string };
+    const bytes = typeof init!.body === "string" ? new Blob([init!.body]) : new Blob([init!.body as ArrayBuffer]);
+    const plain = headers["Content-Encoding"] ? bytes.stream().pipeThrough(new DecompressionStream("gzip")) : bytes.stream();
+    calls.push({ url: String(url), key: headers["Idempotency-Key"]!, body: await new Response(plain).text(), init: init! });
+    const next = statuses.shift() ?? 202;
+    if (next instanceof Error) throw next;
+    if (next instanceof Response) return next;
+    if (next === 202) return Response.json({ accepted: 1, rejected: 0, duplicate: false, errors: [] }, { status: 202 });
+    return Response.json({ type: "urn:deniable:problem:planned", code: "planned" }, { status: next });
+  };
+  return { calls, fetch: answer as typeof fetch };
+}
+
+function client(options: Partial<Options<Sheet>> = {}): Telemetry<Sheet> {
+  const segments = { platform: "linux", version: "2.4" };
+  return new Telemetry<Sheet>({ dsn: DSN, registry: WIRE, consent: true, segments, state: new Lasting(), ...options });
+}
+
+const anything = (telemetry: Telemetry<Sheet>, metric: string, answer: unknown): Promise<boolean> =>
+  telemetry.record(metric, answer as never);
+
+test("without an explicit yes nothing is drawn, stored or sent", async () => {
+  const [store, asked] = [new Lasting(), server()];
+  for (const consent of [false, (() => 1) as never, "yes" as never, () => { throw new Error("no"); }]) {
+    const telemetry = client({ consent, state: store, fetch: asked.fetch });
+    assert.equal(await anything(telemetry, "grr", "0"), false);
+    await telemetry.flush();
+    assert.deepEqual(telemetry.stats().dropped, { no_consent: 1 });
+  }
+  assert.equal(await store.begun(), false);
+  assert.equal(asked.calls.length, 0);
+});
+
+test("a withdrawal deletes what is unsent, also while it is being recorded, and keeps what was spent", async () => {
+  const telemetry = client();
+  assert.ok(await anything(telemetry, "grr", "0"));
+  const [spent, late] = [await telemetry.spent("2026-11"), anything(telemetry, "oue", "a")];
+  await telemetry.setConsent(false);
+  assert.equal(await late, true); // it was in time
+  await telemetry.setConsent(true);
+  assert.equal(await telemetry.waiting(), 0);
+  assert.equal(await anything(telemetry, "grr", "0"), false);
+  assert.ok((await telemetry.spent("2026-11")).lifetime >= spent.lifetime);
+});
+
+test("what the person's system says wins over consent, and no database is made", async () => {
+  const navigator = Object.getOwnPropertyDescriptor(globalThis, "navigator");
+  try {
+    for (const says of [{ globalPrivacyControl: true }, { doNotTrack: "1" }]) {
+      Object.defineProperty(globalThis, "navigator", { value: says, configurable: true });
+      assert.match(objection()!, /^the browser says no/);
+      const telemetry = init({ dsn: DSN.replace("shop", "never"), registry: { ...WIRE, app: "never" }, consent: true });
+      assert.equal(await anything(telemetry as Telemetry<Sheet>, "grr", "0"), false);
+      assert.match(telemetry.stats().disabled!, /^the browser says no/);
+    }
+    Object.defineProperty(globalThis, "navigator", { value: { globalPrivacyControl: false, doNotTrack: "0" }, configurable: true });
+    assert.equal(objection(), null);
+    process.env["DO_NOT_TRACK"] = "1";
+    assert.equal(objection(), "DO_NOT_TRACK is set");
+  } finally {
+    delete process.env["DO_NOT_TRACK"];
+    if (navigator) Object.defineProperty(globalThis, "navigator", navigator);
+    else delete (globalThis as { navigator?: unknown }).navigator;
+  }
+  assert.ok(!(await indexedDB.databases()).some(({ name }) => name === "deniable never"));
+});
+
+test("three tabs share one ledger and one outbox in the browser's database", async () => {
+  let now = START;
+  const asked = server();
+  const registry = { ...WIRE, app: "tabs" };
+  const open = (): Telemetry<Sheet> =>
+    client({ dsn: DSN.replace("shop", "tabs"), registry, state: new BrowserStore("tabs", () => now), now: () => now, fetch: asked.fetch });
+  const tabs = [open(), open(), open()];
+  await new BrowserStore("tabs", () => now).transact(() => null);
+  now += 30 * DAY; // the state has earned a month's budget
+  await Promise.all(tabs.map((tab) => anything(tab, "grr", "0")));
+  await Promise.all(tabs.map((tab) => anything(tab, "oue", "a")));
+  const recorded = tabs.map((tab) => tab.stats().recorded);
+  assert.equal(recorded.reduce((a, b) => a + b), 1 + 3, String(recorded)); // of grr one in a period, of oue three
+  await Promise.all(tabs.map((tab) => tab.flush()));
+  await Promise.all(tabs.map((tab) => tab.flush()));
+  const keys = new Set(asked.calls.map((call) => call.key));
+  const bodies = new Map(asked.calls.map((call) => [call.key, call.body]));
+  const count = [...bodies.values()].flatMap((body) => (JSON.parse(body) as { groups: { count: number }[] }).groups.map((group) => group.count));
+  assert.equal(count.reduce((a, b) => a + b), 4);
+  assert.ok(keys.size >= 1);
+  assert.equal(await tabs[0]!.waiting(), 0);
+  assert.equal((await tabs[1]!.sent()).length, 4);
+});
+
+test("a state that browsers may forget earns its budget", async () => {
+  let now = START;
+  const spentOf = async (days: number, forgetsEach: number): Promise<number> => {
+    let total = 0;
+    for (let day = 0; day < days; ) {
+      const store = new (class extends Lasting {
+        override readonly forgets = true as never;
+      })(() => now);
+      const telemetry = client({ state: store, now: () => now });
+      for (let age = 0; age < forgetsEach && day < days; age++, day++, now += DAY)
+        for (const id of Object.keys(WORKED.metrics)) await anything(telemetry, id, "0");
+      const state = await store.transact((each) => each);
+      for (const month of Object.values(state.spends)) for (const cost of Object.values(month)) total += cost;
+      telemetry.close();
+    }
+    return total;
+  };
+  const small = { ...WORKED, metrics: { l_grr: WORKED.metrics["l_grr"]! } };
+  const first = client({ registry: small, state: new (class extends Lasting { override readonly forgets = true as never; })(() => now), now: () => now });
+  assert.equal(await anything(first, "l_grr", "a"), false); // a metric that keeps responses is granted nothing
+  assert.deepEqual(first.stats().dropped, { budget: 1 });
+  now += 30 * DAY;
+  assert.equal(await anything(first, "l_grr", "a"), true);
+  const { cost } = WIRE.metrics["grr"]!.allowance;
+  assert.equal(await spentOf(1, 1), cost); // who comes once can answer once
+  assert.match(first.explain("l_grr")!.lines.join(" "), /If this browser's data are cleared, it starts anew/);
+});
+
+test("memory is chosen by name, keeps no responses, and says how long it remembers", async () => {
+  const telemetry = client({ state: "memory" });
+  assert.equal(telemetry.stats().off["l_grr"], "permanent responses need a state that lasts");
+  assert.equal(await anything(telemetry, "l_grr", "a"), false);
+  assert.equal(await anything(telemetry, "grr", "0"), true);
+  assert.match(telemetry.explain("grr")!.lines.join(" "), /until this page ends/);
+});
+
+test("where storage is refused nothing is recorded, and nothing falls back", async () => {
+  const refused = { forgets: true, lasts: true, begun: async () => true, transact: () => Promise.reject(new DOMException("denied")) };
+  const telemetry = client({ state: refused });
+  assert.equal(await anything(telemetry, "grr", "0"), false);
+  assert.deepEqual(telemetry.stats().dropped, { state: 1 });
+});
+
+test("what is not known here is refused at the start, by name", async () => {
+  const telemetry = client();
+  const { off } = telemetry.stats();
+  assert.deepEqual(Object.keys(off).sort(), ["cms", "cms_text", "coin", "dbitflip", "general_hadamard", "google_rappor", "hcms", "tree_hist"]);
+  assert.equal(off["coin"], 'the mechanism "coin" is not known here');
+  assert.equal(await anything(telemetry, "coin", true), false);
+  assert.deepEqual(telemetry.stats().dropped, { off: 1 });
+});
+
+test("mistakes of the app turn the client off, and are thrown if strict", () => {
+  for (const [options, why] of [
+    [{ dsn: "shop" }, /the DSN cannot be read/],
+    [{ dsn: "http://pk_a@example.net/shop" }, /another machine by http/],
+    [{ dsn: "https://rk_secret@example.net/shop" }, /no app may hold/],
+    [{ dsn: "https://pk_a@example.net/other" }, /the DSN is for app "other"/],
+    [{ registry: { ...WIRE, format: 2 } }, /format 2/],
+  ] as const) {
+    assert.throws(() => client({ ...options, strict: true }), why);
+    const { disabled } = client(options).stats();
+    assert.match(disabled!, why);
+    assert.doesNotMatch(disabled!, /secret/);
+  }
+});
+
+test("no raw answer is stored, and what is stored reveals none", async () => {
+  const store = new Lasting();
+  const telemetry = client({ state: store });
+  const marker = "marker-5f1c";
+  for (const id of Object.keys(WIRE.metrics)) await anything(telemetry, id, marker);
+  const state: State = await store.transact((each) => each);
+  assert.ok(state.waiting.length > 10);
+  assert.doesNotMatch(JSON.stringify([state, telemetry.stats()]), /marker/);
+});
+
+test("a strict client names no answer", async () => {
+  const telemetry = client({ strict: true });
+  await assert.rejects(anything(telemetry, "grr", "secret"), (error: Error) => /not declared/.test(error.message) && !/secret/.test(error.message));
+  assert.equal(telemetry.stats().recorded, 1); // the report was made all the same
+});
+
+test("init asks nobody, and an upload has no more than it needs", async () => {
+  const asked = server();
+  const telemetry = client({ fetch: asked.fetch });
+  assert.equal(asked.calls.length, 0);
+  await anything(telemetry, "grr", "0");
+  assert.deepEqual(await telemetry.flush(), { sent: 1, left: 0 });
+  const [call] = asked.calls;
+  assert.equal(call!.url, "https://telemetry.invalid/v1/reports");
+  const { credentials, redirect, referrerPolicy, cache, keepalive } = call!.init;
+  assert.deepEqual([credentials, redirect, referrerPolicy, cache, keepalive], ["omit", "error", "no-referrer", "no-store", false]);
+});
+
+test("a batch keeps its key and its bytes, whatever became of the first tries", async () => {
+  const asked = server(new TypeError("blocked"), 500, new Response("<html>", { status: 404 }));
+  const store = new Lasting();
+  const telemetry = client({ fetch: asked.fetch, state: store });
+  await anything(telemetry, "grr", "0");
+  await telemetry.flush();
+  assert.equal(asked.calls.length, 4); // a page of a portal costs no report
+  assert.equal(new Set(asked.calls.map((call) => call.key + call.body)).size, 1);
+});
+
+test("after a restart a batch has the same key; after 48 hours it is given up", async () => {
+  let now = START;
+  const store = new Lasting(() => now);
+  const failing = server(...Array<Error>(4).fill(new TypeError("offline")));
+  const first = client({ fetch: failing.fetch, state: store, now: () => now });
+  await anything(first, "grr", "0");
+  await first.flush();
+  first.close();
+  const asked = server();
+  now += 47 * 3_600_000;
+  const second = client({ fetch: asked.fetch, state: store, now: () => now });
+  const key = (await store.transact((state) => state.batches[0]!.key)) as string;
+  now += 2 * 3_600_000;
+  assert.equal(failing.calls[0]!.key, key);
+  await second.flush();
+  assert.equal(asked.calls.length, 0);
+  assert.deepEqual(second.stats().dropped, { too_old: 1 });
+});
+
+test("a withdrawal ends an upload that is on its way", async () => {
+  let begun!: () => void;
+  const under = new Promise<void>((resolve) => (begun = resolve));
+  const hanging = ((_: unknown, init: RequestInit) =>
+    new Promise((_resolve, reject) => {
+      begun();
+      init.signal!.addEventListener("abort", () => reject(new DOMException("aborted", "AbortError")));
+    })) as typeof fetch;
+  const telemetry = client({ fetch: hanging });
+  await anything(telemetry, "grr", "0");
+  const flushed = telemetry.flush();
+  await under;
+  await telemetry.setConsent(false);
+  assert.equal((await flushed).sent, 0);
+  await telemetry.setConsent(true);
+  assert.equal(await telemetry.waiting(), 0);
+});
+
+test("answers of servers are read as the specification says", () => {
+  const problem = { type: "urn:deniable:problem:period", code: "period" };
+  const now = Date.parse("2026-11-21T10:00:00Z");
+  assert.deepEqual(verdictOf(202, { rejected: 2, errors: [{ group: 1 }] }, null, now), { what: "done", rejected: 2, groups: [1] });
+  for (const [status, answer, what] of [
+    [413, null, "split"], [401, problem, "refused"], [403, problem, "refused"], [422, problem, "lost"], [404, problem, "lost"],
+    [404, null, "keep"], [401, { code: "period" }, "keep"], [429, problem, "keep"], [408, problem, "keep"], [503, problem, "keep"], [302, problem, "keep"],
+  ] as const) assert.equal(verdictOf(status, answer, null, now).what, what, `${status}`);
+  for (const [header, pause] of [["7", 7], ["1000", 300], ["Sat, 21 Nov 2026 10:00:30 GMT", 30], ["soon", 0], ["-5", 0]] as const)
+    assert.equal(verdictOf(503, null, header, now).pause, pause, header);
+});
+
+test("a report with a delay waits for it, and a clock that is set back makes it wait no longer", async () => {
+  let now = START;
+  const registry = { ...WIRE, metrics: { grr: { ...WIRE.metrics["grr"]!, delay: "12h" } } };
+  const store = new Lasting(() => now);
+  const asked = server();
+  const telemetry = client({ registry, state: store, now: () => now, fetch: asked.fetch });
+  await anything(telemetry, "grr", "0");
+  await store.transact((state) => Object.assign(state.waiting[0]!, { due: now + 3_600_000, wait: 3_600_000 }));
+  await telemetry.flush();
+  assert.equal(asked.calls.length, 0);
+  now -= 5 * DAY;
+  await telemetry.flush();
+  assert.equal(asked.calls.length, 1);
+});
+
+test("caps of the app turn off what asks for more", () => {
+  const { off } = client({ caps: { epsilon: 1, permanent: 2.2 } }).stats();
+  assert.ok(off["sue"] && off["l_osue"] && !off["grr"] && !off["l_grr"]);
+});
+
+test("a capture has what an app would send, and throws its mistakes", async () => {
+  const { telemetry, reports } = capture(WIRE);
+  await telemetry.record("grr", "0" as never);
+  assert.deepEqual((await reports()).map(({ metric, segment }) => [metric, segment]), [["grr", ""]]);
+  await assert.rejects(telemetry.record("typo" as never, true as never), /no such metric/);
+});

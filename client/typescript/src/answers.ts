@@ -99,16 +99,11 @@ export function bigOf(bytes: Uint8Array): bigint {
   return number;
 }
 
-/** A float as the fraction that it stands for; it is finite. */
+/** A finite float as the fraction that it stands for: doubling is exact. */
 function exact(x: number): Fraction {
-  const view = new DataView(new ArrayBuffer(8));
-  view.setFloat64(0, x);
-  const bits = view.getBigUint64(0);
-  const exponent = Number((bits >> 52n) & 2047n);
-  const digits = (bits & ((1n << 52n) - 1n)) | (exponent ? 1n << 52n : 0n);
-  const scale = BigInt(Math.max(exponent, 1) - 1075);
-  const num = bits >> 63n ? -digits : digits;
-  return scale < 0n ? new Fraction(num, 1n << -scale) : new Fraction(num << scale, 1n);
+  let den = 1n;
+  for (; x % 1; x *= 2) den *= 2n;
+  return new Fraction(BigInt(x), den);
 }
 
 function ofNumber(metric: SheetMetric, answer: unknown): bigint | null {

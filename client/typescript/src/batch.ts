@@ -1,5 +1,6 @@
 /** Payloads, and the body of an upload. */
 
+import { unhex } from "./chance.js";
 import type { Layout } from "./sheet.js";
 
 /** A randomised report: all that ever leaves the device. */
@@ -22,44 +23,24 @@ export function pack(layout: Layout, row: number, content: bigint): string {
   return littleEndian(BigInt(row), layout.row_bytes) + littleEndian(content, layout.payload_bytes - layout.row_bytes);
 }
 
-/** Compare by code points, not by the units of UTF-16. */
-function compare(a: string, b: string): number {
-  const [left, right] = [Array.from(a), Array.from(b)];
-  for (let i = 0; i < Math.min(left.length, right.length); i++) {
-    const difference = left[i]!.codePointAt(0)! - right[i]!.codePointAt(0)!;
-    if (difference) return difference;
-  }
-  return left.length - right.length;
-}
+/** A text whose order by UTF-16 is that of another one's code points. */
+const points = (text: string): string => Array.from(text, (each) => each.codePointAt(0)!.toString(16).padStart(6, "0")).join("");
 
 /** Write the body of a batch. */
 export function bodyOf(reports: readonly Report[]): string {
-  const groups = new Map<string, { of: Report; payloads: string[] }>();
+  const groups = new Map<string, Report[]>();
   for (const report of reports) {
-    const { payload, ...of } = report;
-    const name = JSON.stringify([of.metric, of.version, of.fingerprint, of.period, of.segment]);
-    const group = groups.get(name) ?? { of: report, payloads: [] };
-    group.payloads.push(payload);
-    groups.set(name, group);
+    const { metric, version, fingerprint, period, segment } = report;
+    const name = [metric, String(version).padStart(16, "0"), fingerprint, period, segment].map(points).join();
+    groups.set(name, [...(groups.get(name) ?? []), report]);
   }
-  const sorted = [...groups.values()].sort(
-    ({ of: a }, { of: b }) =>
-      compare(a.metric, b.metric) ||
-      a.version - b.version ||
-      compare(a.fingerprint, b.fingerprint) ||
-      compare(a.period, b.period) ||
-      compare(a.segment, b.segment),
-  );
   return JSON.stringify({
     format: 1,
-    groups: sorted.map(({ of, payloads }) => ({
-      metric: of.metric,
-      version: of.version,
-      fingerprint: of.fingerprint,
-      period: of.period,
-      segment: of.segment,
-      count: payloads.length,
-      payloads: btoa(payloads.sort().join("").replace(/../g, (pair) => String.fromCharCode(parseInt(pair, 16)))),
-    })),
+    groups: [...groups.keys()].sort().map((name) => {
+      const group = groups.get(name)!;
+      const { payload: _, ...of } = group[0]!;
+      const bytes = unhex(group.map(({ payload }) => payload).sort().join(""));
+      return { ...of, count: group.length, payloads: btoa(String.fromCharCode(...bytes)) };
+    }),
   });
 }

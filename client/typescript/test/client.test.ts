@@ -152,7 +152,7 @@ test("a state that browsers may forget earns its budget", async () => {
 
 test("memory is chosen by name, keeps no responses, and says how long it remembers", async () => {
   const telemetry = client({ state: "memory" });
-  assert.equal(telemetry.stats().off["l_grr"], "permanent responses need a state that lasts");
+  assert.equal(telemetry.stats().off["l_grr"], "it needs a state that lasts");
   assert.equal(await anything(telemetry, "l_grr", "a"), false);
   assert.equal(await anything(telemetry, "grr", "0"), true);
   assert.match(telemetry.explain("grr")!.lines.join(" "), /until this page ends/);

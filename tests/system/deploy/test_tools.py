@@ -13,7 +13,20 @@ from pathlib import Path
 import pytest
 from shipped import DEPLOY, ROOT
 
-TOOLS = ("redis-server", "redis-cli", "strace", "openssl", "systemd-analyze", "chromium", "ssconvert", "cc", "promtool", "caddy")
+TOOLS = (
+    "redis-server",
+    "redis-cli",
+    "strace",
+    "openssl",
+    "systemd-analyze",
+    "chromium",
+    "ssconvert",
+    "cc",
+    "node",
+    "npm",
+    "promtool",
+    "caddy",
+)
 SPEC = importlib.util.spec_from_file_location("notes", ROOT / ".ci" / "notes.py")
 notes = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(notes)

@@ -183,7 +183,7 @@ def test_what_is_published_is_what_was_checked():
 def test_dependabot_looks_at_every_kind():
     """Actions, packages, and the images of Dockerfile, Compose and Kubernetes; each folder is there."""
     updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text("utf-8"))["updates"]
-    assert {each["package-ecosystem"] for each in updates} == {"github-actions", "pip", "docker", "docker-compose"}
+    assert {each["package-ecosystem"] for each in updates} == {"github-actions", "pip", "npm", "docker", "docker-compose"}
     folders = {folder for each in updates for folder in each.get("directories") or [each["directory"]]}
     assert all((ROOT / folder.lstrip("/")).is_dir() for folder in folders)
     with_images = {

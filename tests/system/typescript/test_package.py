@@ -163,3 +163,13 @@ def test_reports_of_many_visitors_are_counted(package, node, stack, tmp_path):
 
 def ask(stack, metric, **parameters):
     return requests.get(f"{stack.url}/api/v1/metrics/{metric}", headers=READ, params=parameters, timeout=60).json()
+
+
+def test_the_code_of_the_page_compiles(package):
+    """What docs/how-to/web-page.md shows is checked against the types of the package."""
+    blocks = re.findall(r"```ts\n(.*?)```", (ROOT / "docs" / "how-to" / "web-page.md").read_text("utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    code = "\n".join(blocks).replace("const { telemetry,", "const { telemetry: tested,").replace('"deniable', '"../src')
+    code = code.replace('"../src"', '"../src/index.js"').replace('"../src/testing"', '"../src/testing.js"')
+    (package / "test" / "page.ts").write_text(f"{code}\nvoid tested;\n", "utf-8")
+    run("npx", "tsc", "-p", "tsconfig.json", "--noEmit", cwd=package)

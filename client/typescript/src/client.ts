@@ -1,17 +1,17 @@
 /** The client of an app: consent, recording, sending. */
 
-import { position, standIn } from "./answers.js";
-import { pack, type Report } from "./batch.js";
-import { Fraction, withChance } from "./chance.js";
-import { readDsn } from "./dsn.js";
+import { position, standIn } from "./wire/answers.js";
+import { pack, type Report } from "./wire/batch.js";
+import { Fraction, withChance } from "./noise/chance.js";
+import { readDsn } from "./wire/dsn.js";
 import { explain, type Explanation } from "./explain.js";
-import { budgetOf, spend, spentEver, spentIn, type Budget } from "./ledger.js";
-import { oracleOf, refusal, type Oracle } from "./mechanisms.js";
-import { periodOf } from "./periods.js";
-import { respond } from "./responses.js";
-import { Sender } from "./sender.js";
+import { budgetOf, spend, spentEver, spentIn, type Budget } from "./device/ledger.js";
+import { oracleOf, refusal, type Oracle } from "./noise/mechanisms.js";
+import { periodOf } from "./wire/periods.js";
+import { respond } from "./device/responses.js";
+import { Sender } from "./wire/sender.js";
 import type { Answer, Id, Period, Sheet, SheetMetric } from "./sheet.js";
-import { BrowserStore, MemoryStore, unsent, type State, type Store } from "./state.js";
+import { BrowserStore, MemoryStore, unsent, type State, type Store } from "./device/state.js";
 
 const FULL = 5000; // reports that wait at most
 const SEND_AT = 100;

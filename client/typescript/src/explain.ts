@@ -1,8 +1,8 @@
 /** What recording a metric sends, in words. It claims no more than holds in a browser. */
 
 import type { SheetMetric } from "./sheet.js";
-import type { Budget } from "./ledger.js";
-import type { Store } from "./state.js";
+import type { Budget } from "./device/ledger.js";
+import type { Store } from "./device/state.js";
 
 export interface Explanation {
   readonly metric: string;

@@ -3,7 +3,7 @@
 import { chmodSync, existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
-import { checked, freshState, type State, type Store } from "./state.js";
+import { checked, freshState, type State, type Store } from "./device/state.js";
 
 const PATIENCE = 5000; // milliseconds to wait for another process
 

@@ -1,9 +1,9 @@
 /** For the tests of apps: a client that asks nobody and sends nothing, and the reports that it would send. */
 
-import type { Report } from "./batch.js";
+import type { Report } from "./wire/batch.js";
 import { Telemetry, type Options } from "./client.js";
 import type { Sheet } from "./sheet.js";
-import { MemoryStore } from "./state.js";
+import { MemoryStore } from "./device/state.js";
 
 class CaptureStore extends MemoryStore {
   override readonly lasts = true;

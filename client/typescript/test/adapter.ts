@@ -1,14 +1,14 @@
 /** The test adapter for `deniable conformance`: it answers lines of JSON. */
 
 import { createInterface } from "node:readline";
-import { position, rounded, standIn } from "../src/answers.js";
-import { bodyOf, pack } from "../src/batch.js";
+import { position, rounded, standIn } from "../src/wire/answers.js";
+import { bodyOf, pack } from "../src/wire/batch.js";
 import { Telemetry } from "../src/client.js";
-import { oracleOf, refusal, STEPS, supports, type Oracle } from "../src/mechanisms.js";
-import { periodOf } from "../src/periods.js";
-import { rowOf } from "../src/responses.js";
+import { oracleOf, refusal, STEPS, supports, type Oracle } from "../src/noise/mechanisms.js";
+import { periodOf } from "../src/wire/periods.js";
+import { rowOf } from "../src/device/responses.js";
 import type { Layout, Period, Sheet } from "../src/sheet.js";
-import { freshState, MemoryStore } from "../src/state.js";
+import { freshState, MemoryStore } from "../src/device/state.js";
 import { Tape } from "./tape.js";
 
 /** A store that outlives a client, as a disk does. */

@@ -5,9 +5,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Telemetry, objection, type Options } from "../src/client.js";
 import { init } from "../src/index.js";
-import { verdictOf } from "../src/sender.js";
+import { verdictOf } from "../src/wire/sender.js";
 import type { Sheet } from "../src/sheet.js";
-import { BrowserStore, MemoryStore, type State } from "../src/state.js";
+import { BrowserStore, MemoryStore, type State } from "../src/device/state.js";
 import { capture } from "../src/testing.js";
 import { WIRE, WORKED } from "./vectors.js";
 

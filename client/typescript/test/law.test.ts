@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { createHash, createHmac, randomBytes } from "node:crypto";
 import { test } from "node:test";
-import { pack } from "../src/batch.js";
-import { Bytes, Fraction, SystemSource, withChance, type Source } from "../src/chance.js";
-import { oracleOf, STEPS, supports, type Oracle } from "../src/mechanisms.js";
-import { hmac, sha256 } from "../src/sha256.js";
+import { pack } from "../src/wire/batch.js";
+import { Bytes, Fraction, SystemSource, withChance, type Source } from "../src/noise/chance.js";
+import { oracleOf, STEPS, supports, type Oracle } from "../src/noise/mechanisms.js";
+import { hmac, sha256 } from "../src/noise/sha256.js";
 import { WIDER, WIRE } from "./vectors.js";
 
 class Scripted extends Bytes {

@@ -1,6 +1,6 @@
 /** Sources whose draws are known. */
 
-import type { Fraction, Source } from "../src/chance.js";
+import type { Fraction, Source } from "../src/noise/chance.js";
 
 /** The draws of a vector, one after another. */
 export class Tape implements Source {

@@ -89,7 +89,7 @@ def test_the_lock_file_names_no_registry():
 
 def test_no_other_chance():
     """Nothing of it draws but from the system's generator."""
-    sources = {path.name: path.read_text("utf-8") for path in (SOURCE / "src").glob("*.ts")}
+    sources = {path.name: path.read_text("utf-8") for path in (SOURCE / "src").rglob("*.ts")}
     assert [name for name, text in sources.items() if "Math.random" in text] == []
     assert [name for name, text in sources.items() if re.search(r"crypto\.(?!getRandomValues|subtle`|randomUUID`)", text)] == []
 

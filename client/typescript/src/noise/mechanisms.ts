@@ -1,9 +1,9 @@
 /** Mechanisms: they draw first and look at the position then. So neither the number of draws nor their odds depend on it. */
 
 import { bitsOf, Fraction, HALF, run, type Source } from "./chance.js";
-import { domainOf, TYPES } from "./answers.js";
+import { domainOf, TYPES } from "../wire/answers.js";
 import { extend, hashed, keyOf, times, type Family } from "./hashing.js";
-import type { SheetMetric } from "./sheet.js";
+import type { SheetMetric } from "../sheet.js";
 
 /** A row, and the index or the bits as a number. */
 export type Content = readonly [row: number, content: bigint];

@@ -1,6 +1,6 @@
 /** Names of periods, in UTC, and the months in which they count. */
 
-import type { Period } from "./sheet.js";
+import type { Period } from "../sheet.js";
 
 const DAY = 86_400_000;
 

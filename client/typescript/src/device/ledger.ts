@@ -1,7 +1,7 @@
 /** The ledger: what was spent, in millionths of a nat, and whether there is room for more. It works on a state, in a transaction. */
 
-import { monthOf, periodOf } from "./periods.js";
-import type { Period, Sheet, SheetMetric } from "./sheet.js";
+import { monthOf, periodOf } from "../wire/periods.js";
+import type { Period, Sheet, SheetMetric } from "../sheet.js";
 import type { Account, State } from "./state.js";
 
 const EARNING = 30 * 86_400_000; // in so many milliseconds a new state earns what may be spent in a month

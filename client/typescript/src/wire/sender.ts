@@ -1,9 +1,9 @@
 /** Sending: one batch after another, each under one key and with one body for good. */
 
 import { bodyOf, type Report } from "./batch.js";
-import { uuid, withChance } from "./chance.js";
+import { uuid, withChance } from "../noise/chance.js";
 import type { Address } from "./dsn.js";
-import { unsent, type Batch, type State, type Store, type Waiting } from "./state.js";
+import { unsent, type Batch, type State, type Store, type Waiting } from "../device/state.js";
 
 const REPORTS = 100; // of a batch; the body then stays below what a browser takes from a page that ends
 const TRIES = 4;

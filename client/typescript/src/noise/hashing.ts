@@ -1,9 +1,9 @@
 /** Families of hash functions. */
 
-import { bigOf } from "./answers.js";
+import { bigOf } from "../wire/answers.js";
 import { unhex } from "./chance.js";
 import { sha256 } from "./sha256.js";
-import type { SheetMetric } from "./sheet.js";
+import type { SheetMetric } from "../sheet.js";
 
 export interface Family {
   readonly kind: string;

@@ -1,12 +1,12 @@
 /** Permanent responses: drawn once for an answer, kept, and reported once a period with fresh noise. */
 
-import { rounded, standIn } from "./answers.js";
-import { pack } from "./batch.js";
-import { hex, unhex, type Source } from "./chance.js";
-import { STEPS, type Oracle } from "./mechanisms.js";
-import { monthOf } from "./periods.js";
-import { hmac } from "./sha256.js";
-import type { Period } from "./sheet.js";
+import { rounded, standIn } from "../wire/answers.js";
+import { pack } from "../wire/batch.js";
+import { hex, unhex, type Source } from "../noise/chance.js";
+import { STEPS, type Oracle } from "../noise/mechanisms.js";
+import { monthOf } from "../wire/periods.js";
+import { hmac } from "../noise/sha256.js";
+import type { Period } from "../sheet.js";
 import type { State } from "./state.js";
 
 const MONTHS = 4; // of so many months it is remembered which responses were reported

@@ -1,7 +1,7 @@
 /** An answer becomes a position: a whole number below the size of the domain. */
 
-import { Fraction, type Source } from "./chance.js";
-import type { SheetMetric } from "./sheet.js";
+import { Fraction, type Source } from "../noise/chance.js";
+import type { SheetMetric } from "../sheet.js";
 
 const KEYS = 1n << 64n;
 export const TYPES = ["boolean", "categorical", "ordinal", "product", "string", "key", "number", "set"];

@@ -1,7 +1,7 @@
 /** What a device keeps, and where. No raw answer is ever in it. */
 
-import type { Report } from "./batch.js";
-import { hex } from "./chance.js";
+import type { Report } from "../wire/batch.js";
+import { hex } from "../noise/chance.js";
 
 /** A report that is not sent yet. */
 export interface Waiting extends Report {

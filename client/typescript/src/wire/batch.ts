@@ -1,7 +1,7 @@
 /** Payloads, and the body of an upload. */
 
-import { unhex } from "./chance.js";
-import type { Layout } from "./sheet.js";
+import { unhex } from "../noise/chance.js";
+import type { Layout } from "../sheet.js";
 
 /** A randomised report: all that ever leaves the device. */
 export interface Report {

@@ -76,6 +76,20 @@ test("a withdrawal deletes what is unsent, also while it is being recorded, and 
   assert.ok((await telemetry.spent("2026-11")).lifetime >= spent.lifetime);
 });
 
+test("a withdrawal that comes before the transaction is in time", async () => {
+  class Slow extends Lasting {
+    override async transact<T>(block: (state: State) => T): Promise<T> {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return super.transact(block);
+    }
+  }
+  const telemetry = client({ state: new Slow() });
+  const late = [anything(telemetry, "grr", "0"), anything(telemetry, "l_grr", "a")];
+  await telemetry.setConsent(false);
+  assert.deepEqual(await Promise.all(late), [false, false]);
+  assert.deepEqual(telemetry.stats().dropped, { no_consent: 2 });
+});
+
 test("what the person's system says wins over consent, and no database is made", async () => {
   const navigator = Object.getOwnPropertyDescriptor(globalThis, "navigator");
   try {
@@ -139,7 +153,9 @@ test("a state that browsers may forget earns its budget", async () => {
     }
     return total;
   };
-  const small = { ...WORKED, metrics: { l_grr: WORKED.metrics["l_grr"]! } };
+  const kept = WORKED.metrics["l_grr"]!;
+  const cheap = { ...kept, allowance: { ...kept.allowance, month: 400_000, lifetime: 400_000 } }; // less than what is granted to others
+  const small = { ...WORKED, metrics: { grr: WORKED.metrics["grr"]!, l_grr: cheap } };
   const first = client({ registry: small, state: new (class extends Lasting { override readonly forgets = true as never; })(() => now), now: () => now });
   assert.equal(await anything(first, "l_grr", "a"), false); // a metric that keeps responses is granted nothing
   assert.deepEqual(first.stats().dropped, { budget: 1 });
@@ -148,6 +164,30 @@ test("a state that browsers may forget earns its budget", async () => {
   const { cost } = WIRE.metrics["grr"]!.allowance;
   assert.equal(await spentOf(1, 1), cost); // who comes once can answer once
   assert.match(first.explain("l_grr")!.lines.join(" "), /If this browser's data are cleared, it starts anew/);
+});
+
+test("a month has its bound, whatever the parts of metrics are", async () => {
+  let now = Date.parse("2026-11-02T10:00:00Z");
+  const { cost } = WIRE.metrics["grr"]!.allowance;
+  const telemetry = client({ registry: { ...WIRE, budget: { per_month: 2 * cost, lifetime: 100 * cost } }, now: () => now });
+  const weeks: boolean[] = [];
+  for (let week = 0; week < 5; week++, now += 7 * DAY) weeks.push(await anything(telemetry, "grr", "0"));
+  assert.deepEqual(weeks, [true, true, false, false, true]); // the last of these weeks ends in December
+});
+
+test("without room for another response the last one is reported again", async () => {
+  let now = START;
+  const kept = WIRE.metrics["l_grr"]!;
+  const metric = { ...kept, allowance: { ...kept.allowance, answers: 1, answers_ever: null, lifetime: null } };
+  const store = new Lasting(() => now);
+  const telemetry = client({ registry: { ...WIRE, metrics: { l_grr: metric } }, state: store, now: () => now });
+  for (const answer of ["a", "b", "c"]) {
+    assert.equal(await anything(telemetry, "l_grr", answer), true); // silence would show the change
+    now += DAY;
+  }
+  const state = await store.transact((each) => each);
+  assert.equal(state.kept[metric.fingerprint]!.drawn, 1);
+  assert.equal(telemetry.stats().repeated, 2);
 });
 
 test("memory is chosen by name, keeps no responses, and says how long it remembers", async () => {
@@ -230,17 +270,19 @@ test("a batch keeps its key and its bytes, whatever became of the first tries", 
 test("after a restart a batch has the same key; after 48 hours it is given up", async () => {
   let now = START;
   const store = new Lasting(() => now);
-  const failing = server(...Array<Error>(4).fill(new TypeError("offline")));
+  const failing = server(...Array<Error>(8).fill(new TypeError("offline")));
   const first = client({ fetch: failing.fetch, state: store, now: () => now });
   await anything(first, "grr", "0");
   await first.flush();
+  now += 47 * 3_600_000;
+  await first.flush();
   first.close();
   const asked = server();
-  now += 47 * 3_600_000;
   const second = client({ fetch: asked.fetch, state: store, now: () => now });
   const key = (await store.transact((state) => state.batches[0]!.key)) as string;
   now += 2 * 3_600_000;
-  assert.equal(failing.calls[0]!.key, key);
+  assert.equal(failing.calls.length, 8);
+  assert.deepEqual(new Set(failing.calls.map((call) => call.key)), new Set([key]));
   await second.flush();
   assert.equal(asked.calls.length, 0);
   assert.deepEqual(second.stats().dropped, { too_old: 1 });
@@ -248,10 +290,12 @@ test("after a restart a batch has the same key; after 48 hours it is given up", 
 
 test("a withdrawal ends an upload that is on its way", async () => {
   let begun!: () => void;
+  let signal!: AbortSignal;
   const under = new Promise<void>((resolve) => (begun = resolve));
   const hanging = ((_: unknown, init: RequestInit) =>
     new Promise((_resolve, reject) => {
       begun();
+      signal = init.signal!;
       init.signal!.addEventListener("abort", () => reject(new DOMException("aborted", "AbortError")));
     })) as typeof fetch;
   const telemetry = client({ fetch: hanging });
@@ -259,6 +303,7 @@ test("a withdrawal ends an upload that is on its way", async () => {
   const flushed = telemetry.flush();
   await under;
   await telemetry.setConsent(false);
+  assert.ok(signal.aborted);
   assert.equal((await flushed).sent, 0);
   await telemetry.setConsent(true);
   assert.equal(await telemetry.waiting(), 0);

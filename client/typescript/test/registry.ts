@@ -5,8 +5,8 @@ export default {
   "revision": 0,
   "segments": {},
   "budget": {
-    "per_month": 32000000,
-    "lifetime": 1920000000
+    "per_month": 1000000000,
+    "lifetime": 10000000000
   },
   "metrics": {
     "ui.theme": {
@@ -53,13 +53,13 @@ export default {
         "cost": 1000000,
         "per_period": 1,
         "month": 31000000,
-        "lifetime": 1860000000,
+        "lifetime": 310000000,
         "answers": null,
         "answers_ever": null
       }
     },
     "ui.newsletter": {
-      "off": "it needs 31 nats a month, and the metrics above leave 1 of 32: write period = \"week\" in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"], or epsilon_permanent = 2 in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"] (for an answer that seldom changes), or per_month = 76.0 in [budget]",
+      "off": null,
       "version": 1,
       "type": "boolean",
       "values": [
@@ -101,13 +101,13 @@ export default {
         "cost": 1000000,
         "per_period": 1,
         "month": 31000000,
-        "lifetime": 1860000000,
+        "lifetime": 310000000,
         "answers": null,
         "answers_ever": null
       }
     },
     "search.ms": {
-      "off": "it needs 5 nats a month, and the metrics above leave 1 of 32: write period = \"week\" in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"], or epsilon_permanent = 2 in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"] (for an answer that seldom changes), or per_month = 76.0 in [budget]",
+      "off": null,
       "version": 1,
       "type": "number",
       "values": null,
@@ -151,13 +151,13 @@ export default {
         "cost": 1000000,
         "per_period": 1,
         "month": 5000000,
-        "lifetime": 300000000,
+        "lifetime": 50000000,
         "answers": null,
         "answers_ever": null
       }
     },
     "tags": {
-      "off": "it needs 5 nats a month, and the metrics above leave 1 of 32: write period = \"week\" in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"], or epsilon_permanent = 2 in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"] (for an answer that seldom changes), or per_month = 76.0 in [budget]",
+      "off": null,
       "version": 1,
       "type": "set",
       "values": [
@@ -199,7 +199,7 @@ export default {
         "cost": 1000000,
         "per_period": 1,
         "month": 5000000,
-        "lifetime": 300000000,
+        "lifetime": 50000000,
         "answers": null,
         "answers_ever": null
       }
@@ -250,13 +250,13 @@ export default {
         "cost": 1000000,
         "per_period": 1,
         "month": 1000000,
-        "lifetime": 60000000,
+        "lifetime": 10000000,
         "answers": null,
         "answers_ever": null
       }
     },
     "id": {
-      "off": "it needs 1 nats a month, and the metrics above leave 0 of 32: write period = \"week\" in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"], or epsilon_permanent = 2 in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"] (for an answer that seldom changes), or per_month = 76.0 in [budget]",
+      "off": null,
       "version": 1,
       "type": "key",
       "values": null,
@@ -301,13 +301,13 @@ export default {
         "cost": 1000000,
         "per_period": 1,
         "month": 1000000,
-        "lifetime": 60000000,
+        "lifetime": 10000000,
         "answers": null,
         "answers_ever": null
       }
     },
     "often": {
-      "off": "it needs 1 nats a month, and the metrics above leave 0 of 32: write period = \"week\" in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"], or epsilon_permanent = 2 in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"] (for an answer that seldom changes), or per_month = 76.0 in [budget]",
+      "off": null,
       "version": 1,
       "type": "ordinal",
       "values": [
@@ -350,13 +350,13 @@ export default {
         "cost": 1000000,
         "per_period": 1,
         "month": 1000000,
-        "lifetime": 60000000,
+        "lifetime": 10000000,
         "answers": null,
         "answers_ever": null
       }
     },
     "both": {
-      "off": "it needs 1 nats a month, and the metrics above leave 0 of 32: write period = \"week\" in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"], or epsilon_permanent = 2 in [metrics.\"ui.theme\"], [metrics.\"ui.newsletter\"] (for an answer that seldom changes), or per_month = 76.0 in [budget]",
+      "off": null,
       "version": 1,
       "type": "product",
       "values": [
@@ -415,7 +415,7 @@ export default {
         "cost": 1000000,
         "per_period": 1,
         "month": 1000000,
-        "lifetime": 60000000,
+        "lifetime": 10000000,
         "answers": null,
         "answers_ever": null
       }

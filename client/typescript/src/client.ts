@@ -113,7 +113,7 @@ export class Telemetry<S extends Sheet> {
       else this.#metrics.set(id, this.#prepared(id, metric));
     }
     const off = Object.entries(this.#off);
-    if (off.length) console.warn(`deniable: metrics that are off: ${off.map(([id, why]) => `${id} (${why})`).join("; ")}`);
+    if (off.length) console.warn(`deniable: off: ${off.map(([id, why]) => `${id} (${why})`).join("; ")}`);
     this.#listen("addEventListener");
     if (this.#agreed()) this.#later();
     else void this.#sender.purge().catch(() => undefined); // what an earlier page left, if there is a state at all

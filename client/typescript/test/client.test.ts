@@ -254,6 +254,7 @@ test("init asks nobody, and an upload has no more than it needs", async () => {
   const [call] = asked.calls;
   assert.equal(call!.url, "https://telemetry.invalid/v1/reports");
   const { credentials, redirect, referrerPolicy, cache, keepalive } = call!.init;
+  assert.equal((call!.init.headers as { [name: string]: string })["User-Agent"], "deniable");
   assert.deepEqual([credentials, redirect, referrerPolicy, cache, keepalive], ["omit", "error", "no-referrer", "no-store", false]);
 });
 

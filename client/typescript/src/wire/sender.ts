@@ -143,7 +143,8 @@ export class Sender {
           "Content-Type": "application/json",
           "Idempotency-Key": batch.key,
           ...(zipped ? { "Content-Encoding": "gzip" } : {}),
-          ...(globalThis.document ? {} : { "User-Agent": "deniable" }),
+          // In Node only: from a browser, also from its workers, a server of another origin would refuse this header.
+          ...(!globalThis.document && "process" in globalThis ? { "User-Agent": "deniable" } : {}),
         },
         credentials: "omit",
         redirect: "error",

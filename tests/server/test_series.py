@@ -418,7 +418,8 @@ def test_two_periods_in_words(filled):
     assert html.count("no difference beyond chance") == 2
     _, html = compared(filled, "wait")
     assert re.match(
-        r"The (mean|median) rose from \d+\u202fms in week \d+ of \d+ to \d+\u202fms in .*, by \d+ to \d+\u202fms\.", headline(html)
+        r"The (mean|median) rose from \d+\u202fms in week \d+ of \d+ to \d+\u202fms in .*, by \d+ to \d+\u202fms\.",
+        headline(html),
     )
     _, html = compared(filled, "theme")
     assert re.match(r"(“dark” rose|“light” fell) from .* points\. 1 more differs\.", headline(html)), headline(html)

@@ -67,7 +67,7 @@ def test_gunicorn_logs_as_it_is_told(settings):
     [
         ("DENIABLE_LOG_FORMAT", "yaml", 2, "DENIABLE_LOG_FORMAT = 'yaml': write console or json"),
         ("DENIABLE_CLOCK_SKEW", "soon", 2, "DENIABLE_CLOCK_SKEW = 'soon': write a whole number of at least 1"),
-        ("DENIABLE_READ_KEYS", "rk_11111111", 2, "DENIABLE_READ_KEYS: a key is written app:key"),
+        ("DENIABLE_READ_KEYS", "rk_11111111", 2, "DENIABLE_READ_KEYS: one without a colon is no key: write app:key"),
         ("DENIABLE_REGISTRY", "/no/such.toml", 2, "/no/such.toml: the registry is missing"),
     ],
 )

@@ -122,6 +122,7 @@ def test_a_frame_has_the_types_of_its_columns(url):
         **dict.fromkeys(("metric", "period", "from", "to", "value", "state", "reason", "mechanism"), "string"),
         **dict.fromkeys(("version", "n"), "Int64"),
         **dict.fromkeys(("estimate", "stderr", "low", "high", "low_all", "high_all", "epsilon"), "float64"),
+        **dict.fromkeys(("count", "count_low", "count_high"), "float64"),
         **dict.fromkeys(("detected", "closed"), "boolean"),
         "time": "",
     }

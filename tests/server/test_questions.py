@@ -109,6 +109,7 @@ def test_each_question_has_its_answer(server, capsys):
     assert [near(row, RISE, "trend") for row in trend if row["value"] == "dark"] == [True]
     assert near(total[0], 40)
     assert [row["n"] for row in people] == [1200, 1200]
+    assert [row["count"] for row in people] == pytest.approx([1200 * row["estimate"] for row in people])
     assert [near(row, 0.5, "difference") for row in real if row["platform"] == "macos"] == [True]
     assert [row["reason"] for row in real if row["platform"] == "linux"] == ["it is the base"]
     assert repr(space["answer"]).startswith("<Answer: ")

@@ -214,6 +214,17 @@ def test_of_a_number_values_are_its_mean_and_quantiles(filled):
     assert [(each["id"], each["unit"]) for each in about] == [("wait", "ms"), ("theme", "share")]
 
 
+def test_a_count_is_the_estimate_of_all_reports(filled):
+    """Also of a set, whose estimates rest on fewer; of a number there is none."""
+    for metric in ("theme", "tools"):
+        body = filled.get(f"/api/v1/metrics/{metric}").get_json()
+        whole = body["n"]
+        for row, one in zip(rows(filled, metrics=[metric]), body["estimates"], strict=True):
+            assert (row["n"], row["count"]) == (one["n"], pytest.approx(one["count"]))
+            assert [row["count_low"], row["count_high"]] == pytest.approx([whole * row["low"], whole * row["high"]])
+    assert {row["count"] for row in rows(filled, metrics=["wait"])} == {None}
+
+
 def test_options_of_a_set_are_values(filled):
     body = filled.get("/api/v1/metrics/tools").get_json()["estimates"]
     table_rows = rows(filled, metrics=["tools"], view="consistent")

@@ -92,8 +92,12 @@ def _rows(query: Query, group: Group, together: float, adjusted: NDArray[np.floa
         "stderr": lines.stderr,
         "detected": lines.detected,
     }
-    columns["low"], columns["high"] = lines.interval(query.level)
     columns["low_all"], columns["high_all"] = lines.interval(together)
+    # Of a set an estimate rests on the reports about its option, and its count is of all.
+    reports = float("nan") if lines.reading.declared.metric.estimate else lines.n
+    low, high = lines.interval(query.level)
+    columns |= {"low": low, "high": high}
+    columns |= {"count": reports * lines.estimates, "count_low": reports * low, "count_high": reports * high}
     columns["lowered_by"] = np.full(len(lines.labels), lines.lowered_by)
     if isinstance(group.difference, np.ndarray):
         columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.difference, strict=True))

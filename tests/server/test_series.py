@@ -453,3 +453,17 @@ def test_nothing_to_compare_yet(shop):
 def test_the_page_leads_to_comparisons(filled):
     """The page of a metric has a link, with its level."""
     assert 'href="/m/used/compare?level=0.99">Compare</a>' in filled.http.get("/m/used?level=0.99").get_data(as_text=True)
+
+
+def test_a_page_names_what_is_withheld_and_why(filled):
+    """The page of the metric does, and that of the cell, without what only a program can do."""
+    rule = "what is published rests on 50 reports (min_reports), and nothing computed from it on fewer."
+    html = filled.http.get("/m/used").get_data(as_text=True)
+    assert f'<p class="more withheld">Withheld is platform = beos: {rule} It may have few reports or none.</p>' in html
+    answer = filled.http.get("/m/used?segment=platform%3Dbeos")
+    html = answer.get_data(as_text=True)
+    assert answer.status_code == 403
+    assert "<h1>Withheld</h1>" in html
+    assert f'<p class="lede">This segment is withheld: {rule} It may have few reports or none.</p>' in html
+    assert '<a href="/m/used">Show everything published</a>' in html
+    assert "POST" not in compared(filled, "used", "?a=platform%3Dlinux&b=platform%3Dbeos")[1]

@@ -30,6 +30,11 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
         super().__init__(detail)
         self.detail = detail
 
+    @property
+    def on_page(self) -> str:
+        """The same for a reader of a page, who asks by links."""
+        return self.detail
+
 
 class UnknownPeriod(Refusal):
     """The metric has no such period."""
@@ -58,9 +63,16 @@ class WithheldCell(Refusal):
         self,
         detail: str,  # the rule, and what to ask for instead
         instead: str | None,  # the nearest cell that is published; None: all reports
+        rule: str,  # the rule alone
     ) -> None:
         super().__init__(detail)
         self.instead = instead
+        self._rule = rule
+
+    @property
+    def on_page(self) -> str:
+        """The rule alone."""
+        return self._rule
 
 
 class UnknownDimension(Refusal):
@@ -118,13 +130,17 @@ def overlap(one: str, other: str) -> str:
 def withheld(declared: Declared, breakdown: Breakdown, cell: str, published: Some[str]) -> WithheldCell:
     """Explain why a cell is withheld. The words are the same for few reports and for none."""
     instead = next((each for each in breakdown.coarser(cell) if each in published), "")
-    rule = f"this segment is withheld: {why_withheld(declared)}"
-    return WithheldCell(f"{rule}; or ask for {instead or 'all segments'}", instead or None)
+    detail = f"this segment is withheld: {why_withheld(declared)}; or ask for {instead or 'all segments'}"
+    return WithheldCell(detail, instead or None, f"this segment is withheld: {withholding(declared)}")
 
 
 def why_withheld(declared: Declared) -> str:
     """Say which rule withholds a cell, and how to ask about it all the same."""
-    metric, part = declared.metric, declared.mechanism.part
+    return f"{withholding(declared)}; how many it has, POST /api/v1/metrics/{declared.metric.id}/withheld tells with noise"
+
+
+def withholding(declared: Declared) -> str:
+    """Say which rule withholds a cell."""
+    part = declared.mechanism.part
     rests = f"each {part} that is published rests" if part else "what is published rests"
-    rule = f"{rests} on {metric.min_reports} reports (min_reports), and nothing computed from it on fewer"
-    return f"{rule}; how many it has, POST /api/v1/metrics/{metric.id}/withheld tells with noise"
+    return f"{rests} on {declared.metric.min_reports} reports (min_reports), and nothing computed from it on fewer"

@@ -14,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable.messages.plural import plural
+from deniable.registry import OTHER
 from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.refusal import check_period, read_cell, withheld
 from deniable_aggregator.publish import definitions, release
@@ -178,6 +179,14 @@ class Published:
             for cell, each in self.cells.items()
             if any(_covers(self.app, last, note, period) for last, (_, note) in each.items())
         }
+
+    def withheld(self, period: str | None = None) -> list[str]:
+        """Name the declared values of segments that no release covers in a period, or in any, where one of other cells does."""
+        covered = self.covered(period)
+        if not covered or self.app.trial:
+            return []
+        values = [f"{name}={word}" for name in self.breakdown.names for word in self.breakdown.words_of(name) if word != OTHER]
+        return [cell for cell in values if cell not in covered]
 
     def between(self, cell: str, first: str, last: str) -> Selection:
         """Select the releases of a cell whose last period lies between two periods, which are in it, too."""

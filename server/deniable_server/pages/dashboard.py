@@ -77,6 +77,7 @@ def metric(id_: str) -> Response:
     over_time = series_page.view(series(published, segment, level))
     arms = [] if segment else comparison_page.arms(published, period, level)
     facts = asdict(measured) | {"name": id_, "merged": metric_page.pooled(measured.merged), "arms": arms}
+    facts["withheld"] = metric_page.withheld(published, measured.version, period)
     facts["earlier"] = [metric_page.before(each, level) for each in measured.earlier]
     return metric_page.page_of(app, measured, facts, period, segment, over_time)
 
@@ -98,7 +99,7 @@ def comparison(id_: str) -> Response:
         try:
             answer = compare(published, **question, level=level)
         except Refusal as refusal:  # shown above the form, so that another pair can be chosen
-            why, status = refusal.detail, refused(refusal).status
+            why, status = refusal.on_page, refused(refusal).status
             logs.note(code=refusal.code)
     return page(
         "compare.html",

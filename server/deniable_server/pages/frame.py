@@ -9,7 +9,7 @@ from flask import Blueprint, make_response, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 
 from deniable.messages.plural import plural, plural_noun
-from deniable_aggregator.answer.refusal import Refusal
+from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import CommandForbidden, StoreError
 from deniable_server.agreement import Agreement
@@ -123,11 +123,6 @@ blueprint.add_app_template_filter(figures.interval, "interval")
 def _on_problem(problem: Problem) -> Response:
     logs.note(code=problem.code)
     detail = sentence(problem.detail)
-    if problem.code == "withheld":
-        instead = {"period": request.args.get("period") or None, "segment": problem.extra["instead"]}
-        again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **instead, **visitor.remembered())
-        text = f"Show {instead['segment']}" if instead["segment"] else "Show everything published"
-        return _failure(problem.status, detail, again, text)
     if problem.code in ("period", "segment") and (request.view_args or {}).get("id_"):
         again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **visitor.remembered())
         return _failure(problem.status, detail, again, "Show everything published")
@@ -137,6 +132,16 @@ def _on_problem(problem: Problem) -> Response:
 @blueprint.errorhandler(Refusal)
 def _on_refusal(refusal: Refusal) -> Response:
     return _on_problem(refused(refusal))
+
+
+@blueprint.errorhandler(WithheldCell)
+def _on_withheld(refusal: WithheldCell) -> Response:
+    logs.note(code=refusal.code)
+    id_, period = (request.view_args or {}).get("id_"), request.args.get("period") or None
+    again = url_for(".metric", id_=id_, period=period, segment=refusal.instead, **visitor.remembered())
+    text = f"Show {figures.segment(refusal.instead)}" if refusal.instead else "Show everything published"
+    words = f"{sentence(refusal.on_page)} It may have few reports or none."
+    return _failure(refused(refusal).status, words, again, text, title="Withheld")
 
 
 @blueprint.errorhandler(StoreError)
@@ -157,6 +162,5 @@ def _on_error(error: Exception) -> Response:
     return _failure(500, "The server failed to make this page. The cause is in its log.")
 
 
-def _failure(status: int, text: str, again: str | None = None, again_text: str = "All metrics") -> Response:
-    title = HTTPStatus(status).phrase
-    return page("failure.html", status, title=title, text=text, again=again, again_text=again_text)
+def _failure(status: int, text: str, again: str | None = None, again_text: str = "All metrics", *, title: str = "") -> Response:
+    return page("failure.html", status, title=title or HTTPStatus(status).phrase, text=text, again=again, again_text=again_text)

@@ -14,6 +14,7 @@ from deniable.messages.plural import plural
 from deniable.registry.answers import types
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.refusal import withholding
 from deniable_aggregator.decode.multiple_testing import rivals
 from deniable_server.http import paging
 from deniable_server.pages import chart, figures, frame, number_page
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.fields import Days, Span
     from deniable_aggregator.answer.model.metric import Earlier, Estimates, Merged
     from deniable_aggregator.answer.model.shares import FactorShare, ValueEstimate
+    from deniable_aggregator.answer.select import Published
     from deniable_server.pages.series_page import SeriesView
     from deniable_server.service import App
 
@@ -40,6 +42,7 @@ _LEAST_LOWERED = 5e-5  # a smaller share is written as 0
 _MOST_ROWS = 80  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _MOST_PAIRS = 20
+_MOST_WITHHELD = 8
 _MOST_PERIODS = 366  # to choose from: there may be years of hours
 
 
@@ -175,6 +178,18 @@ def near(app: AppMetrics, id_: str) -> tuple[str | None, str | None]:
     ids = list(app.highest)
     at = ids.index(id_) if id_ in ids else len(ids)
     return ids[at - 1] if at > 0 else None, ids[at + 1] if at + 1 < len(ids) else None
+
+
+def withheld(published: Sequence[Published], version: int, period: str | None) -> str:
+    """Say which values of segments a version withholds, and why; empty if it withholds none."""
+    shown = next(each for each in published if each.declared.metric.version == version)
+    names = [figures.segment(cell) for cell in shown.withheld(period)]
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_WITHHELD} more" if len(names) > _MOST_WITHHELD else ""
+    verb, each = ("is", "It") if len(names) == 1 else ("are", "Each")
+    listed = f"Withheld {verb} {'; '.join(names[:_MOST_WITHHELD])}{more}"
+    return f"{listed}: {withholding(shown.declared)}. {each} may have few reports or none."
 
 
 def pooled(merged: Merged | None) -> dict[str, Any] | None:

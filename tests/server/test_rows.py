@@ -218,10 +218,10 @@ def test_a_count_is_the_estimate_of_all_reports(filled):
     """Also of a set, whose estimates rest on fewer; of a number there is none."""
     for metric in ("theme", "tools"):
         body = filled.get(f"/api/v1/metrics/{metric}").get_json()
-        whole = body["n"]
+        n = body["n"]
         for row, one in zip(rows(filled, metrics=[metric]), body["estimates"], strict=True):
             assert (row["n"], row["count"]) == (one["n"], pytest.approx(one["count"]))
-            assert [row["count_low"], row["count_high"]] == pytest.approx([whole * row["low"], whole * row["high"]])
+            assert [row["count_low"], row["count_high"]] == pytest.approx([n * row["low"], n * row["high"]])
     assert {row["count"] for row in rows(filled, metrics=["wait"])} == {None}
 
 

@@ -136,6 +136,13 @@ def test_an_open_period_is_shown_and_not_compared(serve):
     assert [each["closed"] for each in body["periods"]] == [True, True, True, False]
     assert body["lines"][0]["change"]["last"] == week(1)
     assert (body["lines"][0]["trend"]["since"], body["lines"][0]["trend"]["last"]) == (week(3), week(1))
+    body = ask(trial, f"theme/compare?a={week(1)}&b={week(0)}")
+    assert (body["a"]["closed"], body["b"]["closed"]) == (True, False)
+    html = compared(trial, "theme", f"?a={week(1)}&b={week(0)}")[1]
+    assert "Still open, so more reports may come: week " in html
+    assert html.count("(still open)") == 1
+    assert f"{week(0)}, still open</p>" in trial.http.get("/").get_data(as_text=True)
+    assert "till open" not in compared(trial, "theme", f"?a={week(2)}&b={week(1)}")[1]
 
 
 def test_a_mean_has_a_series_and_changes(shop):

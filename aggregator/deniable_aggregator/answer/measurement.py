@@ -49,6 +49,7 @@ def latest(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summa
             updated=selection.updated,
             included=selection.spans,
             days=selection.days,
+            closed=selection.closed,
             versions=versions_of(app, reading.declared.metric.id, known),
         )
         for selection, reading in zip(selections, read(selections), strict=True)

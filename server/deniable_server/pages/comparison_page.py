@@ -53,6 +53,7 @@ class ComparisonView:
     rows: tuple[DifferenceRow, ...]  # one for each value; none if the sides cannot be compared
     ends: tuple[str, str]  # what the left and the right end of the picture stand for
     wider: bool  # whether intervals of all differences at once differ from those of one
+    open: str  # the sides for which more may be published, as text; empty if none is open
 
 
 class Arm(NamedTuple):
@@ -130,6 +131,9 @@ def view(
         tuple(_row(row, comparison, Scale(-reach, reach)) for row in rows),
         _ends(comparison, reach),
         wider=any(row.interval != row.simultaneous for row in rows),
+        open=" and ".join(
+            name for name, side in zip((a, b), (comparison.a, comparison.b), strict=True) if side.n and not side.closed
+        ),
     )
 
 

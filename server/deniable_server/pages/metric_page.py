@@ -182,14 +182,14 @@ def near(app: AppMetrics, id_: str) -> tuple[str | None, str | None]:
 
 def withheld(published: Sequence[Published], version: int, period: str | None) -> str:
     """Say which values of segments a version withholds, and why; empty if it withholds none."""
-    shown = next(each for each in published if each.declared.metric.version == version)
-    names = [figures.segment(cell) for cell in shown.withheld(period)]
+    (of,) = (each for each in published if each.declared.metric.version == version)
+    names = [figures.segment(cell) for cell in of.withheld(period)]
     if not names:
         return ""
     more = f" and {len(names) - _MOST_WITHHELD} more" if len(names) > _MOST_WITHHELD else ""
-    verb, each = ("is", "It") if len(names) == 1 else ("are", "Each")
-    listed = f"Withheld {verb} {'; '.join(names[:_MOST_WITHHELD])}{more}"
-    return f"{listed}: {withholding(shown.declared)}. {each} may have few reports or none."
+    listed = f"Withheld {'is' if len(names) == 1 else 'are'} {'; '.join(names[:_MOST_WITHHELD])}{more}"
+    few = f"{'It' if len(names) == 1 else 'Each'} may have few reports or none."
+    return f"{listed}: {withholding(of.declared)}. {few}"
 
 
 def pooled(merged: Merged | None) -> dict[str, Any] | None:

@@ -51,6 +51,7 @@ class Compared(Struct, frozen=True, forbid_unknown_fields=True):
     n: Annotated[Count, Meta(description="Reports of this side")]
     included: Annotated[list[Span], Meta(description="The releases used")]
     days: Annotated[Days | None, Meta(description="The days that these releases cover; null without releases")]
+    closed: Annotated[bool, Meta(description="Whether nothing more will be published for these releases")]
 
 
 class Overall(Struct, frozen=True, forbid_unknown_fields=True):

@@ -148,6 +148,7 @@ class Latest(Estimates, frozen=True, forbid_unknown_fields=True):
     updated: Annotated[Moment | None, Meta(description="The hour of the last release; null: nothing was published")]
     included: Annotated[list[Span], Meta(description="The releases used")]
     days: Annotated[Days | None, Meta(description="The days that these releases cover; null without releases")]
+    closed: Annotated[bool, Meta(description="Whether nothing more will be published for the periods included")]
     versions: Annotated[list[Version], Meta(description="How much was published of each version, the highest first")]
 
 
@@ -167,7 +168,6 @@ class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
 
     simulated: Simulated
     level: Annotated[float, Meta(description="Confidence of the intervals, and of detection")]
-    closed: Annotated[bool, Meta(description="Whether nothing more will be published for the periods included")]
     periods: Annotated[list[Span], Meta(description="All releases")]
     segments: Annotated[list[str], Meta(description="The cells that were published in the releases included")]
     period: Annotated[str | None, Meta(description="The period that was asked for; null: all")]

@@ -341,6 +341,20 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
             {"dimensions": ["platform", "value"], "compare": {"dimension": "platfrom", "base": "linux"}},
             "'platfrom' is no segment among platform, value; did you mean 'platform'?",
         ),
+        (
+            {"dimensions": ["value"], "compare": {"dimension": "platform", "base": "linux"}},
+            "'platform' is no segment among value: add by('platform'), or the member of dimensions",
+        ),
+        (
+            {"dimensions": ["value", "time"], "compare": {"dimension": "time", "base": "2026-W46"}},
+            "two periods are compared by the page /m/<id>/compare, and by GET /api/v1/metrics/<id>/compare?a=...&b=...",
+        ),
+        (
+            {"filters": [["is", "time", ["2026-W47"]]]},
+            "no filter is of time: days are chosen by date_range, in Python by between()",
+        ),
+        ({"filters": [["is", "period", ["2026-W47"]]]}, "no filter is of period: days are chosen by date_range, in Python by"),
+        ({"dimensions": ["period"]}, "theme has no dimension 'period': its dimensions are time, value, platform, and"),
         ({"metrics": ["wait"], "filters": [["is", "value", ["median"]]]}, "; the median is 'p50'"),
         ({"level": "high"}, "level is a confidence between 0.5 and 0.999999; this is high"),
         ({"metrics": None}, "metrics names 1 to 10 metrics; this is nothing"),

@@ -11,7 +11,7 @@ from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.model.number import line_names
 from deniable_aggregator.answer.question import date_range
-from deniable_aggregator.answer.question.cells import QueryCells, segments_of, value_filter
+from deniable_aggregator.answer.question.cells import QueryCells, as_written, segments_of, value_filter
 from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension, UnknownValue, overlap
 
 if TYPE_CHECKING:
@@ -103,10 +103,19 @@ def _check(query: Query) -> None:
     if compare.match and segment:
         raise Incomparable("match belongs to the date_range previous")
     if segment and (compare.dimension not in query.dimensions or compare.dimension in ("time", "value")):
-        segments = [each for each in query.dimensions if each not in ("time", "value")]
-        near = did_you_mean(compare.dimension, segments)
-        rule = "what is compared are values of a segment, where it is one of the dimensions"
-        raise Incomparable(f"{rule}; {compare.dimension!r} is no segment among {', '.join(query.dimensions) or 'none'}{near}")
+        raise Incomparable(_no_segment(as_written(str(compare.dimension)), query.dimensions))
+
+
+def _no_segment(name: str, dimensions: Sequence[str]) -> str:
+    """Say that what is compared is no segment among the dimensions, and what to ask instead."""
+    rule = "what is compared are values of a segment, where it is one of the dimensions"
+    if name in ("time", "period"):
+        return (
+            f"{rule}; two periods are compared by the page /m/<id>/compare, and by GET /api/v1/metrics/<id>/compare?a=...&b=..."
+        )
+    near = did_you_mean(name, [each for each in dimensions if each not in ("time", "value")])
+    add = "" if name == "value" else f": add by({name!r}), or the member of dimensions"
+    return f"{rule}; {name!r} is no segment among {', '.join(dimensions) or 'none'}{near or add}"
 
 
 def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:

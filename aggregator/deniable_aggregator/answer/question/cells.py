@@ -20,11 +20,19 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.query import Filter, Query
 
 _PREFIX = "segment_"
+_OF_TIME = ("time", "period", "from", "to")
+_BY_TIME = "days are chosen by date_range, in Python by between(), and rows for each period are those by time"
 
 
 def _column(segment: str) -> str:
     """Return the name of a segment's column: its own, unless another column has that."""
     return _PREFIX + segment if segment in COLUMNS or segment.startswith(_PREFIX) else segment
+
+
+def as_written(column: str) -> str:
+    """Return the name by which a query may call a column that no segment has."""
+    name = column.removeprefix(_PREFIX)
+    return name if name in COLUMNS else column
 
 
 def segments_of(query: Query) -> list[str]:
@@ -80,11 +88,14 @@ class QueryCells(NamedTuple):
         names = {_column(name): name for name in breakdown.names}
         segments = segments_of(query)
         filtered = [each for each in query.filters if each.dimension != "value"]
+        for name in (each.dimension for each in filtered):
+            if name not in names and as_written(name) in _OF_TIME:
+                raise UnknownDimension(f"no filter is of {as_written(name)}: {_BY_TIME}")
         for name in (*segments, *(each.dimension for each in filtered)):
             if name not in names:
-                known = ("time", "value", *names)
-                rule = f"{declared.metric.id} has no dimension {name!r}: its dimensions are {', '.join(known)}"
-                raise UnknownDimension(f"{rule}, and filters are of value or a segment{did_you_mean(name, known)}")
+                known, written = ("time", "value", *names), as_written(name)
+                rule = f"{declared.metric.id} has no dimension {written!r}: its dimensions are {', '.join(known)}"
+                raise UnknownDimension(f"{rule}, and filters are of value or a segment{did_you_mean(written, known)}")
         by = {name: [each for each in filtered if each.dimension == name] for name in names}
         fixed = {names[name]: _one(breakdown, names[name], own) for name, own in by.items() if own and name not in segments}
         listed = tuple(_values(breakdown, names[name], by[name]) for name in segments)

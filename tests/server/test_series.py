@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from fillings import once
+from msgspec.structs import replace
 from registries import metric_toml, registry_toml
 
 from deniable.registry import period
@@ -302,11 +303,11 @@ def test_a_line_breaks_at_gaps_and_new_versions():
 @pytest.mark.parametrize(
     ("kind", "scale", "slope", "ends", "words"),
     [
-        ("share", "linear", 0.02, (0.01, 0.03), "On average “dark” rose by 1.00 to 3.00 points a day from "),
-        ("share", "linear", -0.02, (-0.03, -0.01), "On average “dark” fell by 1.00 to 3.00 points a day from "),
+        ("share", "linear", 0.02, (0.01, 0.03), "On average “dark” rose by 1.00 to 3.00 points a day (95% interval) from "),
+        ("share", "linear", -0.02, (-0.03, -0.01), "On average “dark” fell by 1.00 to 3.00 points a day (95% interval) from "),
         ("share", "linear", 0.02, (-0.01, 0.05), "No trend beyond chance from "),
-        ("mean", "linear", -2.0, (-3.0, -1.0), "On average the mean fell by 1 to 3\u202fms a day from "),
-        ("geometric_mean", "log", 1.02, (1.01, 1.03), "On average the geometric mean rose by 1 to 3% a day from "),
+        ("mean", "linear", -2.0, (-3.0, -1.0), "On average the mean fell by 1 to 3\u202fms a day (95% interval) from "),
+        ("geometric_mean", "log", 1.02, (1.01, 1.03), "On average the geometric mean rose by 1 to 3% a day (95% interval) from "),
         ("geometric_mean", "log", 0.98, (0.95, 1.01), "No trend beyond chance from "),
     ],
 )
@@ -334,6 +335,8 @@ def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
         left_out=0,
     )
     assert series_page.view(answer).trend.startswith(words)
+    together = series_page.view(replace(answer, lines=lines * 2, level=0.9)).trend
+    assert ("a day (90% interval, all values at once) from" in together) == together.startswith("On average")
 
 
 def test_both_addresses_are_documented():

@@ -167,7 +167,8 @@ def _trend(series: Series) -> str:
     subject = figures.quoted(line.label) if measure.is_share else f"the {_NAMES[line.kind].lower()}"
     others = f" {len(steep) - 1} more {'has' if len(steep) == 2 else 'have'} a trend." if len(steep) > 1 else ""  # noqa: PLR2004
     verb = "rose" if ends[0] > 0 else "fell"
-    return f"On average {subject} {verb} by {by} a {series.period_length} from {since} to {last}.{others}"
+    interval = figures.interval(series.level, together=len(trends) > 1)
+    return f"On average {subject} {verb} by {by} a {series.period_length} ({interval}) from {since} to {last}.{others}"
 
 
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[float, str]:

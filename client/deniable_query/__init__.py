@@ -20,6 +20,7 @@ __all__ = ["Answer", "Metric", "Query", "QueryError"]
 
 _PAGE = 10_000
 _TRIES = 3
+_ALONE = "Query takes the server's address alone, such as https://telemetry.example.org"
 
 
 class QueryError(Exception):
@@ -332,6 +333,8 @@ class Query:
     def _session(self) -> requests.Session:
         if "@" in self.url:  # it is not repeated: what stands before this sign may be a key
             raise QueryError(0, "", "the address has a key or a name in it: give Query the address alone, and the key as `key`")
+        if "?" in self.url or "#" in self.url:  # what stands behind may be a key, too
+            raise QueryError(0, "", f"the address has a ? or # in it: {_ALONE}")
         if not self.key:
             raise QueryError(0, "", "the key is empty: give Query a read key, which begins with rk_")
         if not (self.key.isascii() and self.key.isprintable()):
@@ -357,7 +360,7 @@ class Query:
         wait = answer.headers.get("Retry-After", "")
         detail = document.get("detail") or f"{self.url} did not answer like a server of deniable"
         if document.get("code") == "not_found":
-            detail = f"{address}: {detail}; Query takes the server's address alone, such as https://telemetry.example.org"
+            detail = f"{address}: {detail}; {_ALONE}"
         raise QueryError(answer.status_code, document.get("code", ""), detail, int(wait) if wait.isdigit() else None)
 
     def _unanswered(self, error: requests.RequestException) -> str:

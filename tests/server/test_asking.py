@@ -192,9 +192,13 @@ def test_an_address_with_a_path_is_told(url):
             lambda _: Query("https://rk_secret@telemetry.example.org/shop", "rk_x").metrics(),
             "the address has a key or a name in it: give Query the address alone, and the key as `key`",
         ),
+        (
+            lambda _: Query("http://127.0.0.1:9/?app=shop", READ).metric("theme").rows(),
+            "the address has a ? or # in it: Query takes the server's address alone, such as https://telemetry.example.org",
+        ),
         (lambda _: Query("http://127.0.0.1:9", "").metrics(), "the key is empty: give Query a read key, which begins with rk_"),
     ],
-    ids=["last", "between", "metric", "address", "key"],
+    ids=["last", "between", "metric", "address", "question", "key"],
 )
 def test_a_mistake_in_a_call_is_told_before_anything_is_asked(ask_, words):
     """Rule and value, as one kind of error, whatever was written in place of a text."""

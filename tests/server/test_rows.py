@@ -435,6 +435,16 @@ def test_a_refusal_about_one_metric_says_what_was_given(shop, address, words):
     assert words in shop.get(f"/api/v1/metrics/{address}").get_json()["detail"]
 
 
+def test_what_is_no_json_is_named(shop):
+    """With the parameter that it is, and what it looks like."""
+    words = "filters is not valid JSON, in which texts stand in double quotes: write it like [["
+    assert words in get(shop, 400, metrics="theme", filters="value=2").get_json()["detail"]
+    header = {"Authorization": f"Bearer {READ}"}
+    answer = shop.http.post("/api/v1/query", data="{'metrics': ['theme']}", content_type="application/json", headers=header)
+    words = """the body is not valid JSON, in which texts stand in double quotes: write it like {"metrics": ["ui.theme"]}"""
+    assert (answer.get_json()["code"], answer.get_json()["detail"]) == ("json", words)
+
+
 def test_a_period_that_lies_ahead_has_a_reason(shop):
     send(shop, "theme", [1] * 100, day(3))
     shop.drain(days=40)

@@ -28,7 +28,7 @@ from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from deniable.declared import Declared
     from deniable_aggregator.answer.model.query import Filter
@@ -51,7 +51,7 @@ def post() -> Response:
     only_parameters("format")
     if request.mimetype != "application/json":
         raise Problem(415, "media_type", "a query's Content-Type is application/json")
-    query, format_ = _read(lambda: msgspec.json.decode(request.get_data(cache=False)), strict=True), _format()
+    query, format_ = _read(_decoded("the body", request.get_data(cache=False)), strict=True), _format()
     return _answer(app, query, format_)
 
 
@@ -60,7 +60,7 @@ def get() -> Response:
     """Answer the same query in the address: lists are joined by commas, filters and compare are JSON."""
     app = app_by_read_key()
     only_parameters(*_JOINED, *_WRITTEN, *_PLAIN, *_PAGE, "format")
-    query, format_ = _read(_members, strict=False), _format()
+    query, format_ = _read(_members(), strict=False), _format()
     return _answer(app, query, format_)
 
 
@@ -68,7 +68,7 @@ def _members() -> dict[str, Any]:
     """Return the members of the query in the address."""
     members: dict[str, Any] = {name: request.args[name] for name in _PLAIN if name in request.args}
     members |= {name: _list(request.args[name]) for name in _JOINED if name in request.args}
-    members |= {name: msgspec.json.decode(request.args[name]) for name in _WRITTEN if name in request.args}
+    members |= {name: _decoded(name, request.args[name]) for name in _WRITTEN if name in request.args}
     if len(members.get("date_range", ())) == 1:
         (members["date_range"],) = members["date_range"]
     page = {name: request.args[name] for name in _PAGE if name in request.args}
@@ -79,11 +79,25 @@ def _list(text: str) -> list[str]:
     return text.split(",") if text else []
 
 
-def _read(members: Callable[[], Any], *, strict: bool) -> Query:
+def _decoded(
+    name: str,  # of what it is, as a key of `_EXAMPLES`
+    text: str | bytes,
+) -> Any:
     try:
-        table = members()
+        return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Problem(400, "json", "this is not valid JSON") from None
+        rule = f"{name} is not valid JSON, in which texts stand in double quotes: write it like {_EXAMPLES[name]}"
+        raise Problem(400, "json", rule) from None
+
+
+_EXAMPLES = {
+    "the body": '{"metrics": ["ui.theme"]}',
+    "filters": '[["is", "platform", ["linux"]]]',
+    "compare": '{"dimension": "platform", "base": "linux"}',
+}
+
+
+def _read(table: Any, *, strict: bool) -> Query:
     try:
         return with_columns(msgspec.convert(table, Query, strict=strict))
     except msgspec.ValidationError as error:

@@ -235,6 +235,9 @@ def test_an_empty_metric_says_what_to_do(client):
     """A metric without reports has no table, but its possible answers and the next steps."""
     html = client.get("/m/ui.choice").get_data(as_text=True)
     assert "deniable.record(&#34;ui.choice&#34;" in html or 'deniable.record("ui.choice"' in html
+    needed, advice = (html.index(each) for each in ("<p>500 reports are needed, and the next release is due", "deniable.record("))
+    assert needed < advice
+    assert "Reports that have come wait for it, and before not even their number is shown." in html
     assert "The 5 possible answers" in html
     assert "<table" not in html
 

@@ -25,7 +25,7 @@ from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
-from deniable_server.pages import chart, dashboard, figures, metric_page
+from deniable_server.pages import chart, dashboard, figures, frame, metric_page
 from deniable_server.service import service
 from deniable_server.settings import Settings
 
@@ -231,12 +231,21 @@ def test_the_empty_list_says_what_to_do(client):
     assert "deniable worker" in html
 
 
+def test_a_refusal_ends_as_a_sentence(client):
+    """With a point, or with the question whether something else was meant."""
+    assert '<p class="lede">Level is a confidence between 0.5 and 0.999999; this is 95; did you mean 0.95?</p>' in client.get(
+        "/m/ui.choice?level=95"
+    ).get_data(as_text=True)
+    assert [frame.sentence(each) for each in ("", "no", "no.", "no?")] == ["", "No.", "No.", "No?"]
+
+
 def test_an_empty_metric_says_what_to_do(client):
     """A metric without reports has no table, but its possible answers and the next steps."""
     html = client.get("/m/ui.choice").get_data(as_text=True)
     assert "deniable.record(&#34;ui.choice&#34;" in html or 'deniable.record("ui.choice"' in html
     needed, advice = (html.index(each) for each in ("<p>500 reports are needed, and the next release is due", "deniable.record("))
     assert needed < advice
+    assert "; if there are fewer, they wait for those of the next day." in html
     assert "Reports that have come wait for it, and before not even their number is shown." in html
     assert "The 5 possible answers" in html
     assert "<table" not in html

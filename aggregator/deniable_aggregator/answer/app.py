@@ -125,5 +125,7 @@ class AppMetrics:
         steps = self.declared.publication.early and not declared.metric.segments
         before = f", or earlier once there are some {2 * declared.mechanism.needed(least):,}" if steps else ""
         needed = f"{declared.needed} {'are' if least > 1 else 'is'} needed"
-        wait = "" if declared.metric.permanent else f"; fewer wait for those of the next {declared.metric.period}"
+        wait = (
+            "" if declared.metric.permanent else f"; if there are fewer, they wait for those of the next {declared.metric.period}"
+        )
         return f"{needed}, and the next release is due {due:%Y-%m-%d %H:%M} UTC{before}{wait}"

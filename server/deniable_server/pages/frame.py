@@ -87,7 +87,8 @@ def doubt(app: App) -> str:
 
 def sentence(text: str) -> str:
     """Write the detail of a refusal as a sentence."""
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
+    ends = not text or text.endswith((".", "?"))
+    return f"{text[:1].upper()}{text[1:]}{'' if ends else '.'}"
 
 
 # Filters of templates

@@ -194,9 +194,9 @@ class Telemetry:
         return here and not in_ci() and switched_off() is None and "telemetry" not in sys.argv[1:]
 
     def _begun(self) -> Client:
-        if self._client is None:
-            import deniable
+        import deniable
 
+        if self._client is None or self._client is not deniable._client:  # a test, for one, has replaced it  # noqa: SLF001
             self._client = deniable.init(self._dsn, registry=self._registry, consent=True, **self._options)
         return self._client
 

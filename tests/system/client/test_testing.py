@@ -113,6 +113,41 @@ def test_after():
     assert not (registry_file.parent / "state").exists()
 
 
+def test_a_dsn_in_the_code_leads_to_the_stub_server(registry_file):
+    """Of each client, also where one object of the app lives through all tests; the name of the app is still checked."""
+    test = """
+import pytest
+import deniable
+from deniable.cli import Telemetry
+
+DSN = "https://pk@127.0.0.1:1/shop"
+SEGMENTS = {"platform": "linux"}
+telemetry = Telemetry(DSN, registry="metrics.toml", ci=True, segments=SEGMENTS)
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_a_tool(deniable_stub_server, time):
+    telemetry.turn_on()
+    assert telemetry.record("ui.theme", "dark")
+    arrival = deniable.flush(60)
+    assert arrival, arrival
+    assert len(deniable_stub_server.reports) == 1
+
+def test_a_tool_is_captured(deniable_capture):
+    telemetry.turn_on()
+    assert telemetry.record("ui.theme", "dark")
+
+def test_a_client(deniable_stub_server):
+    with deniable.Client(dsn=DSN, registry="metrics.toml", consent=True, segments=SEGMENTS) as client:
+        assert client.record("ui.theme", "dark")
+        assert client.flush(60)
+    assert len(deniable_stub_server.reports) == 1
+    with pytest.raises(deniable.ConfigurationError, match="the DSN is for app 'other'"):
+        deniable.init("https://pk@127.0.0.1:1/other", registry="metrics.toml", consent=True, segments=SEGMENTS, strict=True)
+"""
+    done = run_pytest(registry_file.parent, test)
+    assert "4 passed" in done.stdout, done.stdout
+
+
 def test_the_guide(tmp_path):
     """The project of docs/how-to/test.md passes its own tests, also on a developer's machine that is not to be tracked."""
     guide = (Path(__file__).parents[3] / "docs" / "how-to" / "test.md").read_text("utf-8")

@@ -14,10 +14,11 @@ from registries import metric_toml, registry_toml
 from senders import Fake
 
 import deniable
-from deniable import SenderSettings
+from deniable import ConfigurationError, ParameterError, SenderSettings
 from deniable.client.people import People
 from deniable.device import people as device
 from deniable.registry import parse
+from deniable.testing import Capture
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC).timestamp()
 KEY = "a key that nobody can guess"
@@ -290,6 +291,43 @@ def test_a_key_that_can_be_guessed_records_nothing(people_of, tmp_path, key):
     people = people_of(tmp_path / "store", key=key)
     assert not people.person("a").record("theme", "dark")
     assert "at least 16 bytes" in people.stats()["disabled"]
+    assert "at least 16 bytes" in people.flush(1).why
+
+
+def test_consent_is_a_function_of_each_person(people_of, tmp_path):
+    """Anything else turns the client off, and says so; a capture says it at the first answer."""
+    people = people_of(tmp_path / "store", consent=True)
+    assert not people.person("a").record("theme", "dark")
+    assert "consent must be a function of the identifier" in people.flush(1).why
+    with pytest.raises(ConfigurationError, match="consent must be a function of the identifier"):
+        people_of(tmp_path / "store", consent=True, strict=True)
+    with Capture() as capture, pytest.raises(ConfigurationError, match="consent must be a function of the identifier"):
+        people_of(tmp_path / "store", consent=True).person("a").record("theme", "dark")
+    assert len(capture.faults) == 1
+
+
+SPLIT = parse(
+    registry_toml(
+        metric_toml("theme", period="month"),
+        metric_toml("split", segments=["version"], period="month"),
+        segments={"version": ["1", "2"]},
+    )
+)
+
+
+def test_an_app_has_segments(people_of, tmp_path):
+    """Each report carries the app's own; without it the metric is off, which a capture says when it is recorded."""
+    post = Fake()
+    people = people_of(tmp_path / "store", post, registry=SPLIT, segments={"version": "2"})
+    assert people.person("a").record("split", value=True)
+    assert people.flush(60)
+    assert [group["segment"] for group in groups(post)] == ["version=2"]
+    with Capture() as capture:
+        person = people_of(tmp_path / "other", registry=SPLIT).person("a")
+        assert person.record("theme", value=True)
+        assert not capture.faults
+        with pytest.raises(ParameterError, match=r'the segment version is missing: give segments=\{"version"'):
+            person.record("split", value=True)
 
 
 def test_the_log_speaks_of_people(people_of, tmp_path, caplog):

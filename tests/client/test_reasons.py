@@ -287,7 +287,7 @@ FACTS = {
     "refused_period": f"unknown_metric: {REFUSALS['unknown_metric'].happened}",
     "budget": "it may spend 1 nat a month, and 2 ever",
     "state": "/some/folder is full",
-    "off": 'the segment arm is missing: give init(segments={"arm": ...}) one of a, b',
+    "off": 'the segment arm is missing: give segments={"arm": ...} one of a, b',
     "error": "ZeroDivisionError",
     "not_sampled": "it is 1",
 }
@@ -405,10 +405,7 @@ def test_only_metrics_with_the_segment_stop(client_of, caplog, segments, wrong, 
     """What lacks a value, or has another one than declared, is told at once; other metrics go on."""
     client = client_of(segments=segments)
     (line,) = [line for line in caplog.messages if ": off: " in line]
-    assert (
-        f'split: off: the metric is off (the segment arm {wrong}: give init(segments={{"arm": ...}}) one of a, b{meant}); '
-        in line
-    )
+    assert f'split: off: the metric is off (the segment arm {wrong}: give segments={{"arm": ...}} one of a, b{meant}); ' in line
     assert ("the registry declares no such segment, so it is not sent; did you mean 'arm'?" in caplog.text) is ("amr" in segments)
     assert client.record("ui.theme", "dark")
     assert not client.record("split", value=True)
@@ -419,7 +416,7 @@ def test_only_metrics_with_the_segment_stop(client_of, caplog, segments, wrong, 
 
 def test_a_missing_segment_raises_if_strict(client_of):
     """A strict client says at once what is missing."""
-    with pytest.raises(ParameterError, match=r'the segment arm is missing: give init\(segments=\{"arm": ...\}\) one of a, b'):
+    with pytest.raises(ParameterError, match=r'the segment arm is missing: give segments=\{"arm": ...\} one of a, b'):
         client_of(segments={}, strict=True)
 
 
@@ -462,6 +459,8 @@ def test_a_metric_that_has_expired_raises_if_strict(client_of):
         ),
         ("ui.theme", [["x"], 1 << 999], "[an object of type list, an object of type int] is not declared: an answer to "),
         ("ui.theme", "x" * 999, f"'{'x' * 60}' is not declared: "),
+        ("often", None, "None is not declared: an answer to often must be True or False; for no answer, make it categorical"),
+        ("size", None, "None is not declared: an answer to size must be a number; declare `none` for no answer"),
         ("size", "3", "'3' is not declared: an answer to size must be a number"),
         ("often", object(), "an object of type object is not declared: an answer to often must be "),
     ],
@@ -502,12 +501,17 @@ def test_a_name_that_is_none_is_told(client_of, caplog):
     assert caplog.messages == ["deniable: record: unknown_metric: the metric is no text but of type bytes; write its id first"]
 
 
-@pytest.mark.parametrize(("consent", "got"), [("yes", "str"), (lambda: 1 / 0, "a function that raised ZeroDivisionError")])
-def test_a_consent_that_is_no_answer_is_told_once(client_of, caplog, consent, got):
+@pytest.mark.parametrize(
+    ("consent", "words"),
+    [
+        ("yes", "consent is str, which is taken for a no: pass True or False"),
+        (lambda: 1 / 0, "the consent function raised ZeroDivisionError, which is taken for a no; strict=True shows where"),
+    ],
+)
+def test_a_consent_that_is_no_answer_is_told_once(client_of, caplog, consent, words):
     """With its own remedy, and not with that of a person who has not agreed; `flush` says it, too."""
     client = client_of(consent=consent)
     client.record("ui.theme", "dark")
-    words = f"consent is {got}, which is taken for a no: pass True or False"
     assert caplog.messages == [f"deniable: {words}"]
     assert words in client.flush(1).why
 
@@ -519,6 +523,17 @@ def test_a_mistyped_segment_is_told_before_what_it_turns_off(client_of, caplog):
 
 
 # what `flush` returns
+
+
+def test_a_timeout_is_a_number_of_seconds(client_of, caplog):
+    """Anything else is said, and does not stop the app."""
+    words = "timeout must be a number of seconds"
+    client = client_of()
+    for call in (client.flush, client.close):
+        assert call(timeout="5").why == call(None).why == words
+    assert caplog.messages == [f"deniable: {name}: timeout: {words}" for name in ("flush", "close")]
+    with pytest.raises(ParameterError, match=words):
+        client_of(strict=True).flush("5")
 
 
 def test_nothing_to_send(client_of, monkeypatch):
@@ -598,7 +613,7 @@ def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
     for metric, answer in (("rare", True), ("split", True), ("often", CANARY), ("offten", True)):
         client.record(metric, answer)
     arrival = client.close(60)
-    off = 'the metric is off (the segment arm is missing: give init(segments={"arm": ...}) one of a, b)'
+    off = 'the metric is off (the segment arm is missing: give segments={"arm": ...} one of a, b)'
     assert str(arrival) == (
         "not delivered: 1 report refused (often); 3 reports arrived (often 1, size 1, ui.theme 1); "
         "1 answer dropped as before_init; 1 answer dropped as unknown_metric (offten); 1 answer dropped as off (split); "
@@ -836,11 +851,11 @@ def test_a_refusal_of_several_metrics_is_one_line(client_of, caplog):
 
 def test_a_refusal_of_an_upload_is_told_with_its_code_later(client_of, caplog):
     """Not with the status alone: the line of a later answer says what was refused."""
-    client = client_of(lambda *_: (404, {}, problem("not_found")))
+    client = client_of(lambda *_: (400, {}, problem("json")))
     client.record("ui.theme", "dark")
     assert not client.flush(60)
     client.record("ui.theme", "dark")
-    assert f"(not_found: {CODES['not_found'].happened}); " in caplog.messages[-1]
+    assert f"(json: {CODES['json'].happened}); " in caplog.messages[-1]
 
 
 # who sees it

@@ -197,12 +197,14 @@ def test_lenient(registry):
 
 
 def test_a_registry_with_faults_fails(registry):
-    """A registry that would switch the client off in production raises in a test; so does a segment that is missing."""
+    """A registry that would switch the client off in production raises in a test; a missing segment where it counts."""
     with Capture() as capture:
         with pytest.raises(RegistryError):
             deniable.init(registry="/nowhere/metrics.toml", consent=True)
+        deniable.init(registry=registry, consent=True)
         with pytest.raises(ParameterError, match=r'"platform": [.]{3}'):
-            deniable.init(registry=registry, consent=True)
+            deniable.record("ui.theme", "dark")
+        assert len(capture.faults) == 1
         with pytest.raises(TypeError):
             deniable.init(registry=registry, consent=True, segment=SEGMENTS)
     assert capture.all == []
@@ -277,6 +279,7 @@ def test_numbers_and_sets_are_captured():
         for metric, value in (
             ("search.ms", "412"),
             ("steps", float("nan")),
+            ("steps", None),
             ("plugins", ["git", "nosuch"]),
             ("tools", ["pencil"]),
             ("tools", "pen"),
@@ -291,7 +294,7 @@ def test_numbers_and_sets_are_captured():
             deniable.timed("steps"),
         ):
             pass
-        assert len(capture.faults) == 6
+        assert len(capture.faults) == 7
 
 
 def test_numbers_and_sets_are_received(tmp_path, capsys):
@@ -358,8 +361,9 @@ def test_a_clock_stands_until_it_is_moved():
             clock.advance(minutes=30)
             assert client.record("seen", value=True)
             assert client.flush(60)
-            with pytest.raises(ParameterError, match="a time has a time zone"):
-                clock.set(datetime(2027, 3, 1))  # noqa: DTZ001 - that is the mistake
+            for mistake in (datetime(2027, 3, 1), "2027-03-01", 1.8e9):  # noqa: DTZ001 - that is one mistake
+                with pytest.raises(ParameterError, match="a time has a time zone"):
+                    clock.set(mistake)
         assert sorted(report.stratum.period for report in server.reports) == ["2027-01", "2027-02"]
         client.close(60)
     assert abs(now() - time.time()) < 60

@@ -43,7 +43,7 @@ class Telemetry:
     exit
         As for `deniable.init`.
     options
-        Other options of `deniable.init`.
+        Other options of `deniable.init`, such as `segments`.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from deniable.arrival import SWALLOWED, Arrival
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
 from deniable.client.environment import sender_settings, tried_out
-from deniable.client.guard import guarded, in_words
+from deniable.client.guard import guarded, in_words, settling
 from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget, off
 from deniable.errors import ConfigurationError, without_locals
@@ -208,7 +208,7 @@ class Client:
         if prepared is None:
             return self._drop_unknown(metric, value)
         if session is None or self.disabled:
-            return self._counts.drop("disabled", prepared)
+            return self._counts.drop("disabled", prepared, facts=self.disabled or "")
         return (recorder or session.recorder).record(prepared, value, elapsed)
 
     @guarded(lambda: None)
@@ -218,7 +218,7 @@ class Client:
         if prepared is None:
             return None
         if session is None or self.disabled:
-            self._counts.drop("disabled", prepared)
+            self._counts.drop("disabled", prepared, facts=self.disabled or "")
             return None
         return (recorder or session.recorder).begin(prepared)
 
@@ -235,7 +235,7 @@ class Client:
     def _drop_unknown(self, metric: str, value: object) -> bool:
         error = self._metrics.unknown(metric, value) if self.strict else None
         if self.disabled:  # perhaps because the registry could not be read
-            return self._counts.drop("disabled", error=error)
+            return self._counts.drop("disabled", error=error, facts=self.disabled)
         return self._metrics.drop(metric, value, error, named=self.developed)
 
     def metric(self, id_: str) -> MetricHandle:
@@ -293,7 +293,7 @@ class Client:
         """
         self._consent.replace(consent)
 
-    @guarded(lambda: SWALLOWED)
+    @settling
     def flush(self, timeout: float = 5.0) -> Arrival:
         """Send what is queued now, and wait for it at most `timeout` seconds.
 
@@ -316,7 +316,7 @@ class Client:
             self._counts.swallow(error, "aflush")
             return SWALLOWED
 
-    @guarded(lambda: SWALLOWED)
+    @settling
     def close(self, timeout: float = 2.0) -> Arrival:
         """Stop for good: send what is queued within `timeout` seconds and keep the rest for the next start. Return as `flush`."""
         return self._session.close(timeout) if self._session else off(self.disabled, self._counts)

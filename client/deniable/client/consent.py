@@ -88,8 +88,10 @@ class Consent:
         self.odd = ""
         if answer is True or answer is False:
             return
-        got = type(answer).__name__ if error is None else f"a function that raised {type(error).__name__}"
-        words = f"consent is {got}, which is taken for a no: pass True or False"
+        if error is None:
+            words = f"consent is {type(answer).__name__}, which is taken for a no: pass True or False"
+        else:
+            words = f"the consent function raised {type(error).__name__}, which is taken for a no; strict=True shows where"
         if self._strict:
             raise error or ConfigurationError(words)
         self.odd = words

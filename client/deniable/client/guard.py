@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from deniable.errors import DeniableError, without_locals
+from deniable.arrival import SWALLOWED, Arrival
+from deniable.errors import DeniableError, ParameterError, without_locals
+from deniable.messages.notice import warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_TIMEOUT = "timeout must be a number of seconds"
 
 
 class Guarded(Protocol):
@@ -45,6 +49,25 @@ def guarded(
         return guarded_method
 
     return decorate
+
+
+def settling(method: Callable[P, Arrival]) -> Callable[P, Arrival]:
+    """Decorate `flush` or `close`: guarded, and told what a timeout is."""
+
+    @wraps(method)
+    def settling_method(*args: P.args, **kwargs: P.kwargs) -> Arrival:
+        timeout: Any = kwargs.get("timeout", args[1] if len(args) > 1 else 0.0)
+        try:
+            timeout + 0.0
+        except TypeError:
+            client: Guarded = args[0]  # type: ignore[assignment]
+            if client.strict:
+                raise ParameterError(_TIMEOUT) from None
+            warn_once(method.__name__, "timeout", _TIMEOUT)
+            return Arrival(why=_TIMEOUT)
+        return method(*args, **kwargs)
+
+    return guarded(lambda: SWALLOWED)(settling_method)
 
 
 def in_words(error: Exception) -> str:

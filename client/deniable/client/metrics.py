@@ -71,14 +71,14 @@ class Metrics:
         if self._strict and admission.faults:
             raise RegistryError(admission.faults)
         prepared, missing = prepare(registry, admission, self._segments)
-        if self._strict and missing:
-            raise next(iter(missing.values()))
         off = {id_: str(error) for id_, error in missing.items()}
         for fault in admission.faults:
             off.setdefault(fault.metric, fault.words)
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
         self.prepared, self.off = prepared, off
         self.registry = registry
+        if self._strict and missing:
+            raise next(iter(missing.values()))
         for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
             self._counts.tell("off", [id_ for id_, reason in off.items() if reason == why], why)
 

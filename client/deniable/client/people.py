@@ -19,7 +19,7 @@ from deniable.source import OS
 from deniable.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from deniable.arrival import Arrival
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from deniable.transport import Post, SenderSettings
 
 __all__ = ["People", "Person"]
+
+NO_FUNCTION = "consent must be a function of the identifier, which returns whether this person agreed"
 
 
 class People:
@@ -53,6 +55,9 @@ class People:
         A folder on a local disk of this machine, for all processes of the app; or a client of the app's Redis, for all machines.
     consent
         Called with the identifier of a person at each record; returns whether this person agreed.
+    segments
+        The value of each segment that the registry declares, the same for all people: a fact about the app, such as the version
+        that it runs. What is a fact about a person is no segment: it would travel without noise.
     state
         The directory where reports wait that could not be sent yet; by default the folder of `store`.
     """
@@ -65,6 +70,7 @@ class People:
         key: str | bytes,
         store: str | Path | Any,
         consent: Callable[[Any], bool],
+        segments: Mapping[str, str] | None = None,
         state: str | Path | None = "",
         settings: SenderSettings | None = None,
         caps: Caps | None = None,
@@ -80,6 +86,7 @@ class People:
             dsn=dsn,
             registry=registry,
             consent=True,
+            segments=segments,
             settings=settings,
             caps=caps,
             state=folder if state == "" and folder is not None else state,
@@ -100,10 +107,12 @@ class People:
         app = self._client._metrics.registry.app
         try:
             own_key = Key(key, app)
+            if not callable(consent):
+                raise ConfigurationError(NO_FUNCTION)  # noqa: TRY301 - it turns the client off as the other faults do
         except ConfigurationError as error:
             if strict:
                 raise
-            self._client._turn_off(in_words(error))
+            self._client._refuse(in_words(error))
             return
         own_store = PeopleInRedis(store, app) if folder is None else PeopleFile(folder / f"{app}+people")
         self._states = PersonStates(own_store, own_key)

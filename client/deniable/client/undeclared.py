@@ -31,8 +31,16 @@ def undeclared(
     declared = [value for value in metric.values if isinstance(value, str)]
     parts = list(islice(answer, _MOST)) if _is_list(answer) else [answer]
     mistaken = next((part for part in parts if type(part) is str and part not in declared), None)
-    none = "; declare `none` for no answer" if answer is None else ""
+    none = _none_of(metric) if answer is None else ""
     return ParameterError(f"{_seen(answer)} is not declared: {rule}{did_you_mean(mistaken, declared)}{none}")
+
+
+def _none_of(metric: Metric) -> str:
+    if "none" in metric.kind.members:
+        return "; declare `none` for no answer"
+    if metric.kind.name == "boolean":
+        return "; for no answer, make it categorical with three `values`, one of which is its `none`"
+    return ""
 
 
 def _seen(answer: object, *, within: bool = False) -> str:

@@ -96,7 +96,7 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "closed": Reason("it was recorded after close()", "call close last", alike=True),
     "refused_key": Reason(
-        "the server has refused the key, so nothing is recorded until the next start",
+        "the server has refused the key or the path of the DSN, so nothing is recorded until the next start",
         "start again with a DSN that it accepts; what was recorded before waits on disk",
         alike=True,
     ),

@@ -11,7 +11,7 @@ from deniable.arrival import Arrival
 from deniable.client import Client
 from deniable.client.environment import caller
 from deniable.client.metrics import no_time
-from deniable.client.people import Person
+from deniable.client.people import NO_FUNCTION, Person
 from deniable.client.undeclared import undeclared
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.frozen import NamedTuple
@@ -150,7 +150,11 @@ class Capture:
 
         def init(client: Client, *, strict: bool = False, **options: Any) -> None:
             needed = {name: value for name, value in options.items() if name not in _OF_THE_NETWORK}
-            _begin(begin, client, strict=strict or not self.lenient, **needed)
+            try:
+                _begin(begin, client, strict=strict or not self.lenient, **needed)
+            except ParameterError:  # a segment is missing: a fault when such a metric is recorded, as perhaps none is
+                if strict or not client._metrics.off:  # noqa: SLF001
+                    raise
             client.strict = strict
             self._note(client)
 
@@ -210,7 +214,7 @@ class Capture:
         client = _client(owner)
         if client is None or (isinstance(owner, Person) and owner._is_nobody()):  # noqa: SLF001
             return False
-        if self.consent and ((switched_off() and not self._off_before) or not _agreed(owner)):
+        if self.consent and ((switched_off() and not self._off_before) or not self._agreed(owner)):
             return False
         self._note(client)
         if not self.lenient:
@@ -223,6 +227,13 @@ class Capture:
                 raise
         self._taken.append(Captured(metric, value))
         return True
+
+    def _agreed(self, owner: Client | Person | None) -> bool:
+        try:
+            return _agreed(owner)
+        except ConfigurationError as error:
+            self.faults.append(f"{_caller()}: {error}")
+            raise
 
     def _note(self, client: Client | None) -> None:
         if client is not None:
@@ -281,7 +292,10 @@ def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
 
 def _agreed(owner: Client | Person | None) -> bool:
     if isinstance(owner, Person):
-        return owner._people._consent(owner._identifier) is True  # noqa: SLF001
+        consent_of = owner._people._consent  # noqa: SLF001
+        if not callable(consent_of):
+            raise ConfigurationError(NO_FUNCTION)
+        return consent_of(owner._identifier) is True  # noqa: SLF001
     consent = owner._consent.setting if owner else False  # noqa: SLF001
     return (consent() if callable(consent) else consent) is True
 
@@ -290,10 +304,11 @@ def _check(client: Client, metric: str, value: object) -> None:
     prepared = client._metrics.prepared.get(metric)  # noqa: SLF001
     if prepared is None:
         raise client._metrics.unknown(metric, None)  # noqa: SLF001
-    try:
-        prepared.metric.position(value)
-    except ParameterError as error:
-        raise undeclared(prepared.metric, value, error) from None
+    _, fault = prepared.position(value)
+    if isinstance(fault, ParameterError):
+        raise undeclared(prepared.metric, value, fault)
+    if fault is not None:
+        raise fault
 
 
 def _caller() -> str:

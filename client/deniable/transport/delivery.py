@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _GZIP_ABOVE = 1024
 _NO_ANSWER = 0
 _RETRY = frozenset({_NO_ANSWER, 408, 429, 502, 503, 504})
-_STOP = frozenset({401, 403})
+_STOP = frozenset({401, 403, 404})
 _ACCEPTED, _TOO_LARGE = 202, 413
 _FAILED = 500  # from this status on the server, or something before it, has failed
 _LONGEST_WAIT = 30.0
@@ -45,7 +45,7 @@ class Verdict:
     """What became of a batch."""
 
     # accepted: the server took the batch. large: it must be split. later: it was not delivered yet. refused: the server refuses
-    # the key, and would refuse all other batches; another key may do. dropped: the server will never take it.
+    # the key or the path, and would refuse all other batches; another DSN may do. dropped: the server will never take it.
     kind: Literal["accepted", "large", "later", "refused", "dropped"]
     status: int  # status of the last answer; 0 if there was none
     accepted: int = 0  # number of reports that the server took from an accepted batch

@@ -284,6 +284,11 @@ class Number(Type):
             raise self.refusal(metric, answer)
         return read
 
+    def reported(self, metric: Metric, answer: object) -> tuple[int | None, ParameterError | None]:
+        if answer is None and metric.none is None:
+            return None, self.refusal(metric, answer)
+        return super().reported(metric, answer)
+
     def stand_in(self, metric: Metric, source: Source) -> int:
         return self.position(metric, None)
 

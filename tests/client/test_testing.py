@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 import requests
@@ -335,6 +335,32 @@ def test_people_are_captured(tmp_path):
     assert before.stats()["recorded"] == 0
     assert not list(tmp_path.rglob("*people*"))
     before.close(0)
+
+
+def test_flush_says_what_a_device_would_send(tmp_path):
+    """One report of each person in each period, and none after the last day or of nothing; the values are all there."""
+    registry = parse(
+        registry_toml(metric_toml("seen", period="month"), metric_toml("old", period="month", expires=date(2027, 1, 31)))
+    )
+    with Capture(), Clock(datetime(2027, 1, 31, 23, tzinfo=UTC)) as clock:
+        client = deniable.init(registry=registry, consent=True)
+        assert str(client.flush()) == "nothing to send: nothing was recorded"
+        for _ in range(2):
+            client.record("seen", value=True)
+        assert (bool(client.flush()), str(client.flush())) == (True, "arrived: 1 report; 1 answer dropped as this_period")
+        clock.advance(hours=1)
+        client.record("seen", value=True)
+        client.record("old", value=True)
+        arrival = client.flush()
+        assert (arrival.status, arrival.sent, arrival.dropped) == ("incomplete", 2, {"this_period": 1, "expired": 1})
+    with Capture(registry) as capture:
+        people = deniable.people(registry=registry, key="0" * 32, store=tmp_path, consent=lambda _: True)
+        for account in (1, 1, 2):
+            people.person(account).record("seen", value=True)
+        assert people.flush().sent == 2
+        assert len(capture.values("seen")) == 3
+        capture.clear()
+        assert not people.flush()
 
 
 def test_times_of_people_are_captured(tmp_path):

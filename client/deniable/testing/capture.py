@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +19,7 @@ from deniable.errors import ConfigurationError, ParameterError
 from deniable.frozen import NamedTuple
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
+from deniable.process.clock import now
 from deniable.process.surroundings import switched_off
 from deniable.registry import Registry, load
 from deniable.registry.lookalike import did_you_mean
@@ -54,7 +57,9 @@ class Capture:
 
     The app may call `deniable.init` before, meanwhile or never. It may record by the functions of ``deniable``, a
     `deniable.Client`, a handle, or for a person of `deniable.people`. While the capture is open, nothing is randomised, queued,
-    kept or sent, and no thread is started. The DSN, the device's budget and the last day of a metric do not matter.
+    kept or sent, and no thread is started. `flush` says what a device would have sent of all that was captured: once a period,
+    and nothing after the last day of a metric. It does not look at the DSN, the budget, `sample`, or whether `init` came first.
+    An answer that a device would drop as `this_period` or `expired` is captured all the same.
 
     Parameters
     ----------
@@ -80,6 +85,8 @@ class Capture:
         self._off_before = False
         self._registry = load(registry) if isinstance(registry, str | Path) else registry
         self._taken: list[Captured] = []
+        self._outcomes: Counter[str] = Counter()  # what a device would have done with them: sent, or why dropped
+        self._reports: Counter[tuple[str, str, str]] = Counter()  # reports, by person, metric and period
         self._stand_in: Client | None = None
         self._replaced: list[tuple[Any, str, Any]] = []
         self._declared: set[str] = (
@@ -117,6 +124,8 @@ class Capture:
     def clear(self) -> None:
         """Forget all recorded answers and all faults."""
         self._taken.clear()
+        self._outcomes.clear()
+        self._reports.clear()
         self.faults.clear()
 
     def __enter__(self) -> Self:
@@ -172,7 +181,8 @@ class Capture:
             client._consent.setting = consent  # noqa: SLF001 - nothing is sent or withdrawn during the capture
 
         def settled(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001
-            return Arrival(sent=len(self._taken) or 1)
+            sent, dropped = self._outcomes["sent"], {name: number for name, number in self._outcomes.items() if name != "sent"}
+            return Arrival(sent=sent, dropped=dropped, why="" if self._outcomes else "nothing was recorded")
 
         async def settled_async(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001, ASYNC109
             return settled(client)
@@ -226,7 +236,22 @@ class Capture:
                 self.faults.append(f"{_caller()}: {error}")
                 raise
         self._taken.append(Captured(metric, value))
+        self._outcomes[self._outcome(owner, client, metric)] += 1
         return True
+
+    def _outcome(self, owner: Client | Person | None, client: Client, metric: str) -> str:
+        prepared = client._metrics.prepared.get(metric)  # noqa: SLF001
+        if prepared is None:  # of a lenient capture
+            return "sent"
+        moment = datetime.fromtimestamp(now(), UTC)
+        if prepared.metric.expired(moment.date()):
+            return "expired"
+        person = str(owner._identifier) if isinstance(owner, Person) else ""  # noqa: SLF001
+        report = (person, metric, prepared.occasion(moment).stratum.period)
+        if self._reports[report] >= prepared.metric.per_period:
+            return "this_period"
+        self._reports[report] += 1
+        return "sent"
 
     def _agreed(self, owner: Client | Person | None) -> bool:
         try:

@@ -228,9 +228,14 @@ def test_a_pause_holds_an_attempt(line):
     assert kinds == ["accepted"]
 
 
-@pytest.mark.parametrize("wish", [{"purges": 1}, {"closed": True}])
-def test_an_answer_that_nobody_waits_for(line, wish):
-    """When consent is taken back, or the app ends and there is a spool, a request under way holds nothing up."""
+@pytest.mark.parametrize(
+    ("wish", "told"), [({"purges": 1}, False), ({"closed": True}, True), ({"closed": True, "kept": True}, False)]
+)
+def test_an_answer_that_nobody_waits_for(line, wish, told, caplog):
+    """When consent is taken back, or the app ends and there is a spool, a request under way holds nothing up.
+
+    An app that ends is told so, unless it wants its reports to wait on disk.
+    """
     entered, release = threading.Event(), threading.Event()
 
     def hang(*_):
@@ -246,6 +251,7 @@ def test_an_answer_that_nobody_waits_for(line, wish):
     hanging.tell(**wish)
     thread.join(60)
     assert kinds == ["later"]
+    assert ("ended: the client was closed" in caplog.text) is told
     release.set()
 
 

@@ -13,9 +13,10 @@ import pytest
 from registries import metric_toml, registry_toml
 
 import deniable
-from deniable.cli import Telemetry, decision, usage
+from deniable.cli import Telemetry, command, decision, usage
 from deniable.cli.decision import Decision
 from deniable.client import helper
+from deniable.device.state import State
 from deniable.process.surroundings import _CI, state_root
 from deniable.transport import Batch, Spool
 from deniable.wire.report import Report, Stratum
@@ -117,11 +118,23 @@ def test_usage(telemetry):
     assert deniable.stats()["dropped"] == {"this_period": 2}
 
 
+def test_what_is_not_listed_is_other_and_no_mistake(telemetry, caplog):
+    """So is the command `telemetry`, while the app is developed, too; a listed one stays."""
+    telemetry.turn_on()
+    telemetry._dsn = "http://key@127.0.0.1:1/shop"  # where mistakes are told
+    telemetry.record_usage("telemetry")
+    assert deniable.stats()["recorded"] == 2
+    assert deniable.stats()["undeclared"] == 0
+    assert "not declared" not in caplog.text
+    command = deniable._client._metrics.prepared["app.command"].metric
+    assert [usage.listed(command, name) for name in ("build", "telemetry")] == ["build", "other"]
+
+
 @pytest.fixture
 def keep(state_directory):
     """Have a report wait on disk, as after a run."""
     directory = state_directory / "shop"
-    directory.mkdir(mode=0o700, parents=True)
+    State(directory).begin(lambda _: None)
     spool = Spool(directory / "spool")
 
     def leave(reports=1):
@@ -147,6 +160,69 @@ def test_status_says_what_waits_and_when_it_travels(telemetry, keep, monkeypatch
     assert f"They travel with a run from {clock} on" in telemetry.status()
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     assert telemetry.status().endswith("They do not travel from here: DO_NOT_TRACK is set.")
+
+
+BROKEN = {
+    "an example": ({"dsn": "https://key@telemetry.example.org/shop"}, "the DSN is that of an example"),
+    "another app": ({"dsn": "https://key@t.example/other"}, "the DSN is for app 'other' and the registry for app 'shop'"),
+    "no DSN": ({"dsn": ""}, "no DSN was given"),
+    "no registry": ({"registry": "missing.toml"}, "missing.toml"),
+    "exit": ({"exit": "helpr"}, "write one of auto, wait, spool, helper"),
+    "folder": ({}, "only its owner can write what a device keeps"),
+}
+
+
+@pytest.mark.usefixtures("telemetry")
+@pytest.mark.parametrize("what", BROKEN)
+def test_status_says_why_nothing_is_recorded_though_the_person_agreed(registry, state_directory, what, capsys):
+    """What the client says, at `on` and `status`; a tool without a DSN has a name all the same, and no state that is missing."""
+    changed, why = BROKEN[what]
+    if what == "folder":
+        if not hasattr(os, "geteuid"):
+            pytest.skip("modes are those of POSIX")
+        State(state_directory / "shop").begin(lambda _: None)
+        (state_directory / "shop").chmod(0o777)
+    broken = Telemetry(**{"dsn": DSN, "registry": registry, "command": "tool"} | changed)
+    assert command.run(broken, "on") == command.run(broken, "show") == 0
+    said, shown = capsys.readouterr().out.split("\n", 1)
+    assert f"Telemetry of {broken.app} is on, but nothing is recorded: " in said
+    assert why in said
+    assert said.endswith(". To change it: tool telemetry off")
+    assert said in shown
+    assert "was deleted" not in shown
+    assert broken.app in ("shop", "other", "tool")
+    assert {path.name for path in state_directory.iterdir()} <= {f"{broken.app}.consent", "shop"}
+    assert deniable._client is None  # nothing was begun, so a later `record` begins as ever
+
+
+@pytest.mark.parametrize("name", ["DO_NOT_TRACK", "DENIABLE_DISABLED", "CI", "GITHUB_ACTIONS"])
+def test_where_a_variable_turns_it_off_it_is_to_be_unset(telemetry, monkeypatch, name):
+    """Whether the person has agreed or not: `telemetry on` would change nothing."""
+    monkeypatch.setenv(name, "1")
+    for act in (telemetry.turn_off, telemetry.turn_on):
+        act()
+        assert f"To change it: unset {name}" in telemetry.status()
+
+
+def test_a_look_does_not_begin_the_pause(telemetry, keep, monkeypatch):
+    """A run of the command `telemetry` is over too soon for an answer, so it sends nothing, and the next run does not wait."""
+    telemetry.turn_on()
+    spool = keep()
+    monkeypatch.setattr(sys, "argv", ["shop", "telemetry", "status"])
+    telemetry.record_usage("telemetry")
+    assert deniable.stats()["recorded"] == 2
+    deniable._client._leave(60)
+    assert (spool.begun, spool.reports) == (None, 3)
+
+
+def test_a_tool_that_waits_says_that_this_run_sends(registry, telemetry, keep, monkeypatch):
+    """It has recorded, so at its end it sends; without that the next one does."""
+    telemetry.turn_on()
+    keep()
+    waits = Telemetry(DSN, registry=registry, exit="wait")
+    assert waits.status().endswith("They travel at the end of the next run, which waits for the server.")
+    monkeypatch.setattr(waits, "_client", waits._looking())
+    assert waits.status().endswith("They travel at the end of this run, which waits for the server.")
 
 
 def test_status_says_whether_the_helper_sends_them(registry, telemetry, keep, monkeypatch):

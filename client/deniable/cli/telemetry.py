@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.cli import decision, usage
 from deniable.cli.decision import Decision
 from deniable.errors import StateError
-from deniable.process.surroundings import in_ci, state_root, switched_off
+from deniable.process.surroundings import ci_variable, in_ci, state_root, switch, switched_off
 
 if TYPE_CHECKING:
     import argparse
@@ -57,9 +58,9 @@ class Telemetry:
         exit: Exit = "auto",  # noqa: A002 - as for `init`
         **options: Any,
     ) -> None:
-        self.app = dsn.rpartition("/")[2]
         self.version = version
         self.command = command or Path(sys.argv[0]).name
+        self.app = (dsn or os.environ.get("DENIABLE_DSN", "")).rpartition("/")[2] or self.command
         self._dsn, self._registry, self._ci = dsn, registry, ci
         self._options = {"exit": exit, **options}
         self._client: Client | None = None
@@ -131,8 +132,9 @@ class Telemetry:
                 return
             client = self._begun()
             for metric, value in usage.answers(answer, self.version, command).items():
-                if metric in client._metrics.prepared:  # noqa: SLF001 - our own
-                    client.record(metric, value)
+                prepared = client._metrics.prepared.get(metric)  # noqa: SLF001 - our own
+                if prepared is not None:
+                    client.record(metric, usage.listed(prepared.metric, value))
         except Exception:  # noqa: BLE001, S110 - the tool must never notice
             pass
 
@@ -143,23 +145,26 @@ class Telemetry:
         from deniable.cli import waiting
 
         off, answer = self.off, self.decision
-        state, other = ("on: you agreed", "off") if off is None else (f"off: {off}", "on")
-        line = f"Telemetry of {self.app} is {state}. To change it: {self.command} telemetry {other}"
         if answer is None or not answer.agreed:  # then nothing waits
-            return line
-        return "\n".join([line, *waiting.lines(state_root() / self.app, off=off, exit=self._options["exit"])])
+            return self._state(f"off: {off}")
+        directory, records = state_root() / self.app, self._client is not None
+        hindrance = None if off else waiting.hindrance(lambda: self._client or self._looking(), directory)
+        on = f"on, but nothing is recorded: {hindrance}" if hindrance else "on: you agreed"
+        lines = waiting.lines(directory, off=off or hindrance, exit=self._options["exit"], records=records)
+        return "\n".join([self._state(f"off: {off}" if off else on), *lines])
 
     def show(self) -> str:
         """Say what is asked, and what has left the device."""
         from deniable.device.journal import Journal
         from deniable.device.state import State
 
+        status = self.status()
         try:
             entries = Journal(State(state_root() / self.app)).entries()
         except StateError as error:
-            return f"{self.status()}\n{error}"
+            return status if str(error) in status else f"{status}\n{error}"
         sent = [f"  {entry}" for entry in entries] or ["  nothing"]
-        return "\n".join([self.status(), "Asked, each answer with noise:", *self._questions(), "Sent, the newest first:", *sent])
+        return "\n".join([status, "Asked, each answer with noise:", *self._questions(), "Sent, the newest first:", *sent])
 
     # As a command of the tool
 
@@ -191,14 +196,36 @@ class Telemetry:
     def _can_answer(self) -> bool:
         streams = (sys.stdin, sys.stderr)
         here = all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
-        return here and not in_ci() and switched_off() is None and "telemetry" not in sys.argv[1:]
+        return here and not in_ci() and switched_off() is None and not self._looks
+
+    @property
+    def _looks(self) -> bool:
+        """Whether the person runs the command ``telemetry``."""
+        return "telemetry" in sys.argv[1:]
 
     def _begun(self) -> Client:
         import deniable
 
         if self._client is None or self._client is not deniable._client:  # a test, for one, has replaced it  # noqa: SLF001
-            self._client = deniable.init(self._dsn, registry=self._registry, consent=True, **self._options)
+            # A run of the command `telemetry` is over too soon for an answer. So it sends nothing, unless it waits for one.
+            looks = self._looks and self._options["exit"] != "wait"
+            consent = (lambda: True) if looks else True  # what is asked later begins with nothing that earlier runs left
+            self._client = deniable.init(self._dsn, registry=self._registry, consent=consent, **self._options)
+            if looks and self._client._session is not None:  # noqa: SLF001 - our own
+                self._client._session.sender.stop()  # noqa: SLF001
         return self._client
+
+    def _looking(self) -> Client:
+        """Make a client that records and sends nothing, and knows why another one would not."""
+        from deniable.client import Client
+
+        return Client(dsn=self._dsn, registry=self._registry, consent=False, **self._options)
+
+    def _state(self, state: str) -> str:
+        """Say whether telemetry is on, and how to change that."""
+        variable = switch() or (None if self._ci else ci_variable())
+        change = f"unset {variable}" if variable else f"{self.command} telemetry {'on' if state.startswith('off') else 'off'}"
+        return f"Telemetry of {self.app} is {state}. To change it: {change}"
 
     def _questions(self) -> list[str]:
         from deniable.registry import load

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deniable.cli.decision import Decision
+    from deniable.registry import Metric
 
 _WEEKS = ("first", "second", "third", "fourth")
 
@@ -25,3 +26,8 @@ def answers(decision: Decision, version: str, command: str) -> dict[str, object]
     if command:
         known["app.command"] = command
     return known
+
+
+def listed(metric: Metric, value: object) -> object:
+    """Return the metric's `other` for an answer that it does not list: no mistake of a developer, as a new command is."""
+    return value if metric.other is None or value in metric.values else metric.other

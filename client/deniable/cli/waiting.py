@@ -7,16 +7,36 @@ import time
 from typing import TYPE_CHECKING
 
 from deniable.client import helper
+from deniable.client.guard import in_words
+from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.device.waiting import Waiting
 from deniable.messages.plural import plural
+from deniable.platform.folders import require_own
 from deniable.transport.backlog import BEGIN_EVERY
 from deniable.transport.spool import Spool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from deniable.client import Client
     from deniable.transport import Exit
+
+
+def hindrance(
+    make: Callable[[], Client],  # makes the client of somebody who agreed
+    directory: Path,  # of the app's state
+) -> str | None:
+    """Return why the client records nothing though the person agreed; None if it records."""
+    try:
+        client = make()
+        if not client.disabled:
+            require_own(directory)
+            Journal(State(directory)).entries()  # reads the state, if it exists
+    except Exception as error:  # noqa: BLE001 - as the client says it, also one that is strict
+        return in_words(error)
+    return client.disabled
 
 
 def lines(
@@ -24,6 +44,7 @@ def lines(
     *,
     off: str | None,  # why nothing is recorded here; None if it is
     exit: Exit,  # noqa: A002 - as the app gives it
+    records: bool,  # whether this run has recorded, so that at its end it sends if the app waits for that
 ) -> list[str]:
     """Say how many reports wait, and when they travel, in one line or two."""
     spool = Spool(directory / "spool")
@@ -31,11 +52,13 @@ def lines(
     if not ready and not later:
         return ["No report waits on this device."]
     parts = [plural(ready, "report")] * (ready > 0) + [f"{plural(later, 'report')} that may not travel yet"] * (later > 0)
-    travel = f"do not travel from here: {off}" if off else f"travel {_when(spool, directory, exit=exit)}"
+    travel = f"do not travel from here: {off}" if off else f"travel {_when(spool, directory, exit=exit, records=records)}"
     return [f"On this device wait: {' and '.join(parts)}.", f"They {travel}."]
 
 
-def _when(spool: Spool, directory: Path, *, exit: Exit) -> str:  # noqa: A002 - as above
+def _when(spool: Spool, directory: Path, *, exit: Exit, records: bool) -> str:  # noqa: A002 - as above
+    if exit == "wait":
+        return f"at the end of {'this' if records else 'the next'} run, which waits for the server"
     hindrance = helper.hindrance(os.environ)
     if exit == "helper" and hindrance is None and not helper.started(directory):
         return "soon after the next run, by a process in the background"

@@ -20,15 +20,23 @@ _CI = ("CI", "CONTINUOUS_INTEGRATION", "BUILD_ID", "BUILD_NUMBER", "GITHUB_ACTIO
 
 def switched_off() -> str | None:
     """Return which of ``DENIABLE_DISABLED`` and ``DO_NOT_TRACK`` is set to anything but empty or 0; None if neither is."""
-    for name in ("DENIABLE_DISABLED", "DO_NOT_TRACK"):
-        if os.environ.get(name, "") not in ("", "0"):
-            return f"{name} is set"
-    return None
+    name = switch()
+    return f"{name} is set" if name else None
+
+
+def switch() -> str | None:
+    """Return the name of the variable by which the user has opted out; None if there is none."""
+    return next((name for name in ("DENIABLE_DISABLED", "DO_NOT_TRACK") if os.environ.get(name, "") not in ("", "0")), None)
 
 
 def in_ci(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether this runs in continuous integration, where nobody sits who could agree."""
-    return any(environment.get(name, "").lower() not in ("", "0", "false") for name in _CI)
+    return ci_variable(environment) is not None
+
+
+def ci_variable(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the name of the variable that tells of continuous integration; None if there is none."""
+    return next((name for name in _CI if environment.get(name, "").lower() not in ("", "0", "false")), None)
 
 
 def state_root() -> Path:

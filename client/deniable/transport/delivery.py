@@ -163,9 +163,9 @@ class Delivery:
             return _NO_ANSWER, {}, None
 
     def _complain(self, error: BaseException) -> None:
-        """Say once why there was no answer, unless nobody waits for it any more."""
+        """Say once why there was no answer, unless nobody waits for it any more, or the app wants to wait for none."""
         log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
-        if not self._orders.purged:
+        if not (self._orders.purged or self._orders.kept):
             reason = "ended" if self._orders.abandoned else failure(error)
             reason = "no_tls_here" if reason == "no_tls" and self._dsn.local else reason
             words = FAILURES[reason].words()

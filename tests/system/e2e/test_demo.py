@@ -166,9 +166,9 @@ def test_a_column_of_strings(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--devices", "0"], "at least 1"),
+        (["--devices", "0"], "--devices 0: write 1 or more"),
         (["--epsilon", "0"], "epsilon"),
-        (["--epsilon", "lots"], "epsilon is a number"),
+        (["--epsilon", "lots"], "epsilon = 'lots': write a number of nats"),
         (["--column", "a"], "--input"),
         (["--input", "/no/such.csv", "--column", "a"], "not a readable CSV"),
         (["--input", "/dev/null", "--column", "a"], "there is no a"),

@@ -46,7 +46,7 @@ from deniable import (
     StateError,
     Stopwatch,
 )
-from deniable.testing import Attempt, Capture, Captured, Received, StubServer, make_due
+from deniable.testing import Attempt, Capture, Captured, Clock, Received, StubServer, make_due
 
 
 def agreed() -> bool:
@@ -169,7 +169,8 @@ def check() -> None:
         assert_type(server.reports[0].payload, bytes)
 
 
-def test_fixtures(deniable_capture: Capture, deniable_stub_server: StubServer) -> None:
+def test_fixtures(deniable_capture: Capture, deniable_stub_server: StubServer, deniable_clock: Clock) -> None:
+    assert_type(deniable_clock.now, datetime)
     assert_type(deniable_capture.all, list[Captured])
     assert_type(deniable_stub_server.wait(3), bool)
 '''

@@ -21,6 +21,7 @@ PROGRAM = '''
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any, assert_type
 

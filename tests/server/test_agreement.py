@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from unittest.mock import Mock
 
 import pytest
@@ -61,6 +63,16 @@ def test_processes_say_what_they_have_loaded(shop):
     registries.say(shop.store, here)
     assert client.zcard(key) == 1
     assert client.ttl(key) == 60
+
+
+@pytest.mark.parametrize(("serves", "role"), [("all", "server"), ("ingest", "ingest-server"), ("query", "query-server")])
+def test_a_server_says_which_kind_it_is(shop, serves, role):
+    """So that somebody misses the uploads while another kind lives."""
+    known = replace(shop.service, settings=replace(shop.service.settings, serves=serves))
+    with renewal.renewing(Mock(extensions={"deniable": known}), SimpleQueue()):
+        while not registries.running(shop.store):
+            pass
+        assert [each.role for each in registries.running(shop.store)] == [role]
 
 
 def test_a_file_that_was_edited_is_told(shop):

@@ -221,6 +221,24 @@ def test_no_server_is_a_fault_once_an_app_is_served(examined, good):
     assert examined(good)[1]["servers"]["status"] == "warning"
 
 
+@pytest.mark.parametrize(
+    ("roles", "status", "seen"),
+    [
+        (["query-server"], "fault", "no server takes uploads: 1 query-server alive"),
+        (["ingest-server"], "warning", "no server answers questions: 1 ingest-server alive"),
+        (["ingest-server", "query-server"], "ok", "1 ingest-server, 1 query-server alive"),
+    ],
+)
+def test_a_kind_of_server_that_is_missing(good, roles, status, seen):
+    """A server for queries takes no uploads, however well it lives, and a server for uploads answers nobody."""
+    shop = Store(good.redis, "shop")
+    good.redis.delete(shop.registries)
+    for role in roles:
+        registries.say(shop, registries.Loaded(role, "f" * 64, "web-1:7"))
+    finding = pipeline.servers(shop)
+    assert (finding.status, finding.seen) == (status, seen)
+
+
 def test_batches_that_wait_long():
     """A minute is a warning, an hour, the shortest period, a fault."""
     for seconds, kind in ((1.0, "ok"), (61.0, "warning"), (3601.0, "fault")):

@@ -245,6 +245,18 @@ def test_batches_that_wait_long():
         assert pipeline.lag("shop", Health(1, 0, seconds, 0, 1)).status == kind
 
 
+def test_counting_that_is_held_up_is_called_that():
+    """A store without room is no chore that fails: the finding `memory` says what to do, not the registry."""
+    finding = pipeline.chores("shop", {"counting": "NoRoom"})
+    assert finding.seen == "counting fails (NoRoom)"
+    assert finding.meaning == "counting is held up: reports wait, and are refused when the backlog is full"
+    assert "do what the finding memory says" in finding.remedy
+    assert "registry" not in finding.remedy
+    both = pipeline.chores("shop", {"counting": "NoRoom", "publisher of a@1": "ValueError"})
+    assert both.meaning.endswith("; what else is named is not published, watched or deleted")
+    assert "look at that metric" in both.remedy
+
+
 def test_nobody_can_send_or_read(examined, good):
     """Without an ingest key no device can send; a key that was revoked is none; keys of the environment count."""
     keys = KeyStore(Store(good.redis, "shop"))
@@ -258,6 +270,7 @@ def test_nobody_can_send_or_read(examined, good):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (1, {"keys": "fault"})
     assert "keys create --app shop --role ingest" in findings["keys"]["remedy"]
+    assert "operator.env" in findings["keys"]["remedy"]
     assert examined(good, ingest_keys="blog:pk_11111111")[1]["keys"]["status"] == "fault"
 
 
@@ -443,6 +456,20 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     assert len(output.splitlines()) < 60
 
 
+def test_a_key_that_a_servers_user_would_make(good, capsys):
+    """A script stops within, and the answer is that of any other user who may not: run it as another."""
+    line = next(line for line in (ROOT / "deploy" / "users.acl").read_text("utf-8").splitlines() if line.split()[1] == "query")
+    good.redis.execute_command("ACL", "SETUSER", *line.split()[1:], ">password")
+    url = good.url.replace("unix://", "unix://query:password@")
+    try:
+        assert cli.main(["keys", "--redis-url", url, "--app", "shop", "create", "--role", "read", "--undeclared"]) == 3
+    finally:
+        good.redis.execute_command("ACL", "DELUSER", "query")
+    words = capsys.readouterr().err
+    assert "its user may not do this" in words
+    assert "this ran as the user 'query': run it as 'operator'" in words
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -455,6 +482,8 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
         (redis.ConnectionError("Error 2 connecting to unix:/s. No such file or directory."), "away"),
         (redis.ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused."), "away"),
         (redis.exceptions.NoPermissionError("NOPERM"), "forbidden"),
+        (redis.ResponseError("The user executing the script can't run this command or subcommand script: 5"), "forbidden"),
+        (redis.ResponseError("ACL failure in script: User q has no permissions to run the 'hset' command"), "forbidden"),
     ],
 )
 def test_why_a_store_cannot_be_used_is_told_apart(error, reason):

@@ -248,10 +248,11 @@ def keys(settings: Settings, store: Store) -> Finding:
         roles[role] += sum(served == app for served, _ in Keys(pairs))
     seen = ", ".join(f"{roles[role]} {role}" for role in ("ingest", "read", "admin"))
     make = f"`deniable keys create --app {app} --role"
+    as_whom = "with the environment of the user 'operator' (deploy/private/operator.env), or with --redis-url"
     if settings.serves != "query" and not roles["ingest"]:
-        return Finding("keys", "fault", seen, "no device can send: each is answered 401", f"{make} ingest`", app)
+        return Finding("keys", "fault", seen, "no device can send: each is answered 401", f"{make} ingest`, {as_whom}", app)
     if settings.serves != "ingest" and not roles["read"] + roles["admin"] and settings.dashboard == "key":
-        return Finding("keys", "warning", seen, "nobody can read what is counted", f"{make} read`", app)
+        return Finding("keys", "warning", seen, "nobody can read what is counted", f"{make} read`, {as_whom}", app)
     return Finding("keys", "ok", seen, app=app)
 
 
@@ -349,7 +350,14 @@ def chores(app: str, present: Mapping[str, str]) -> Finding:
         return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
     seen = "; ".join(failing)
     meaning = "what is named is not published, watched or deleted; nothing else is held up"
-    return Finding("chores", "fault", seen, meaning, "the worker's log says when; look at that metric in the registry", app)
+    remedy = "the worker's log says when; look at that metric in the registry"
+    if health.COUNTING in present:
+        others = "; what else is named is not published, watched or deleted" if len(failing) > 1 else ""
+        meaning = f"counting is held up: reports wait, and are refused when the backlog is full{others}"
+        remedy = "if the store has no room, do what the finding memory says; " + (
+            remedy if others else "the worker's log says more"
+        )
+    return Finding("chores", "fault", seen, meaning, remedy, app)
 
 
 def archive(store: Store, fault: str | None) -> Finding:

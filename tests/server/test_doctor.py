@@ -38,6 +38,12 @@ pytestmark = pytest.mark.both_stores
 
 
 @pytest.fixture
+def registry_file(registry_file):
+    """Write the registry without a metric that has expired, which is a finding."""
+    return unexpired(registry_file)
+
+
+@pytest.fixture
 def examined(monkeypatch, capsys, registry_file):
     """Run the command; return its status and what it found, by check."""
 
@@ -62,6 +68,12 @@ def good(real_redis, store_url, registry_file):
     real_redis.config_set("maxmemory", 1 << 30)
     yield furnished(SimpleNamespace(redis=real_redis, url=store_url), registry_file)
     real_redis.config_set("maxmemory", 1 << 30)
+
+
+def unexpired(registry_file):
+    """Let its metrics go on."""
+    registry_file.write_text(registry_file.read_text("utf-8").replace("2020-01-01", "2999-01-01"), "utf-8")
+    return registry_file
 
 
 def furnished(server, registry_file):
@@ -282,6 +294,15 @@ def test_an_erased_metric_that_is_still_declared(examined, good):
     assert (status, wrong(findings)) == (0, {"erased": "warning"})
     assert findings["erased"]["seen"] == "ui.theme version 1, which the registry declares"
     assert "or raise its version" in findings["erased"]["remedy"]
+
+
+def test_a_metric_that_has_expired(examined, good, registry_file):
+    """It is named with its last day, once that is over."""
+    assert examined(good)[1]["expired"]["status"] == "ok"
+    text = registry_file.read_text("utf-8")
+    registry_file.write_text(text.replace('[metrics."ui.theme"]\n', '[metrics."ui.theme"]\nexpires = 2001-02-03\n'), "utf-8")
+    _, findings = examined(good)
+    assert (findings["expired"]["status"], findings["expired"]["seen"]) == ("warning", "ui.theme on 2001-02-03")
 
 
 def test_releases_of_another_definition(examined, good, registry_file):

@@ -17,6 +17,7 @@ from deniable_aggregator.store.uploads import health, refused_reports, registrie
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement, words
+from deniable_server.doctor.definitions import expired
 from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
@@ -69,6 +70,7 @@ def checks(
             "refused": lambda: refused(registry, store, agree=not Agreement.of(store, source).differing),
             "releases": lambda: releases(registry, store),
             "erased": lambda: erased(registry, store),
+            "expired": lambda: expired(registry),
             "simulated people": lambda: simulated_people(registry, store),
             "experiments": lambda: experiments(registry, store),
         }

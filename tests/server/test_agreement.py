@@ -138,6 +138,19 @@ def test_a_server_reads_an_edited_registry_under_its_requests(shop):
         shop.service.renew()
 
 
+def test_a_metric_that_means_something_else_in_its_version_is_told_once(shop, monkeypatch):
+    """Whoever reads the edited files says so, once; a raised version is as it should be."""
+    monkeypatch.setattr(sources, "_inherited", {})
+    path, settings = Path(shop.service.settings.registry), shop.service.settings
+    assert sources.hand_on(settings) == []
+    path.write_text(TEXT.replace("epsilon = 2.0", "epsilon = 1.0"), "utf-8")
+    remedy = "raise `version`; apps that have the former definition are refused"
+    assert sources.hand_on(settings) == [f"page says something else under version 1: {remedy}"]
+    assert sources.hand_on(settings) == []
+    path.write_text(TEXT.replace("epsilon = 2.0", "epsilon = 3.0\nversion = 2"), "utf-8")
+    assert sources.hand_on(settings) == []
+
+
 @pytest.mark.parametrize(("old", "new"), [("epsilon = 2.0", "epsilon = -2.0"), ('"shop"', '"blog"')])
 def test_a_fault_is_told_once_by_the_first_process(shop, monkeypatch, caplog, old, new):
     """Whatever stops its processes from reading the files stops gunicorn's first one, which says so; they do not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -396,5 +396,5 @@ def _metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
 
 
 def _short(value: Any) -> str:
-    text = repr(value) if not isinstance(value, tuple) else f"[{', '.join(map(str, value))}]"
+    text = str(value) if isinstance(value, date) else f"[{', '.join(map(str, value))}]" if type(value) is tuple else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004

@@ -56,7 +56,7 @@ class Agreement:
     @property
     def processes(self) -> str:
         """The processes in words, such as ``2 servers, 1 worker``."""
-        return _words(self.running)
+        return words(self.running)
 
     @property
     def state(self) -> str:
@@ -73,7 +73,7 @@ class Agreement:
         if not self.differing:
             return ""
         every = len(self.differing) == len(self.running)
-        who = f"all processes ({self.processes})" if every else f"{_words(self.differing)} of {self.processes}"
+        who = f"all processes ({self.processes})" if every else f"{words(self.differing)} of {self.processes}"
         soon = " for a few seconds" if self.reloads and not self.fault else ""
         return f"About the registry: {self.state}. The one before is still in use by {who}{soon}."
 
@@ -82,5 +82,6 @@ def _numbers(processes: Collection[Loaded]) -> dict[str, int]:
     return dict(sorted(Counter(each.role for each in processes).items()))
 
 
-def _words(processes: Collection[Loaded]) -> str:
+def words(processes: Collection[Loaded]) -> str:
+    """Write how many processes there are, by what they do."""
     return ", ".join(plural(n, role) for role, n in _numbers(processes).items()) or "no process"

@@ -65,7 +65,8 @@ def on_starting(server: Any) -> None:
     def renew() -> None:
         """Have the processes read the registries anew, each under its requests. gunicorn would start other processes."""
         try:
-            sources.hand_on(settings)
+            for changed in sources.hand_on(settings):
+                server.log.warning(changed)
         except (DeniableError, OSError) as error:
             reason = sources.fault(error)
             server.log.error("the registry cannot be used, so the one before stays in use: %s", reason)  # noqa: TRY400

@@ -71,11 +71,22 @@ def of(
     }
 
 
-def hand_on(settings: Settings) -> None:
-    """Read the files for this process and those that it forks; if that raises, they have what was read before."""
+def hand_on(settings: Settings) -> list[str]:
+    """Read the files for this process and those that it forks; if that raises, they have what was read before.
+
+    Returns
+    -------
+    For each metric that means something else now, in the same version, a sentence that says so.
+    """
     files = settings.registry, settings.signed_registry
-    before = _inherited.get(files)
-    _inherited[files] = read_again(settings, before) if before else read(settings)
+    before = _inherited.get(files, {})
+    now = _inherited[files] = read_again(settings, before) if before else read(settings)
+    return [
+        f"{id_} says something else under version {version}: raise `version`; apps that have the former definition are refused"
+        for app, source in before.items()
+        for (id_, version), declared in now[app].versions.items()
+        if (former := source.versions.get((id_, version))) and former.fingerprint != declared.fingerprint
+    ]
 
 
 def inherited(settings: Settings) -> dict[str, Source]:

@@ -324,7 +324,7 @@ BREAKING = [
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),
     ({"owner": "p"}, "owner was 'o', is 'p'"),
-    ({"expires": date(2030, 1, 1)}, "expires was None, is datetime.date(2030, 1, 1)"),
+    ({"expires": date(2030, 1, 1)}, "expires was None, is 2030-01-01"),
     ({"sample": "0.1"}, "sample was '1', is '0.1'"),
     ({"min_reports": 5}, "min_reports was 100, is 5"),
     ({"grace": "12h"}, "grace was '48h', is '12h'"),

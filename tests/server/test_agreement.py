@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from unittest.mock import Mock
 
 import pytest
@@ -61,6 +63,16 @@ def test_processes_say_what_they_have_loaded(shop):
     registries.say(shop.store, here)
     assert client.zcard(key) == 1
     assert client.ttl(key) == 60
+
+
+@pytest.mark.parametrize(("serves", "role"), [("all", "server"), ("ingest", "ingest-server"), ("query", "query-server")])
+def test_a_server_says_which_kind_it_is(shop, serves, role):
+    """So that somebody misses the uploads while another kind lives."""
+    known = replace(shop.service, settings=replace(shop.service.settings, serves=serves))
+    with renewal.renewing(Mock(extensions={"deniable": known}), SimpleQueue()):
+        while not registries.running(shop.store):
+            pass
+        assert [each.role for each in registries.running(shop.store)] == [role]
 
 
 def test_a_file_that_was_edited_is_told(shop):
@@ -124,6 +136,19 @@ def test_a_server_reads_an_edited_registry_under_its_requests(shop):
     path.write_text(TEXT.replace('"shop"', '"blog"'), "utf-8")
     with pytest.raises(ConfigurationError, match="the app was shop and is blog"):
         shop.service.renew()
+
+
+def test_a_metric_that_means_something_else_in_its_version_is_told_once(shop, monkeypatch):
+    """Whoever reads the edited files says so, once; a raised version is as it should be."""
+    monkeypatch.setattr(sources, "_inherited", {})
+    path, settings = Path(shop.service.settings.registry), shop.service.settings
+    assert sources.hand_on(settings) == []
+    path.write_text(TEXT.replace("epsilon = 2.0", "epsilon = 1.0"), "utf-8")
+    remedy = "raise `version`; apps that have the former definition are refused"
+    assert sources.hand_on(settings) == [f"page says something else under version 1: {remedy}"]
+    assert sources.hand_on(settings) == []
+    path.write_text(TEXT.replace("epsilon = 2.0", "epsilon = 3.0\nversion = 2"), "utf-8")
+    assert sources.hand_on(settings) == []
 
 
 @pytest.mark.parametrize(("old", "new"), [("epsilon = 2.0", "epsilon = -2.0"), ('"shop"', '"blog"')])

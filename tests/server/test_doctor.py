@@ -38,6 +38,12 @@ pytestmark = pytest.mark.both_stores
 
 
 @pytest.fixture
+def registry_file(registry_file):
+    """Write the registry without a metric that has expired, which is a finding."""
+    return unexpired(registry_file)
+
+
+@pytest.fixture
 def examined(monkeypatch, capsys, registry_file):
     """Run the command; return its status and what it found, by check."""
 
@@ -62,6 +68,12 @@ def good(real_redis, store_url, registry_file):
     real_redis.config_set("maxmemory", 1 << 30)
     yield furnished(SimpleNamespace(redis=real_redis, url=store_url), registry_file)
     real_redis.config_set("maxmemory", 1 << 30)
+
+
+def unexpired(registry_file):
+    """Let its metrics go on."""
+    registry_file.write_text(registry_file.read_text("utf-8").replace("2020-01-01", "2999-01-01"), "utf-8")
+    return registry_file
 
 
 def furnished(server, registry_file):
@@ -221,10 +233,40 @@ def test_no_server_is_a_fault_once_an_app_is_served(examined, good):
     assert examined(good)[1]["servers"]["status"] == "warning"
 
 
+@pytest.mark.parametrize(
+    ("roles", "status", "seen"),
+    [
+        (["query-server"], "fault", "no server takes uploads: 1 query-server alive"),
+        (["ingest-server"], "warning", "no server answers questions: 1 ingest-server alive"),
+        (["ingest-server", "query-server"], "ok", "1 ingest-server, 1 query-server alive"),
+    ],
+)
+def test_a_kind_of_server_that_is_missing(good, roles, status, seen):
+    """A server for queries takes no uploads, however well it lives, and a server for uploads answers nobody."""
+    shop = Store(good.redis, "shop")
+    good.redis.delete(shop.registries)
+    for role in roles:
+        registries.say(shop, registries.Loaded(role, "f" * 64, "web-1:7"))
+    finding = pipeline.servers(shop)
+    assert (finding.status, finding.seen) == (status, seen)
+
+
 def test_batches_that_wait_long():
     """A minute is a warning, an hour, the shortest period, a fault."""
     for seconds, kind in ((1.0, "ok"), (61.0, "warning"), (3601.0, "fault")):
         assert pipeline.lag("shop", Health(1, 0, seconds, 0, 1)).status == kind
+
+
+def test_counting_that_is_held_up_is_called_that():
+    """A store without room is no chore that fails: the finding `memory` says what to do, not the registry."""
+    finding = pipeline.chores("shop", {"counting": "NoRoom"})
+    assert finding.seen == "counting fails (NoRoom)"
+    assert finding.meaning == "counting is held up: reports wait, and are refused when the backlog is full"
+    assert "do what the finding memory says" in finding.remedy
+    assert "registry" not in finding.remedy
+    both = pipeline.chores("shop", {"counting": "NoRoom", "publisher of a@1": "ValueError"})
+    assert both.meaning.endswith("; what else is named is not published, watched or deleted")
+    assert "look at that metric" in both.remedy
 
 
 def test_nobody_can_send_or_read(examined, good):
@@ -240,6 +282,7 @@ def test_nobody_can_send_or_read(examined, good):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (1, {"keys": "fault"})
     assert "keys create --app shop --role ingest" in findings["keys"]["remedy"]
+    assert "operator.env" in findings["keys"]["remedy"]
     assert examined(good, ingest_keys="blog:pk_11111111")[1]["keys"]["status"] == "fault"
 
 
@@ -251,6 +294,15 @@ def test_an_erased_metric_that_is_still_declared(examined, good):
     assert (status, wrong(findings)) == (0, {"erased": "warning"})
     assert findings["erased"]["seen"] == "ui.theme version 1, which the registry declares"
     assert "or raise its version" in findings["erased"]["remedy"]
+
+
+def test_a_metric_that_has_expired(examined, good, registry_file):
+    """It is named with its last day, once that is over."""
+    assert examined(good)[1]["expired"]["status"] == "ok"
+    text = registry_file.read_text("utf-8")
+    registry_file.write_text(text.replace('[metrics."ui.theme"]\n', '[metrics."ui.theme"]\nexpires = 2001-02-03\n'), "utf-8")
+    _, findings = examined(good)
+    assert (findings["expired"]["status"], findings["expired"]["seen"]) == ("warning", "ui.theme on 2001-02-03")
 
 
 def test_releases_of_another_definition(examined, good, registry_file):
@@ -425,6 +477,20 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     assert len(output.splitlines()) < 60
 
 
+def test_a_key_that_a_servers_user_would_make(good, capsys):
+    """A script stops within, and the answer is that of any other user who may not: run it as another."""
+    line = next(line for line in (ROOT / "deploy" / "users.acl").read_text("utf-8").splitlines() if line.split()[1] == "query")
+    good.redis.execute_command("ACL", "SETUSER", *line.split()[1:], ">password")
+    url = good.url.replace("unix://", "unix://query:password@")
+    try:
+        assert cli.main(["keys", "--redis-url", url, "--app", "shop", "create", "--role", "read", "--undeclared"]) == 3
+    finally:
+        good.redis.execute_command("ACL", "DELUSER", "query")
+    words = capsys.readouterr().err
+    assert "its user may not do this" in words
+    assert "this ran as the user 'query': run it as 'operator'" in words
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -437,6 +503,8 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
         (redis.ConnectionError("Error 2 connecting to unix:/s. No such file or directory."), "away"),
         (redis.ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused."), "away"),
         (redis.exceptions.NoPermissionError("NOPERM"), "forbidden"),
+        (redis.ResponseError("The user executing the script can't run this command or subcommand script: 5"), "forbidden"),
+        (redis.ResponseError("ACL failure in script: User q has no permissions to run the 'hset' command"), "forbidden"),
     ],
 )
 def test_why_a_store_cannot_be_used_is_told_apart(error, reason):

@@ -132,6 +132,8 @@ def test_sums_that_fill_the_store(shop, upload, capsys):
         findings = doctor(capsys)
         assert (findings["memory"]["status"], findings["chores"]["status"]) == ("fault", "fault")
         assert "counting" in findings["chores"]["seen"]
+        assert findings["chores"]["meaning"].startswith("counting is held up")
+        assert "the finding memory" in findings["chores"]["remedy"]
         assert main(["keys", "create", "--app", "shop", "--role", "ingest"]) == 0
         assert main(["keys", "revoke", "--app", "shop", capsys.readouterr().err.split()[1].rstrip(",")]) == 0
         assert shop.http.post("/login", data={"key": "rk_nobody_12345678"}).status_code < 500

@@ -189,7 +189,7 @@ def _in_use(store: Store) -> str:
     if any(each.role == "serve" for each in running):
         rule = f"`deniable serve` serves {store.app}: start it again with the files of the other apps"
         return f"{rule}; if there is no other, stop it and delete its data folder, which has nothing else"
-    servers = [each.process for each in running if each.role == "server"]
+    servers = [each.process for each in running if each.serves]
     workers = max(health.read(store).workers, sum(each.role == "worker" for each in running))
     named = f" ({', '.join(servers[:_NAMED])}{', ...' if len(servers) > _NAMED else ''})" if servers else ""
     use = " and ".join(

@@ -78,6 +78,7 @@ _KINDS: Final = {
 }
 _WORDS: Final = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
+_FORBIDDEN: Final = ("The user executing the script can't ", "ACL failure in script")  # without the code NOPERM
 _UNREADABLE: Final = re.compile(r"^Error (2|13) connecting to (?!unix)")  # no server answers so, but the opening of a file
 
 
@@ -87,6 +88,8 @@ def reason(error: Exception) -> str:
         return "certificate"
     if _UNREADABLE.search(str(error)):
         return "file"
+    if str(error).startswith(_FORBIDDEN):
+        return "forbidden"
     by_word = _WORDS.get(str(error).partition(" ")[0], "refused")
     return next((key for kind, key in _KINDS.items() if isinstance(error, kind)), by_word)
 

@@ -16,7 +16,8 @@ from deniable_aggregator.store import Store
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
-from deniable_server.agreement import SHOWN, Agreement
+from deniable_server.agreement import SHOWN, Agreement, words
+from deniable_server.doctor.definitions import expired
 from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
@@ -69,6 +70,7 @@ def checks(
             "refused": lambda: refused(registry, store, agree=not Agreement.of(store, source).differing),
             "releases": lambda: releases(registry, store),
             "erased": lambda: erased(registry, store),
+            "expired": lambda: expired(registry),
             "simulated people": lambda: simulated_people(registry, store),
             "experiments": lambda: experiments(registry, store),
         }
@@ -96,14 +98,24 @@ def settled(store: Store, source: Source) -> Agreement:
 
 
 def servers(store: Store) -> Finding:
-    """Check that a server lives, which takes reports and shows results."""
-    running = sum(each.role == "server" for each in registries.running(store))
-    if running:
-        return Finding("servers", "ok", f"{running} alive", app=store.app)
+    """Check that servers live, of which one takes reports and one shows results; the same may do both."""
+    running = [each for each in registries.running(store) if each.serves]
+    uploads, answers = (any(each.takes_uploads for each in running), any(each.answers for each in running))
+    alive = f"{words(running)} alive"
+    if uploads and answers:
+        return Finding("servers", "ok", alive, app=store.app)
+    remedy = "start gunicorn (its log says why, if it does not start)"
+    if uploads:
+        remedy += " with DENIABLE_SERVES=query (deploy/private/query.env)"
+        return Finding("servers", "warning", f"no server answers questions: {alive}", "nobody sees results", remedy, store.app)
+    if answers:
+        remedy += " with DENIABLE_SERVES=ingest (deploy/private/ingest.env)"
+        meaning = "no report is taken: devices keep theirs for later"
+        return Finding("servers", "fault", f"no server takes uploads: {alive}", meaning, remedy, store.app)
     served = store.backlog() or KeyStore(store).load()
     meaning = "no report is taken, and nobody sees results" + ("" if served else "; the app was not served yet")
-    remedy = "start gunicorn (its log says why, if it does not start), or `deniable serve`"
-    return Finding("servers", "fault" if served else "warning", "none says that it runs", meaning, remedy, store.app)
+    seen = "none says that it runs"
+    return Finding("servers", "fault" if served else "warning", seen, meaning, f"{remedy}, or `deniable serve`", store.app)
 
 
 def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
@@ -127,7 +139,7 @@ def _remedy(agreement: Agreement, path: str) -> str:
     lint = f"`deniable registry lint {path}` names all faults"
     if agreement.reloads:
         return lint if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
-    roles = {each.role for each in agreement.differing}
+    roles = {"server" if each.serves else each.role for each in agreement.differing}
     ways = {"server": "send SIGHUP to gunicorn's first process, under running requests", "worker": "restart the worker"}
     back = f"or put the file back as it was (`deniable registry diff OLD {path}` compares the two)"
     stays = "if this finding stays for longer than a minute, they load another file: look at their DENIABLE_REGISTRY"
@@ -238,10 +250,11 @@ def keys(settings: Settings, store: Store) -> Finding:
         roles[role] += sum(served == app for served, _ in Keys(pairs))
     seen = ", ".join(f"{roles[role]} {role}" for role in ("ingest", "read", "admin"))
     make = f"`deniable keys create --app {app} --role"
+    as_whom = "with the environment of the user 'operator' (deploy/private/operator.env), or with --redis-url"
     if settings.serves != "query" and not roles["ingest"]:
-        return Finding("keys", "fault", seen, "no device can send: each is answered 401", f"{make} ingest`", app)
+        return Finding("keys", "fault", seen, "no device can send: each is answered 401", f"{make} ingest`, {as_whom}", app)
     if settings.serves != "ingest" and not roles["read"] + roles["admin"] and settings.dashboard == "key":
-        return Finding("keys", "warning", seen, "nobody can read what is counted", f"{make} read`", app)
+        return Finding("keys", "warning", seen, "nobody can read what is counted", f"{make} read`, {as_whom}", app)
     return Finding("keys", "ok", seen, app=app)
 
 
@@ -339,7 +352,14 @@ def chores(app: str, present: Mapping[str, str]) -> Finding:
         return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
     seen = "; ".join(failing)
     meaning = "what is named is not published, watched or deleted; nothing else is held up"
-    return Finding("chores", "fault", seen, meaning, "the worker's log says when; look at that metric in the registry", app)
+    remedy = "the worker's log says when; look at that metric in the registry"
+    if health.COUNTING in present:
+        others = "; what else is named is not published, watched or deleted" if len(failing) > 1 else ""
+        meaning = f"counting is held up: reports wait, and are refused when the backlog is full{others}"
+        remedy = "if the store has no room, do what the finding memory says; " + (
+            remedy if others else "the worker's log says more"
+        )
+    return Finding("chores", "fault", seen, meaning, remedy, app)
 
 
 def archive(store: Store, fault: str | None) -> Finding:

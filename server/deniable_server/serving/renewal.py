@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from deniable.errors import DeniableError
 from deniable_aggregator.store.uploads.registries import Signs
@@ -13,15 +13,19 @@ from deniable_server.api.audit_trail import log_registries
 from deniable_server.sources import fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from queue import SimpleQueue
 
     from flask import Flask
 
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.uploads.registries import Role
     from deniable_server.service import Service
 
 log = logging.getLogger("deniable.server")
+
+_ROLES: Final[Mapping[str, Role]] = {"all": "server", "ingest": "ingest-server", "query": "query-server"}
+"""What a process says that it does, by the setting `serves`."""
 
 
 @contextmanager
@@ -31,7 +35,7 @@ def renewing(
 ) -> Iterator[None]:
     """Read the registries anew after each edit, in a thread of its own. With a fault those before stay in use."""
     known: Service = flask.extensions["deniable"]
-    signs = Signs("server", _loaded(known))
+    signs = Signs(_ROLES[known.settings.serves], _loaded(known))
     signs.start()
     Thread(target=_renew, args=(flask, known, edits, signs), name="registries", daemon=True).start()
     try:

@@ -18,7 +18,7 @@ import pytest
 import redis
 from machines import wait
 from redis import AuthenticationError, RedisError
-from tests.server.test_doctor import furnished, wrong
+from tests.server.test_doctor import furnished, unexpired, wrong
 
 from deniable.commands import entry as cli
 from deniable_aggregator.process.ports import free_port
@@ -27,6 +27,12 @@ from deniable_aggregator.store.server import embedded
 
 ROOT = Path(__file__).parents[3]
 GOOD = ("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction", "--maxmemory", "1gb")
+
+
+@pytest.fixture
+def registry_file(registry_file):
+    """Write the registry without a metric that has expired, which is a finding."""
+    return unexpired(registry_file)
 
 
 @pytest.fixture(params=["redis-server", "wheel"])

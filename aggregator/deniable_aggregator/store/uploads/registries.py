@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store import Store
 
-Role = Literal["server", "worker", "serve"]
-"""What a process does. `deniable serve` has the others read the file when it is edited, and its digest is that of the file."""
+Role = Literal["server", "ingest-server", "query-server", "worker", "serve"]
+"""What a process does. A server takes uploads and answers questions, or does one of both, as its name says. `deniable serve` has
+the others read the file when it is edited, and its digest is that of the file."""
 
 EVERY_SECONDS = 15.0
 """Seconds between two signs of life."""
@@ -40,6 +41,21 @@ class Loaded(NamedTuple):
     def here(cls, role: Role, digest: str, fault: str = "") -> Loaded:
         """Return what this process says."""
         return cls(role, digest, f"{socket.gethostname()}:{os.getpid()}", fault)
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is a server, of any kind."""
+        return self.role.endswith("server")
+
+    @property
+    def takes_uploads(self) -> bool:
+        """Whether devices can send to it."""
+        return self.role in ("server", "ingest-server")
+
+    @property
+    def answers(self) -> bool:
+        """Whether people see results there."""
+        return self.role in ("server", "query-server")
 
     @property
     def written(self) -> str:

@@ -229,9 +229,9 @@ def test_a_pause_holds_an_attempt(line):
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"), [({"purges": 1}, False), ({"closed": True}, True), ({"closed": True, "kept": True}, False)]
+    ("wish", "expected"), [({"purges": 1}, False), ({"closed": True}, True), ({"closed": True, "to_disk": True}, False)]
 )
-def test_an_answer_that_nobody_waits_for(line, wish, told, caplog):
+def test_an_answer_that_nobody_waits_for(line, wish, expected, caplog):
     """When consent is taken back, or the app ends and there is a spool, a request under way holds nothing up.
 
     An app that ends is told so, unless it wants its reports to wait on disk.
@@ -251,7 +251,7 @@ def test_an_answer_that_nobody_waits_for(line, wish, told, caplog):
     hanging.tell(**wish)
     thread.join(60)
     assert kinds == ["later"]
-    assert ("ended: the client was closed" in caplog.text) is told
+    assert ("ended: the client was closed" in caplog.text) is expected
     release.set()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
+import sqlite3
 import threading
 from collections import Counter
 from datetime import UTC, datetime
@@ -218,6 +220,17 @@ def test_a_person_is_forgotten(people_of, store):
     assert name.hex().encode() not in after
     assert people.person("a").spent()["lifetime"] == 0
     assert people.person("b").spent()["lifetime"] > 0
+
+
+@pytest.mark.parametrize("kind", [device.PeopleFile, lambda _: device.PeopleInRedis(Dictionary(), "shop")], ids=["file", "redis"])
+def test_a_store_that_nobody_uses_is_closed(tmp_path, kind):
+    """Python warns of what is left open."""
+    store = kind(tmp_path)
+    desk = store.desk
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        desk.execute("SELECT 1")
 
 
 @pytest.mark.parametrize("identifier", [None, ""])

@@ -184,12 +184,12 @@ def test_status_says_why_nothing_is_recorded_though_the_person_agreed(registry, 
         (state_directory / "shop").chmod(0o777)
     broken = Telemetry(**{"dsn": DSN, "registry": registry, "command": "tool"} | changed)
     assert command.run(broken, "on") == command.run(broken, "show") == 0
-    said, shown = capsys.readouterr().out.split("\n", 1)
-    assert f"Telemetry of {broken.app} is on, but nothing is recorded: " in said
-    assert why in said
-    assert said.endswith(". To change it: tool telemetry off")
-    assert said in shown
-    assert "was deleted" not in shown
+    state, questions = capsys.readouterr().out.split("\n", 1)
+    assert f"Telemetry of {broken.app} is on, but nothing is recorded: " in state
+    assert why in state
+    assert state.endswith(". To change it: tool telemetry off")
+    assert state in questions
+    assert "was deleted" not in questions
     assert broken.app in ("shop", "other", "tool")
     assert {path.name for path in state_directory.iterdir()} <= {f"{broken.app}.consent", "shop"}
     assert deniable._client is None  # nothing was begun, so a later `record` begins as ever

@@ -56,6 +56,7 @@ def quiet_environment(monkeypatch, state_directory):
 def nothing_told(monkeypatch):
     """Let every test be told what another one was told."""
     monkeypatch.setattr("deniable.messages.notice._warned", set())
+    monkeypatch.setattr("deniable._early", 0)
 
 
 @pytest.fixture(scope="session")

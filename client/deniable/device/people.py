@@ -81,6 +81,14 @@ class PeopleFile(State):
         self.retry = 0.0
         self._connection: tuple[tuple[int, int], Connection] | None = None
 
+    def __del__(self) -> None:
+        super().__del__()
+        self.desk.close()
+        if self._connection is not None and self._connection[0][0] == os.getpid():
+            self._connection[1].close()
+        elif self._connection is not None:
+            _abandoned.append(self._connection[1])
+
     @property
     def _patience(self) -> float:
         return _PATIENCE
@@ -151,6 +159,9 @@ class PeopleInRedis:
         self.desk = _desk()
         self.trouble: str | None = None
         self.retry = 0.0
+
+    def __del__(self) -> None:
+        self.desk.close()
 
     @contextmanager
     def entry(self, person: bytes) -> Iterator[Entry]:

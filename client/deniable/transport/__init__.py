@@ -300,7 +300,7 @@ class Sender:
             self.close(timeout)
             return
         with self._orders.changed:
-            self._orders.kept = True
+            self._orders.to_disk = True
             self._end(timeout)
         if self._helper is not None and self._backlog.waiting and not self._orders.refused:
             self._helper()

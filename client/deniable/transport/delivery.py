@@ -165,7 +165,7 @@ class Delivery:
     def _complain(self, error: BaseException) -> None:
         """Say once why there was no answer, unless nobody waits for it any more, or the app wants to wait for none."""
         log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
-        if not (self._orders.purged or self._orders.kept):
+        if not (self._orders.purged or self._orders.to_disk):
             reason = "ended" if self._orders.abandoned else failure(error)
             reason = "no_tls_here" if reason == "no_tls" and self._dsn.local else reason
             words = FAILURES[reason].words()

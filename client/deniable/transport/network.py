@@ -40,7 +40,7 @@ class Orders:
         self.upkeep = upkeep
         self.neglected = False  # whether something beside the reports is to be looked after
         self.closed = False
-        self.kept = False  # whether the app wants what is left at the end to stay on disk for a later run
+        self.to_disk = False  # whether the app wants what is left at the end to stay on disk for a later run
         self.held = False
         self.stopped = False  # by the app, for good
         self.refused = False  # by the server, which does not know the key

@@ -14,6 +14,8 @@ from senders import Fake
 from deniable.client.people import People
 from deniable.registry import parse
 
+pytest.importorskip("redis", reason="the SDK alone comes without it")
+
 REGISTRY = registry_toml(
     metric_toml("theme", values=["light", "dark"], period="month"),
     metric_toml("kept", values=["light", "dark"], epsilon_permanent=2.0, period="month"),

@@ -15,7 +15,7 @@ import redis
 from deniable.errors import ConfigurationError
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server import embedded
-from deniable_aggregator.store.server.durability import Durability
+from deniable_aggregator.store.server.durability import Durability, _warn
 
 
 @pytest.fixture(params=["redis-server", "wheel"])
@@ -78,6 +78,7 @@ def test_a_store_that_forgets_is_refused(start):
 
 def test_a_promise_that_cannot_be_seen_is_said(start, caplog):
     """A store that tells nothing of itself: `always` is refused, less is taken with a warning."""
+    _warn.cache_clear()  # it is said once in a process
     client = start("everysec")
     client.execute_command("ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-config", "-info")
     shy = redis.Redis(connection_pool=redis.ConnectionPool.from_url(url_of(client), username="shy", password="pw"))

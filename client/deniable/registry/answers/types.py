@@ -286,7 +286,7 @@ class Number(Type):
 
     def reported(self, metric: Metric, answer: object) -> tuple[int | None, ParameterError | None]:
         if answer is None and metric.none is None:
-            return None, self.refusal(metric, answer)
+            return self.position(metric, answer), self.refusal(metric, answer)
         return super().reported(metric, answer)
 
     def stand_in(self, metric: Metric, source: Source) -> int:

@@ -62,7 +62,9 @@ def lowest_python() -> tuple[str, tuple[int, int]]:
     for minor in range(int(match[1]), NEWEST):
         name = f"python3.{minor}"
         try:
-            done = subprocess.run([name, "-c", "import venv, ensurepip"], capture_output=True, timeout=30, check=False)
+            done = subprocess.run(
+                [name, "-c", "import venv, ensurepip"], capture_output=True, timeout=INSTALL_SECONDS, check=False
+            )
         except OSError:
             continue
         if done.returncode == 0:  # a shim of pyenv may be there and have no Python behind it
@@ -147,7 +149,7 @@ def main() -> int:
     pins = [ROOT / "deploy" / name for name in PINS]
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        subprocess.run([name, "-m", "venv", home / "venv"], check=True, timeout=60)
+        subprocess.run([name, "-m", "venv", home / "venv"], check=True, timeout=INSTALL_SECONDS)
         python = home / "venv" / "bin" / "python"
         # A pip older than 25 leaves the newer field of the licence out of its report.
         install(python, "what looks at them", "pip>=25", "pip-audit")

@@ -57,9 +57,9 @@ class Capture:
 
     The app may call `deniable.init` before, meanwhile or never. It may record by the functions of ``deniable``, a
     `deniable.Client`, a handle, or for a person of `deniable.people`. While the capture is open, nothing is randomised, queued,
-    kept or sent, and no thread is started. `flush` says what a device would have sent of all that was captured: once a period,
+    kept or sent, and no thread is started. ``flush`` says what a device would have sent of all that was captured: once a period,
     and nothing after the last day of a metric. It does not look at the DSN, the budget, `sample`, or whether `init` came first.
-    An answer that a device would drop as `this_period` or `expired` is captured all the same.
+    An answer that a device would drop as ``this_period`` or ``expired`` is captured all the same.
 
     Parameters
     ----------

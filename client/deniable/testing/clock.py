@@ -41,7 +41,7 @@ class Clock:
         Raises
         ------
         ParameterError
-            If it is no `datetime`, or has no time zone: periods are those of UTC, and nobody can tell which time is meant.
+            If it is no datetime, or has no time zone: periods are those of UTC, and nobody can tell which time is meant.
         """
         if not isinstance(now, datetime) or now.tzinfo is None:
             raise ParameterError("a time has a time zone: write datetime(2027, 3, 1, tzinfo=UTC)")

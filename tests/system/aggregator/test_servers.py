@@ -17,9 +17,9 @@ from redis.crc import key_slot
 
 from deniable.wire.report import Stratum
 from deniable_aggregator.store import Store, Upload, connect
-from deniable_aggregator.store.errors import StoreError, transient
+from deniable_aggregator.store.errors import StoreError, reason, transient
 from deniable_aggregator.store.server import about
-from deniable_aggregator.store.server.about import reason, refusals
+from deniable_aggregator.store.server.about import refusals
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.durability import Durability
 from deniable_aggregator.store.server.room import is_full

@@ -152,12 +152,12 @@ def test_stderr_of_mean_is_that_of_clusters():
     ("name", "epsilon", "n", "shares"),
     [
         ("oue", 1, 20_000, zipf(1000)),
-        ("oue", 1, 100_000, np.full(1000, 0.001)),
+        pytest.param("oue", 1, 100_000, np.full(1000, 0.001), marks=pytest.mark.nightly),
         pytest.param("oue", 4, 20_000, zipf(3000), marks=pytest.mark.nightly),
-        ("grr", 4, 500, zipf(500)),
+        pytest.param("grr", 4, 500, zipf(500), marks=pytest.mark.nightly),
         ("grr", 4, 5000, zipf(500, 0.3)),
         ("hadamard", 1, 5000, zipf(128)),
-        ("local_hash", 2, 3000, zipf(64, 0.3)),
+        pytest.param("local_hash", 2, 3000, zipf(64, 0.3), marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.parametrize("control", ["family", "discovery"])

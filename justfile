@@ -3,7 +3,7 @@
 default:
     @just --list
 
-# Everything that must pass before a commit (5 minutes on two cores)
+# Everything that must pass before a commit (7 minutes on two cores)
 check: lint types contracts test
 
 # Mend format and what can be mended by machine
@@ -25,15 +25,15 @@ types:
 contracts:
     lint-imports
 
-# The default tests, or some: just test tests/client -k tape (4 minutes on two cores)
+# The default tests, or some: just test tests/client -k tape (5 minutes on two cores)
 test *arguments:
     pytest -q -n auto --dist worksteal -m 'not campaign' {{arguments}}
 
-# The system as it is run: its processes, units, images' commands, pages and failures; and every store (7 minutes, Linux)
+# The system as it is run: its processes, units, images' commands, pages and failures; and every store (15 minutes, Linux)
 test-system *arguments:
     pytest -q -n auto --dist worksteal --every-store -m '(system or other_store) and not campaign' tests {{arguments}}
 
-# Tests that simulate at length (2 minutes on two cores)
+# Tests that simulate at length (5 minutes on two cores)
 campaigns *arguments:
     pytest -q -n auto --dist worksteal --every-store -m campaign tests {{arguments}}
 

@@ -162,6 +162,7 @@ def _begin() -> None:
     os.unlink = os.remove = unlink
     os.rename, os.replace, os.rmdir = rename, replace, rmdir
     shutil._use_fd_functions = False
+    shutil._rmtree_impl = getattr(shutil, "_rmtree_unsafe", None)  # of Python 3.14, which asks while it is imported
     tempfile.TemporaryFile = capture.TemporaryFile = tempfile.NamedTemporaryFile  # as Windows has it
     system, sys.platform = sys.platform, "win32"
     try:

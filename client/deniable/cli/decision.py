@@ -7,8 +7,6 @@ how the tool was used after that day.
 from __future__ import annotations
 
 import os
-import stat
-import sys
 import time
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from deniable.frozen import NamedTuple
 from deniable.platform.files import remove, rename_onto, write_new
+from deniable.platform.folders import is_own
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +48,8 @@ def read(path: Path) -> Decision | None:
         with path.open(encoding="utf-8") as file:
             status = os.fstat(file.fileno())
             text = file.read(200)
-        if sys.platform != "win32" and hasattr(os, "geteuid"):
-            if status.st_uid not in (os.geteuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                return None
+        if not is_own(status):
+            return None
         lines = dict(line.split(" = ") for line in text.splitlines())
         date.fromisoformat(lines["since"])
         return Decision(lines["agreed"] == "yes", lines["since"])

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
 def require_own(directory: Path) -> None:
     """Raise `StateError` for a directory that somebody else can write or replace; one that is not there yet is accepted."""
     # The rules are those of ssh. The directory, its files and every folder above it must belong to this user or to root. Nobody
@@ -34,6 +37,11 @@ def require_own(directory: Path) -> None:
         for name in os.listdir(directory):  # noqa: PTH208 - as above
             with suppress(FileNotFoundError):  # another process has removed it
                 _require_own(f"{directory}/{name}")
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Return whether a file belongs to this user or to root, and nobody else can write it."""
+    return status.st_uid in (_me(), 0) and not status.st_mode & _OTHERS
 
 
 def _require_kept(folder: str) -> None:
@@ -76,7 +84,7 @@ def _require_own(path: str) -> None:
         raise StateError(f"{rule}; {path} belongs to user {status.st_uid}: {advice}")
     if stat.S_ISLNK(status.st_mode):
         status = os.stat(path)  # noqa: PTH116 - as above; a link has no mode of its own
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & _OTHERS:
         rule = "only its owner can write what a device keeps"
         mended = f"if nobody else has written it, run chmod go-w {path}"
         raise StateError(f"{rule}; {path} has mode {_written(status.st_mode)}: {mended}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
@@ -63,11 +64,11 @@ def checks(
         "archive": lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE)),
     }
     if source is not None:
-        registry = source.registry
+        registry, agreement = source.registry, cache(partial(settled, store, source))
         named |= {
-            "registry": lambda: processes(settled(store, source), app=app, path=source.path),
+            "registry": lambda: processes(agreement(), app=app, path=source.path),
             "signed registry": lambda: signed_registry(app, source.envelope),
-            "refused": lambda: refused(registry, store, agree=not Agreement.of(store, source).differing),
+            "refused": lambda: refused(registry, store, agree=not agreement().differing),
             "releases": lambda: releases(registry, store),
             "erased": lambda: erased(registry, store),
             "expired": lambda: expired(registry),

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import redis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 SLOTS = 16_384
 GROUP = 3  # a primary and its replicas
@@ -97,24 +97,57 @@ def acquainted(nodes: Sequence[Node]) -> bool:
     return all(len(node.known) == len(nodes) for node in nodes)
 
 
-def owner(group: Sequence[Node], first: int, last: int) -> Node:
-    """Return the node of a group that has slots; if none has, the first one gets some."""
-    for node in group:
-        if node.own["slots"]:
-            return node
-    group[0].ask("ADDSLOTSRANGE", first, last)
-    return group[0]
+def holder(group: Sequence[Node]) -> Node | None:
+    """Return the node of a group that has slots."""
+    return next((node for node in group if node.own["slots"]), None)
 
 
-def attach(replicas: Mapping[Node, Node]) -> None:
-    """Have each replica follow its primary. One that looks for it at an old address is told again."""
+def endow(group: Sequence[Node], first: int, last: int) -> bool:
+    """See that a node of a group has slots: if none has, the first one gets some."""
+    if holder(group) is None:
+        group[0].ask("ADDSLOTSRANGE", first, last)
+    return True
+
+
+def attach(groups: Sequence[Sequence[Node]]) -> None:
+    """Have the others of each group follow the one with slots. One that looks for it at an old address is told again.
+
+    A primary that starts anew may lose its slots to a replica meanwhile, so who has them is asked each time.
+    """
     deadline = time.monotonic() + SECONDS
-    while loose := [node for node in replicas if not comes(lambda node=node: node.linked, 0)]:
+    while loose := [group for group in groups if not comes(lambda group=group: followed(group), 0)]:
         if time.monotonic() > deadline:
-            sys.exit(f"within {SECONDS:g} s these did not reach their primary: {', '.join(node.place for node in loose)}")
-        for node in loose:
-            comes(lambda node=node: node.ask("REPLICATE", replicas[node].own["node_id"]), ATTACH_SECONDS)
-        comes(lambda: all(node.linked for node in replicas), ATTACH_SECONDS)
+            sys.exit(f"within {SECONDS:g} s these did not come together: {'; '.join(map(places, loose))}")
+        for group in loose:
+            comes(lambda group=group: gather(group), ATTACH_SECONDS)
+        comes(lambda: all(map(followed, loose)), ATTACH_SECONDS)
+
+
+def follows(node: Node, primary: Node) -> bool:
+    """Return whether a node is the primary, or a replica that reaches it."""
+    return node is primary or (node.own["master_id"] == primary.own["node_id"] and node.linked)
+
+
+def followed(group: Sequence[Node]) -> bool:
+    """Return whether one node of a group has slots, and all others reach it."""
+    primary = holder(group)
+    return primary is not None and all(follows(node, primary) for node in group)
+
+
+def gather(group: Sequence[Node]) -> bool:
+    """Have the others of a group follow the one with slots; return whether there is one."""
+    primary = holder(group)
+    if primary is None:
+        return False
+    for node in group:
+        if not follows(node, primary):
+            node.ask("REPLICATE", primary.own["node_id"])
+    return True
+
+
+def places(group: Sequence[Node]) -> str:
+    """Name the nodes of a group."""
+    return ", ".join(node.place for node in group)
 
 
 def main() -> None:
@@ -129,11 +162,10 @@ def main() -> None:
         until(lambda node=node: nodes[0].meet(node) or True, f"{node.place} has an address")
     until(lambda: acquainted(nodes), "each node knows all others, and nobody else")
     groups = [nodes[start : start + GROUP] for start in range(0, len(nodes), GROUP)]
-    replicas = {}
     for number, group in enumerate(groups):
-        primary = owner(group, SLOTS * number // len(groups), SLOTS * (number + 1) // len(groups) - 1)
-        replicas |= {node: primary for node in group if node is not primary}
-    attach(replicas)
+        share = SLOTS * number // len(groups), SLOTS * (number + 1) // len(groups) - 1
+        until(lambda group=group, share=share: endow(group, *share), f"one of {places(group)} has slots")
+    attach(groups)
     until(lambda: all(node.ask("INFO")["cluster_state"] == "ok" for node in nodes), "all nodes find the cluster well")
     sys.stdout.write(f"the cluster is made: {len(groups)} primaries, each with {GROUP - 1} replicas\n")
 

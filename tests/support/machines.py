@@ -32,13 +32,13 @@ REPLICA_TIMEOUT = 10
 
 def wait(until: Callable[[], object], seconds: float = 120.0) -> None:
     """Wait until something is so."""
-    deadline, last = time.monotonic() + seconds, None
+    deadline, last = time.monotonic() + seconds, ""
     while True:
         try:
             if until():
                 return
         except redis.RedisError as error:
-            last = error
+            last = repr(error)
         assert time.monotonic() < deadline, f"it did not come about in time; last error: {last}"
         time.sleep(0.02)
 

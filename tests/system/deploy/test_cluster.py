@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -266,6 +267,55 @@ def test_all_start_anew_at_other_addresses(nodes):
     with closing(connect(nodes.url("ingest"))) as sending:
         store = Store(sending, "shop", Durability("replicated"))
         wait(lambda: append(store, "last") == "duplicate", 30)
+
+
+class Standing:
+    """A node that answers what make.py asks; the replica ``b`` is elected while it is told to follow ``a``.
+
+    Parameters
+    ----------
+    place
+        Its name.
+    group
+        All nodes by name.
+    """
+
+    def __init__(self, place, group):
+        self.place, self.group, self.slots, self.primary = place, group, [], "a"
+        group[place] = self
+
+    @property
+    def own(self):
+        return {"node_id": self.place, "slots": self.slots, "master_id": "-" if self.slots else self.primary}
+
+    @property
+    def linked(self):
+        return not self.slots and self.primary == "b"
+
+    def ask(self, _word, primary):
+        if self.slots:
+            raise redis.ResponseError("To set a master the node must be empty and without assigned slots")
+        self.primary = primary
+        if self.group["a"].slots:
+            self.group["b"].slots, self.group["a"].slots, self.group["a"].primary = self.group["a"].slots, [], "b"
+
+
+def test_a_primary_that_loses_its_slots_meanwhile(monkeypatch):
+    """A replica may be elected while nodes are brought together: then the others follow that one, and nothing waits for ever."""
+    program = runpy.run_path(CLUSTER / "make.py")
+    names = program["attach"].__globals__
+    monkeypatch.setitem(names, "ATTACH_SECONDS", 0)
+    monkeypatch.setitem(names, "SECONDS", 1)
+    nodes = {}
+    for place in "abc":
+        Standing(place, nodes)
+    nodes["a"].slots = [["0", "5460"]]
+    program["attach"]([list(nodes.values())])
+    assert {place: (each.own["master_id"], each.slots) for place, each in nodes.items()} == {
+        "a": ("b", []),
+        "b": ("-", [["0", "5460"]]),
+        "c": ("b", []),
+    }
 
 
 def test_too_few_nodes_are_refused():

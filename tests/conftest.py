@@ -44,7 +44,9 @@ sys.dont_write_bytecode = False
 gc.disable()  # what is collected stays to the end: to look for garbage among it took a fifth of the time
 GARBAGE = 1 << 30  # bytes more in memory than after the last look, after which it is looked for all the same
 LEFT_OUT = pytest.StashKey[int]()
-CASES = pytest.StashKey[Counter[tuple[str, str | None]]]()
+CASES = pytest.StashKey[Counter[tuple[str, str | None, bool]]]()
+CAMPAIGN_CASES = 4
+"""Cases of a campaign that run for each change, unless `first_cases` says otherwise; at night all do."""
 SYSTEM = Path(__file__).parent / "system"
 OTHER_STORES = {"both_stores": "wheel", "cluster_too": "cluster", "divided_too": "divided"}
 """By mark, the store that a test runs on, too."""
@@ -70,15 +72,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what stands in tests/system, and of each test marked `first_cases` all other cases as campaigns of the night."""
+    """Mark what stands in tests/system, and leave to the night all but the first cases of campaigns and of tests marked `first_cases`."""
     if item.path.is_relative_to(SYSTEM):
         item.add_marker("system")
-    few = item.get_closest_marker("first_cases")
-    if few and not item.get_closest_marker("campaign"):
-        cases = item.parent.stash.setdefault(CASES, Counter())  # on each store the first ones run
-        test = item.originalname, item.callspec.params.get("store_url")
+    few, campaign = item.get_closest_marker("first_cases"), item.get_closest_marker("campaign")
+    if (few or campaign) and not item.get_closest_marker("nightly"):
+        cases = item.parent.stash.setdefault(CASES, Counter())  # on each store the first ones run, of campaigns and of others
+        store = item.callspec.params.get("store_url") if hasattr(item, "callspec") else None
+        test = item.originalname, store, bool(campaign)
         cases[test] += 1
-        if cases[test] > few.args[0]:
+        if cases[test] > (few.args[0] if few else CAMPAIGN_CASES):
             item.add_marker("campaign")
             item.add_marker("nightly")
 

@@ -336,6 +336,7 @@ def test_many_draws_are_as_one(name, d, epsilon):
 
 
 @pytest.mark.campaign
+@pytest.mark.first_cases(40)  # each mechanism
 @pytest.mark.parametrize(
     ("name", "d", "epsilon"), [*SMALL, ("local_hash", 5, "1"), ("oue", 4, "1"), ("subset", 6, "1"), ("grr", 2, "0.1")]
 )
@@ -348,6 +349,7 @@ def test_goodness_of_fit(chi_square, name, d, epsilon):
 
 
 @pytest.mark.campaign
+@pytest.mark.first_cases(40)  # each mechanism
 @pytest.mark.parametrize("name", [name for name in ANY_SIZE if name not in ("sue", "general_hadamard")])
 def test_goodness_of_fit_of_supports(chi_square, name):
     """In a larger domain the value held and another are supported with probabilities p and q."""

@@ -145,14 +145,19 @@ class Counter:
             self._events.turned()
         self._events.ended()
 
-    def leave(self) -> None:
+    def leave(
+        self,
+        *,
+        successor: bool = False,  # whether another worker starts at once in its place; then the last sign of life stays
+    ) -> None:
         """Leave the consumer groups, unless the store would only time out again."""
         if self.cut_off or not self._joined:
             return
         try:
             for partition in self._partitions.values():
                 partition.leave(self._worker)
-                health.stop(partition, self._worker)
+                if not successor:
+                    health.stop(partition, self._worker)
         except StoreError as error:
             self.cut_off = True
             log.warning("could not leave the consumer group (%s)", type(error).__name__)

@@ -88,6 +88,7 @@ class Worker:
         stop: Event,  # when set, the entries in hand are committed and nothing more is read
         *,
         burst: bool = False,  # return as soon as the streams are empty and no chore has more to do
+        successor: Event | None = None,  # set if another worker starts at once in its place: until then this one counts as alive
     ) -> None:
         """Count until stopped, then leave."""
         if burst:
@@ -95,7 +96,7 @@ class Worker:
         else:
             self._serve(stop)
         for counter in self._counters.values():
-            counter.leave()
+            counter.leave(successor=successor is not None and successor.is_set())
 
     def look(self) -> list[Counter]:
         """Look which server has which partition; return the counter of each server."""

@@ -18,7 +18,7 @@ from deniable_aggregator.store.uploads import health, refused_reports, registrie
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement, words
-from deniable_server.doctor.definitions import expired
+from deniable_server.doctor.definitions import definitions, expired
 from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
@@ -69,7 +69,7 @@ def checks(
             "registry": lambda: processes(agreement(), app=app, path=source.path),
             "signed registry": lambda: signed_registry(app, source.envelope),
             "refused": lambda: refused(registry, store, agree=not agreement().differing),
-            "releases": lambda: releases(registry, store),
+            "definitions": lambda: definitions(registry, store),
             "erased": lambda: erased(registry, store),
             "expired": lambda: expired(registry),
             "simulated people": lambda: simulated_people(registry, store),
@@ -294,30 +294,6 @@ def experiments(registry: Registry, store: Store) -> Finding:
     meaning = "a comparison of arms of other sizes than declared may mislead"
     remedy = "look whether the app draws arms as `split` says, and whether one arm fails or sends less"
     return Finding("experiments", "warning", " ".join(sorted(differing)), meaning, remedy, store.app)
-
-
-def releases(registry: Registry, store: Store) -> Finding:
-    """Check for releases of metrics that are defined differently now, in the same version."""
-    listed: dict[str, set[str]] = {}
-    live = 0
-    for metric in registry.definitions:
-        tag = Declared.of(metric).fingerprint
-        for stratum in release.listed(store, metric.id):
-            if stratum.version != metric.version:
-                continue
-            if stratum.fingerprint == tag:
-                live += 1
-            else:
-                listed.setdefault(f"{metric.id} version {metric.version}", set()).add(stratum.fingerprint)
-    if not listed:
-        return Finding("releases", "ok", f"{live:,}, all as the registry defines them or of another version", app=registry.app)
-    seen = "; ".join(f"{name} was also published as {', '.join(sorted(tags))}" for name, tags in sorted(listed.items()))
-    meaning = (
-        "its definition was changed without a new version: what was published before is shown apart from what comes now, and "
-        "devices with the old registry are refused (definition_mismatch)"
-    )
-    remedy = "restore the definition, or raise the version: `deniable registry diff OLD NEW` names what changed"
-    return Finding("releases", "warning", seen, meaning, remedy, registry.app)
 
 
 def erased(registry: Registry, store: Store) -> Finding:

@@ -71,7 +71,7 @@ def create_app(
     known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client))
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
-    answered = counted.register(flask, settings, apps)
+    answered = counted.register(flask, settings, client, apps)
     problem.register(flask)
     gate.register(flask, settings)
     audit_trail.register(flask, apps)

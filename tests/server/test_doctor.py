@@ -324,7 +324,7 @@ def test_releases_of_another_definition(examined, good, registry_file):
 
 
 def test_a_definition_that_was_changed_in_the_same_version(examined, good, registry_file, monkeypatch):
-    """It is named before anything is published, also before a worker has read it; not once it is restored, or has a new version."""
+    """It is named before anything is published, and before a worker has read it; not once it is restored or has a new version."""
     shop, text = Store(good.redis, "shop"), registry_file.read_text("utf-8")
     clock = [shop.now()]
     monkeypatch.setattr(Store, "now", lambda _: clock[0])

@@ -488,6 +488,38 @@ def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):
     assert "DENIABLE_REDIS_URL meant?" in host.variables().seen
 
 
+def test_the_last_line_says_whether_all_is_well(good, registry_file, monkeypatch, capsys):
+    """One sentence if it is, also where some checks are skipped; else which checks found something."""
+
+    def conclusion(*extra):
+        status = cli.main(["doctor", "--redis-url", good.url, *extra])
+        return status, capsys.readouterr().out.splitlines()[-1]
+
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    assert conclusion() == (0, "All is well.")
+    with monkeypatch.context() as context:
+        forbidden = redis.exceptions.NoPermissionError("NOPERM")
+        context.setattr(pipeline, "chores", lambda *_: (_ for _ in ()).throw(forbidden))
+        status, line = conclusion()
+        assert (status, line.split(".")[0]) == (0, "All is well as far as it can be seen from here")
+    shop = Store(good.redis, "shop")
+    health.stop(shop.partitions[0], "worker")
+    good.redis.xadd(shop.partitions[0].dead, {"reason": "x"})
+    assert conclusion() == (0, "2 warnings: workers, dead letters")
+    shop.append(Upload(b"batch", key="one", remember=b"-", cap=10, ttl=60))
+    assert conclusion()[1].startswith("1 fault: workers; ")
+
+
+def test_a_worker_that_serve_starts_is_awaited(good, monkeypatch, registry_file):
+    """While `deniable serve` starts its worker, the doctor looks again for some seconds before it says that none lives."""
+    shop = Store(good.redis, "shop")
+    health.stop(shop.partitions[0], "worker")
+    monkeypatch.setattr(pipeline.time, "sleep", lambda _: beat(good))
+    assert pipeline.revived(shop).workers == 0
+    registries.say(shop, registries.Loaded("serve", published.identity(registry.load(registry_file)), "web-1:1"))
+    assert pipeline.revived(shop).workers == 1
+
+
 def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, registry_file, tmp_path):
     """Of 30 apps of which one is well, each finding is one line with its meaning and the names of some; numbers may differ."""
     text, names = registry_file.read_text("utf-8"), [f"app-{number}" for number in range(30)]
@@ -499,7 +531,7 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     monkeypatch.setenv("DENIABLE_REGISTRY", paths)
     assert cli.main(["doctor", "--redis-url", good.url]) == 1  # they have keys, and no server
     output = capsys.readouterr().out
-    assert output.count("none says that it runs") == output.count("none gave a sign of life") == 1
+    assert output.count("none says that it runs") == output.count("none gives a sign of life") == 1
     assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more." in output
     assert "ok       workers (shop): 1 alive\n" in output
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.counting.events import Events
-    from deniable_aggregator.counting.outage import Outage
     from deniable_aggregator.store import Partition, Store
+    from deniable_aggregator.store.outage import Outage
     from deniable_aggregator.store.sums.deltas import Deltas
 
 log = logging.getLogger("deniable.worker")

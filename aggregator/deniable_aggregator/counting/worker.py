@@ -15,9 +15,9 @@ from uuid import uuid4
 from deniable_aggregator.counting import chores as chores_
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.counting.outage import Outage
 from deniable_aggregator.counting.pauses import Pauses
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence

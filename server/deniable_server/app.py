@@ -14,7 +14,9 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.registry.text import visible
 from deniable_aggregator.store import Store
-from deniable_aggregator.store.errors import StoreError, cause
+from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.outage import Outage
+from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.room import Room
 from deniable_aggregator.store.values.sessions import Sessions
 from deniable_server import sources
@@ -56,10 +58,12 @@ def create_app(
             log.warning(
                 "the signed registry of %s was valid until %s: devices do not use it any more", name, app.envelope.valid_until
             )
+    outage = Outage(settings.redis_url, user="server" if settings.serves == "all" else settings.serves, role="server")
     try:
+        about.ping(client)
         settings.check(client, durability)
     except StoreError as error:  # the server starts all the same: the store is checked again before it is used
-        log.warning("it cannot be checked yet whether the store keeps durability %s (%s)", durability.name, cause(error))
+        outage.failed("", error)
     flask = _Server(__name__)
     flask.jinja_options = Flask.jinja_options | {"finalize": _printable}
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
@@ -68,11 +72,11 @@ def create_app(
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     fixed = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     ring = Ring([app.store for app in apps.values()], fixed)
-    known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client))
+    known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client), outage)
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
-    answered = counted.register(flask, settings, apps)
-    problem.register(flask)
+    answered = counted.register(flask, settings, client, apps)
+    problem.register(flask, outage)
     gate.register(flask, settings)
     audit_trail.register(flask, apps)
     for part in _parts(settings.serves, settings.about):

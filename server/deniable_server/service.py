@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deniable.served_registry.signature import Envelope
     from deniable.wire.layout import Layout
     from deniable_aggregator.store import Client, Store
+    from deniable_aggregator.store.outage import Outage
     from deniable_aggregator.store.values.sessions import Sessions
     from deniable_server.access.key_ring import Ring
     from deniable_server.access.rate_limits import Limits
@@ -75,6 +76,7 @@ class Service:
     ring: Ring  # the keys
     limits: Limits  # the rate limits
     sessions: Sessions  # the sessions of the dashboard
+    outage: Outage  # says why the store cannot be used
 
     def renew(self) -> None:
         """Read the registries anew, under running requests; if that raises, those before stay in use."""

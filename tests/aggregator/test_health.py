@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from threading import Event, Thread
 
 import pytest
 from machines import wait
@@ -145,6 +146,19 @@ def test_a_worker_shows_and_leaves(store):
     with running(worker):
         wait(lambda: health.read(store).workers == 1)
     assert (health.read(store).workers, worker.cut_off) == (0, False)
+
+
+def test_a_worker_counts_as_alive_until_its_successor_is_there(store):
+    """One that ends for another to start in its place leaves its last sign of life, so that a restart is no alarm."""
+    stop, successor = Event(), Event()
+    worker = Worker([store], WorkerSettings(block_ms=50))
+    thread = Thread(target=worker.run, args=[stop], kwargs={"successor": successor})
+    thread.start()
+    wait(lambda: health.read(store).workers == 1)
+    successor.set()
+    stop.set()
+    thread.join()
+    assert (health.read(store).workers, worker.cut_off) == (1, False)
 
 
 def test_status_tells(store, store_url, capsys, monkeypatch):

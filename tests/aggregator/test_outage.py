@@ -9,14 +9,13 @@ import pytest
 import redis
 from workers import running
 
-from deniable_aggregator.counting import outage
 from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.counting.outage import Outage
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Partition, Store, errors
+from deniable_aggregator.store import Partition, Store, errors, outage
+from deniable_aggregator.store.outage import Outage
 
 
 @pytest.fixture

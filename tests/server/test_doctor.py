@@ -16,14 +16,14 @@ import redis
 
 from deniable import mechanisms, registry
 from deniable.commands import entry as cli
-from deniable.declared import fingerprint
+from deniable.declared import Declared, fingerprint
 from deniable.registry import published
 from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.deletion.erase import Removal
-from deniable_aggregator.publish import release
+from deniable_aggregator.publish import definitions, release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, Upload, errors, schema
 from deniable_aggregator.store.uploads import health, refused_reports, registries
@@ -112,7 +112,7 @@ def test_a_good_installation(examined, good):
         "clock",
         "workers",
         "keys",
-        "releases",
+        "definitions",
         "gunicorn",
     }
     assert sorted(good.redis.keys()) == before
@@ -178,11 +178,11 @@ def test_a_password_that_is_refused_is_named(examined, good, monkeypatch, capsys
 def test_what_the_user_may_not_ask_is_said_once(examined, good, monkeypatch):
     """What a user of the store may not see is no fault, and says who may."""
     forbidden = redis.exceptions.NoPermissionError("NOPERM")
-    for name in ("releases", "chores"):
+    for name in ("definitions", "chores"):
         monkeypatch.setattr(pipeline, name, lambda *_: (_ for _ in ()).throw(forbidden))
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"not checked": "skipped"})
-    assert findings["not checked"]["seen"].startswith("chores, releases: ")
+    assert findings["not checked"]["seen"].startswith("chores, definitions: ")
     assert "'query'" in findings["not checked"]["remedy"]
 
 
@@ -316,11 +316,41 @@ def test_releases_of_another_definition(examined, good, registry_file):
 
     publish(1, tag)
     publish(2, "0" * 16)  # another version may be what it likes
-    assert examined(good)[1]["releases"]["status"] == "ok"
+    assert examined(good)[1]["definitions"]["status"] == "ok"
     publish(1, "f" * 16)
     status, findings = examined(good)
-    assert (status, wrong(findings)) == (0, {"releases": "warning"})
-    assert "ui.theme version 1 was also published as ffffffffffffffff" in findings["releases"]["seen"]
+    assert (status, wrong(findings)) == (0, {"definitions": "warning"})
+    assert findings["definitions"]["seen"] == "ui.theme version 1 was also published as ffffffffffffffff"
+
+
+def test_a_definition_that_was_changed_in_the_same_version(examined, good, registry_file, monkeypatch):
+    """It is named before anything is published, and before a worker has read it; not once it is restored or has a new version."""
+    shop, text = Store(good.redis, "shop"), registry_file.read_text("utf-8")
+    clock = [shop.now()]
+    monkeypatch.setattr(Store, "now", lambda _: clock[0])
+
+    def work():
+        clock[0] += 5
+        definitions.remember(shop, registry.load(registry_file), lambda _id, _version: False)
+
+    work()
+    first = registry.load(registry_file).metrics["ui.theme"]
+    assert examined(good)[1]["definitions"]["status"] == "ok"
+    changed = text.replace("epsilon = 1.0", "epsilon = 0.75", 1)
+    assert changed != text
+    registry_file.write_text(changed, "utf-8")
+    for step in (lambda: None, work):
+        step()
+        findings = examined(good)[1]
+        finding = findings["definitions"]
+        seen = f"ui.theme version 1 was also declared as {Declared.of(first).fingerprint}"
+        assert (finding["status"], finding["seen"]) == ("warning", seen)
+    registry_file.write_text(text, "utf-8")
+    work()
+    assert examined(good)[1]["definitions"]["status"] == "ok"
+    registry_file.write_text(changed.replace('[metrics."ui.theme"]', '[metrics."ui.theme"]\nversion = 2', 1), "utf-8")
+    work()
+    assert examined(good)[1]["definitions"]["status"] == "ok"
 
 
 def test_processes_with_another_registry(examined, good):
@@ -458,6 +488,38 @@ def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):
     assert "DENIABLE_REDIS_URL meant?" in host.variables().seen
 
 
+def test_the_last_line_says_whether_all_is_well(good, registry_file, monkeypatch, capsys):
+    """One sentence if it is, also where some checks are skipped; else which checks found something."""
+
+    def conclusion(*extra):
+        status = cli.main(["doctor", "--redis-url", good.url, *extra])
+        return status, capsys.readouterr().out.splitlines()[-1]
+
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    assert conclusion() == (0, "All is well.")
+    with monkeypatch.context() as context:
+        forbidden = redis.exceptions.NoPermissionError("NOPERM")
+        context.setattr(pipeline, "chores", lambda *_: (_ for _ in ()).throw(forbidden))
+        status, line = conclusion()
+        assert (status, line.split(".")[0]) == (0, "All is well as far as it can be seen from here")
+    shop = Store(good.redis, "shop")
+    health.stop(shop.partitions[0], "worker")
+    good.redis.xadd(shop.partitions[0].dead, {"reason": "x"})
+    assert conclusion() == (0, "2 warnings: workers, dead letters")
+    shop.append(Upload(b"batch", key="one", remember=b"-", cap=10, ttl=60))
+    assert conclusion()[1].startswith("1 fault: workers; ")
+
+
+def test_a_worker_that_serve_starts_is_awaited(good, monkeypatch, registry_file):
+    """While `deniable serve` starts its worker, the doctor looks again for some seconds before it says that none lives."""
+    shop = Store(good.redis, "shop")
+    health.stop(shop.partitions[0], "worker")
+    monkeypatch.setattr(pipeline.time, "sleep", lambda _: beat(good))
+    assert pipeline.revived(shop).workers == 0
+    registries.say(shop, registries.Loaded("serve", published.identity(registry.load(registry_file)), "web-1:1"))
+    assert pipeline.revived(shop).workers == 1
+
+
 def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, registry_file, tmp_path):
     """Of 30 apps of which one is well, each finding is one line with its meaning and the names of some; numbers may differ."""
     text, names = registry_file.read_text("utf-8"), [f"app-{number}" for number in range(30)]
@@ -469,7 +531,7 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     monkeypatch.setenv("DENIABLE_REGISTRY", paths)
     assert cli.main(["doctor", "--redis-url", good.url]) == 1  # they have keys, and no server
     output = capsys.readouterr().out
-    assert output.count("none says that it runs") == output.count("none gave a sign of life") == 1
+    assert output.count("none says that it runs") == output.count("none gives a sign of life") == 1
     assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more." in output
     assert "ok       workers (shop): 1 alive\n" in output
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output

@@ -126,7 +126,7 @@ def test_definitions_are_read_as_they_were_written(registry_file):
     """For every type; what cannot be read is left out, and is no error."""
     registry = load(registry_file)
     for metric in registry.metrics.values():
-        record = definitions.Record.of(registry, metric)
+        record = definitions.Record.of(registry, metric, 0)
         assert definitions.Record.read(record.written()) == record
 
 

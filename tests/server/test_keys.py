@@ -163,7 +163,7 @@ def test_a_key_is_for_an_app_that_is_declared(command, registry_file, monkeypatc
     registry_file.write_text(registry_file.read_text("utf-8").replace("\ntype =", "\ntyp =", 1), "utf-8")
     status, listed, output = command("list", app=None)
     assert (status, "shop" in output or "read" in listed, "deniable registry lint" in output) == (0, True, True)
-    assert command("revoke", json.loads(command("list", "--json")[1])[0]["id"])[0] == 0
+    assert command("revoke", "--yes", json.loads(command("list", "--json")[1])[0]["id"])[0] == 0
     monkeypatch.delenv("DENIABLE_REGISTRY")
     assert command("create", "--role", "read")[0] == 2
     assert command("list", app=None)[0] == 2
@@ -314,6 +314,18 @@ def test_a_revoked_key_is_refused_within_seconds_by_all(command, make, served):
     others[1].store._client.close()
 
 
+def test_the_last_key_of_a_role_is_not_revoked_by_accident(command, make):
+    """The command says what would stop, and does nothing without --yes; with another key of the role it asks nothing."""
+    for role, stops in (("ingest", "its devices stop sending"), ("read", "nobody opens"), ("admin", "revokes keys")):
+        _, first = make(role)
+        status, _, output = command("revoke", first)
+        assert (status, stops in output, "--yes" in output, f"create --app shop --role {role}" in output) == (2, True, True, True)
+        _, second = make(role)
+        assert command("revoke", first)[0] == 0
+        assert command("revoke", second)[0] == 2
+        assert command("revoke", "--yes", second)[0] == 0
+
+
 def test_a_session_ends_with_its_key(command, make, served):
     """Whoever signed in to the dashboard with a key that is revoked is asked for another one."""
     served.service.ring._clock = clock = Clock()
@@ -322,7 +334,7 @@ def test_a_session_ends_with_its_key(command, make, served):
     token = re.search(r'name="token" value="([^"]+)"', form)[1]
     assert served.http.post("/login", data={"token": token, "key": text}).status_code == 303
     assert served.http.get("/").status_code == 200
-    command("revoke", id_)
+    command("revoke", "--yes", id_)
     clock.now += FRESH_SECONDS
     assert served.http.get("/").status_code == 303
 

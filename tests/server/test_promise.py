@@ -46,7 +46,7 @@ def test_a_server_starts_before_its_store(registry_file, caplog):
             redis_url="redis://127.0.0.1:1", registry=str(registry_file), ingest_keys="shop:pk_test_12345678", durability="always"
         )
     )
-    assert "cannot be checked yet" in caplog.text
+    assert "cannot be used: it does not answer. To mend that: start it" in caplog.text
     assert flask.test_client().get("/readyz").status_code == 503
 
 
@@ -54,3 +54,26 @@ def test_an_unknown_promise_stops_the_start():
     """The message has the variable and the value."""
     with pytest.raises(ConfigurationError, match=r"DENIABLE_DURABILITY.*'sometimes'"):
         Settings.from_environment({"DENIABLE_DURABILITY": "sometimes"})
+
+
+@pytest.mark.parametrize("serves", ["query", "ingest"])
+def test_a_password_that_is_refused_is_told_once(settings, store_url, caplog, serves):
+    """The log says why and what to do, once for many requests and pages; /readyz says why."""
+    url = store_url.replace("unix://", f"unix://{serves}:wrong-password@")
+    flask = create_app(replace(settings, redis_url=url, serves=serves))
+    http = flask.test_client()
+    for path in ("/readyz", "/", "/readyz", "/api/v1/metrics", "/v1/registry"):
+        http.get(path, headers={"Authorization": "Bearer rk_any_12345678"})
+    (told,) = [each for each in caplog.messages if "cannot be used" in each]
+    assert "it refuses the user or the password. To mend that: DENIABLE_REDIS_URL" in told
+    assert f"names the user '{serves}'" in told
+    assert "wrong-password" not in caplog.text
+    ready = http.get("/readyz")
+    assert (ready.status_code, ready.get_json()["parts"]["store"]) == (
+        503,
+        {
+            "ok": False,
+            "reason": "login",
+            "detail": "the store cannot be used: it refuses the user or the password; this server's log says what to do",
+        },
+    )

@@ -135,7 +135,7 @@ def test_sums_that_fill_the_store(shop, upload, capsys):
         assert findings["chores"]["meaning"].startswith("counting is held up")
         assert "the finding memory" in findings["chores"]["remedy"]
         assert main(["keys", "create", "--app", "shop", "--role", "ingest"]) == 0
-        assert main(["keys", "revoke", "--app", "shop", capsys.readouterr().err.split()[1].rstrip(",")]) == 0
+        assert main(["keys", "revoke", "--yes", "--app", "shop", capsys.readouterr().err.split()[1].rstrip(",")]) == 0
         assert shop.http.post("/login", data={"key": "rk_nobody_12345678"}).status_code < 500
         assert main(["erase", "--app", "shop", "--metric", "ui.search", "--yes"]) == 0
         while shop.store.backlog() or faults.present(shop.store):

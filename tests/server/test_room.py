@@ -85,7 +85,13 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
     # Redis gives back what idle connections took: that is no room for uploads here.
     served.store._client.config_set("maxmemory", most - 4 * MB)
     ready = served.get("/readyz", None)
-    assert (ready.status_code, ready.get_json()["parts"]["store"]) == (503, {"ok": False, "reason": "full"})
+    part = ready.get_json()["parts"]["store"]
+    assert (ready.status_code, part["ok"], part["reason"], "it has no memory left" in part["detail"]) == (
+        503,
+        False,
+        "full",
+        True,
+    )
     accepted = sum(answer["accepted"] for answer in first if answer)
     assert accepted > 10 * EACH
     memory = served.store._client.info("memory")
@@ -94,7 +100,7 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
     status, printed = run(capsys, "keys", "create", "--role", "ingest")
     assert status == 0
     key = printed.err.split()[1].rstrip(",")
-    assert run(capsys, "keys", "revoke", key)[0] == 0
+    assert run(capsys, "keys", "revoke", "--yes", key)[0] == 0
     assert run(capsys, "erase", "--app", "shop", "--metric", "gone", "--yes")[0] == 2  # nobody has sent it
     status, printed = run(capsys, "doctor", "--json")
     results = {each["check"]: each["status"] for each in map(json.loads, printed.out.splitlines())}

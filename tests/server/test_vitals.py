@@ -251,6 +251,21 @@ def test_gauges_tell_the_state(watched):
     assert results[series("alarm_raised_timestamp_seconds", app="shop")] == 7200
 
 
+def test_the_stores_memory_is_shown_beside_its_limit(watched):
+    """What is used and the limit, of which uploads get a part; a store without a limit shows neither."""
+    server = watched.store._client
+    before = server.config_get("maxmemory")["maxmemory"]
+    try:
+        server.config_set("maxmemory", 1 << 30)
+        results = samples(watched)
+        assert results[series("store_memory_limit_bytes")] == 1 << 30
+        assert results[series("store_memory_bytes")] == pytest.approx(server.info("memory")["used_memory"], rel=0.2)
+        server.config_set("maxmemory", 0)
+        assert not any(name.startswith("deniable_store_memory") for name, *_ in samples(watched))
+    finally:
+        server.config_set("maxmemory", before)
+
+
 def test_a_store_that_is_away_is_told(watch, store_url):
     """Without the store a scrape says so, and still has all that was counted."""
     watched = watch()

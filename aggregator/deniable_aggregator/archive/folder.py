@@ -69,7 +69,8 @@ class Folder:
             with suppress(OSError):  # the place is away: the first use raises that
                 _place(self.url)
         except (ArrowException, ImportError, ValueError):  # its text may contain a password
-            raise ConfigurationError("DENIABLE_ARCHIVE, --archive: a path or a URL, see docs/how-to/operate/archive.md") from None
+            about = "https://deniable.github.io/deniable/how-to/operate/archive/"
+            raise ConfigurationError(f"DENIABLE_ARCHIVE, --archive: write a path or a URL, as in {about}") from None
 
     @property
     def _fs(self) -> fs.FileSystem:

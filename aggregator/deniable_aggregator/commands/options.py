@@ -195,7 +195,8 @@ def opened(
         return connect(url, timeout=timeout)
     except ValueError:  # its text may contain a password
         raise ConfigurationError(
-            "DENIABLE_REDIS_URL, --redis-url: redis://, redis+cluster:// or redis+sentinel:// (docs/how-to/operate/cluster.md)"
+            "DENIABLE_REDIS_URL, --redis-url: write redis://, redis+cluster:// or redis+sentinel://, as in "
+            "https://deniable.github.io/deniable/how-to/operate/cluster/"
         ) from None
 
 

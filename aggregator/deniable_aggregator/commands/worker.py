@@ -93,14 +93,14 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         chores = list(_chores(stores, loaded, events, archive))
         signs = Signs("worker", {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded})
         counter = Worker(stores, settings, chores=chores, archive=archive, events=events, url=arguments.redis_url)
-        stop = _stop_on_signals()
+        stop, successor = _stop_on_signals()
         compilation = None if arguments.burst else Compilation()  # a burst counts what waits, and compiles if it is worth it
         if os.isatty(2) and not arguments.burst and _is_in_front():
             names = ", ".join(store.app for store in stores)
             print(f"Counts reports of {names}, and waits for more until Ctrl-C.", file=sys.stderr)
         signs.start()
         try:
-            counter.run(stop, burst=arguments.burst)
+            counter.run(stop, burst=arguments.burst, successor=successor)
         finally:
             signs.stop()
             if compilation:
@@ -221,9 +221,10 @@ def _events(stores: list[Store], bind: str | None) -> Events | None:
     return vitals
 
 
-def _stop_on_signals() -> Event:
-    """Return an event that the first SIGTERM or SIGINT sets. The second one, or too long a stop, ends the process at once."""
-    stop = Event()
+def _stop_on_signals() -> tuple[Event, Event]:
+    """Return an event that the first signal sets, and one that SIGHUP sets as well: another worker starts in its place."""
+    # The second signal, or too long a stop, ends the process at once.
+    stop, successor = Event(), Event()
 
     def give_up() -> None:
         print(f"not done after {_STOP_SECONDS:g} s; what is in hand is left to another worker", file=sys.stderr, flush=True)
@@ -232,6 +233,8 @@ def _stop_on_signals() -> Event:
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if stop.is_set():
             os._exit(_FORCED)
+        if number not in (signal.SIGTERM, signal.SIGINT):
+            successor.set()
         stop.set()
         if number == signal.SIGINT and os.isatty(2):  # `print` is not safe here: the signal may have interrupted one
             os.write(2, b"Stopping ...\n")
@@ -241,4 +244,6 @@ def _stop_on_signals() -> Event:
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    return stop
+    if sys.platform != "win32":
+        signal.signal(signal.SIGHUP, on_signal)
+    return stop, successor

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.counting.events import Events
-    from deniable_aggregator.counting.outage import Outage
     from deniable_aggregator.store import Partition, Store
+    from deniable_aggregator.store.outage import Outage
     from deniable_aggregator.store.sums.deltas import Deltas
 
 log = logging.getLogger("deniable.worker")
@@ -145,14 +145,19 @@ class Counter:
             self._events.turned()
         self._events.ended()
 
-    def leave(self) -> None:
+    def leave(
+        self,
+        *,
+        successor: bool = False,  # whether another worker starts at once in its place; then the last sign of life stays
+    ) -> None:
         """Leave the consumer groups, unless the store would only time out again."""
         if self.cut_off or not self._joined:
             return
         try:
             for partition in self._partitions.values():
                 partition.leave(self._worker)
-                health.stop(partition, self._worker)
+                if not successor:
+                    health.stop(partition, self._worker)
         except StoreError as error:
             self.cut_off = True
             log.warning("could not leave the consumer group (%s)", type(error).__name__)

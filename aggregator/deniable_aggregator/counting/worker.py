@@ -15,9 +15,9 @@ from uuid import uuid4
 from deniable_aggregator.counting import chores as chores_
 from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.counting.outage import Outage
 from deniable_aggregator.counting.pauses import Pauses
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -88,6 +88,7 @@ class Worker:
         stop: Event,  # when set, the entries in hand are committed and nothing more is read
         *,
         burst: bool = False,  # return as soon as the streams are empty and no chore has more to do
+        successor: Event | None = None,  # set if another worker starts at once in its place: until then this one counts as alive
     ) -> None:
         """Count until stopped, then leave."""
         if burst:
@@ -95,7 +96,7 @@ class Worker:
         else:
             self._serve(stop)
         for counter in self._counters.values():
-            counter.leave()
+            counter.leave(successor=successor is not None and successor.is_set())
 
     def look(self) -> list[Counter]:
         """Look which server has which partition; return the counter of each server."""

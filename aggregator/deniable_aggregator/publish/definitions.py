@@ -32,13 +32,20 @@ class Record(NamedTuple):
     metric: Metric
     segments: Mapping[str, tuple[str, ...]]  # the values of its segments
     generalize: Mapping[str, Mapping[str, str]]  # what they generalise to
+    since: int  # Unix time at which it was first noted
     replaced: int  # Unix time at which a worker first had a registry without it; 0 while the registry has it
 
     @classmethod
-    def of(cls, registry: Registry, metric: Metric) -> Record:
-        """Return the record of a metric that a registry declares."""
+    def of(
+        cls,
+        registry: Registry,
+        metric: Metric,  # one that the registry declares
+        since: int,  # Unix time
+    ) -> Record:
+        """Return the record of a metric."""
         segments = {each: registry.segments[each] for each in metric.segments}
-        return cls(metric, segments, {each: registry.generalize[each] for each in segments if each in registry.generalize}, 0)
+        generalize = {each: registry.generalize[each] for each in segments if each in registry.generalize}
+        return cls(metric, segments, generalize, since, 0)
 
     def written(self) -> str:
         """Write it, without fields of the metric that are the defaults."""
@@ -55,7 +62,7 @@ class Record(NamedTuple):
         if members.get("expires"):
             members["expires"] = date.fromisoformat(members["expires"])
         segments = {each: tuple(values) for each, values in record["segments"].items()}
-        return cls(Metric(**members), segments, record["generalize"], record["replaced"])
+        return cls(Metric(**members), segments, record["generalize"], record["since"], record["replaced"])
 
     def ended(self, now: float) -> Metric:
         """Return the metric with its last day, on which the grace of the period ends in which it was replaced."""
@@ -66,7 +73,8 @@ class Record(NamedTuple):
 def note(store: Store, registry: Registry, declared: Declared) -> None:
     """Record how a metric is declared, unless that is known."""
     if store.definitions.get(name(declared.definition)) is None:
-        store.definitions.put({name(declared.definition): Record.of(registry, declared.metric).written()})
+        record = Record.of(registry, declared.metric, int(store.now()))
+        store.definitions.put({name(declared.definition): record.written()})
 
 
 def noted(store: Store, registry: Registry, definitions: Iterable[Definition]) -> list[Declared]:
@@ -103,15 +111,42 @@ def remember(
     erased: Callable[[str, int], bool],  # whether a version of a metric was erased: it is not noted
 ) -> Registry:
     """Note what a worker's registry declares, and what it has no longer; return it as `completed` does."""
-    now, known = store.now(), store.definitions.all()
+    now, known = int(store.now()), store.definitions.all()
+    records = dict(_records(known))
     present: dict[str, str] = {}
     for metric in registry.definitions:
         if not erased(metric.id, metric.version):
-            present[name(Declared.of(metric).definition)] = Record.of(registry, metric).written()
-    gone = {field: record._replace(replaced=int(now)).written() for field, record in _records(known) if not record.replaced}
+            field = name(Declared.of(metric).definition)
+            present[field] = Record.of(registry, metric, records[field].since if field in records else now).written()
+    gone = {field: record._replace(replaced=now).written() for field, record in records.items() if not record.replaced}
     news = {field: text for field, text in (gone | present).items() if known.get(field.encode()) != text.encode()}
     store.definitions.put(news)
     return completed(store, registry)
+
+
+def changes(store: Store, registry: Registry) -> dict[tuple[str, int], dict[str, Record]]:
+    """Return what a registry changed without a new version: the former definitions of each, by metric and version.
+
+    They are left out when nothing more can come for them. So are those that an earlier one took the place of again.
+    """
+    now = store.now()
+    today = datetime.fromtimestamp(now, UTC).date()
+    noted: dict[tuple[str, int], dict[str, Record]] = {}
+    for _, record in _records(store.definitions.all()):
+        id_, version, tag = Declared.of(record.metric).definition
+        noted.setdefault((id_, version), {})[tag] = record
+    former: dict[tuple[str, int], dict[str, Record]] = {}
+    for metric in registry.definitions:
+        every = noted.get((metric.id, metric.version), {})
+        present = every.pop(Declared.of(metric).fingerprint, None)
+        before = {
+            tag: record
+            for tag, record in every.items()
+            if (present is None or 0 < record.replaced <= present.since) and not record.ended(now).expired(today)
+        }
+        if before:
+            former[metric.id, metric.version] = before
+    return former
 
 
 def completed(store: Store, registry: Registry) -> Registry:

@@ -124,6 +124,6 @@ def remedy(
         "certificate": "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE",
         "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
         "forbidden": forbidden,
-        "full": "make room first: docs/how-to/operate/mend-the-store.md, Make room",
+        "full": "make room first: https://deniable.github.io/deniable/how-to/operate/mend-the-store/#make-room",
     }
     return remedies.get(reason(error), "`deniable doctor` says more")

@@ -56,7 +56,7 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     add.set_defaults(run=lambda parsed: _publish(Path(parsed.file), Path(parsed.folder)))
     show = actions.add_parser("show", help="tell what a client in another language needs: fingerprints, layouts, constants")
     show.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
-    show.add_argument("--json", action="store_true", help="all of it, as docs/reference/wire explains")
+    show.add_argument("--json", action="store_true", help="all of it, as in https://deniable.github.io/deniable/reference/wire/")
     show.add_argument("--typescript", action="store_true", help="all of it, as a module for the package `deniable` of npm")
     show.set_defaults(run=lambda parsed: _show(parsed.file, as_json=parsed.json, as_module=parsed.typescript))
     keys = actions.add_parser(

@@ -20,7 +20,7 @@ from deniable_aggregator.audit.entry import shortened
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.store import schema
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, cause
 from deniable_server.http.visit import visit
 from deniable_server.service import App, service
 
@@ -133,7 +133,7 @@ def log_registries(
     try:
         _publisher(flask)()
     except StoreError as error:
-        log.warning("the audit log cannot be written yet (%s); until then no query is answered", type(error).__name__)
+        log.warning("the audit log cannot be written yet (%s); until then no query is answered", cause(error))
 
 
 def _publisher(flask: Flask) -> Callable[[], None]:

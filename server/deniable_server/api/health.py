@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flask import Blueprint, jsonify
 
-from deniable_aggregator.store.errors import StoreError, reason
+from deniable_aggregator.store.errors import REASONS, StoreError, reason
 from deniable_aggregator.store.server import about, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries
@@ -40,10 +40,10 @@ def readyz() -> tuple[Response, int]:
     try:
         refusing = _refusing(known.client, known.apps)
     except StoreError as error:
-        parts["store"], ready = {"ok": False, "reason": reason(error)}, False
+        parts["store"], ready = _refused(reason(error)), False
     else:
         reasons = sorted(set(refusing.values()))
-        parts["store"] = {"ok": True} if not reasons else {"ok": False, "reason": reasons[0]}
+        parts["store"] = {"ok": True} if not reasons else _refused(reasons[0])
         if reasons and isinstance(known.client, Cluster):
             parts["store"]["servers"] = {about.name(cast("Client", server)): reason for server, reason in refusing.items()}
         # An app that cannot be served is no reason to refuse the uploads of others.
@@ -53,9 +53,17 @@ def readyz() -> tuple[Response, int]:
     return jsonify(status=status, parts=parts), 200 if ready else 503
 
 
+def _refused(reason: str) -> dict[str, Any]:
+    detail = f"the store cannot be used: {REASONS[reason]}; this server's log says what to do"
+    return {"ok": False, "reason": reason, "detail": detail}
+
+
 def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
     """Return why servers of the store take no uploads, or no queries, each of which writes to the audit log."""
-    refusing: dict[Hashable, str] = {server: reason(error) for server, error in about.refusals(client, apps).items()}
+    errors = about.refusals(client, apps)
+    for error in errors.values():
+        service().outage.failed("", error)
+    refusing: dict[Hashable, str] = {server: reason(error) for server, error in errors.items()}
     if service().settings.serves == "query":
         return refusing
     for server in primaries(client):

@@ -14,6 +14,7 @@ from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from deniable.commands.parser import Run
     from deniable_server.doctor import Finding
@@ -44,31 +45,42 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
 
         settings = Settings.from_environment(options.environment(arguments))
         client = options.opened(settings.redis_url, timeout=_SECONDS)
-        statuses: list[str] = []
-        of_apps: list[Finding] = []
+        findings: list[Finding] = []
         try:
             for finding in examine(settings, client):
-                statuses.append(finding.status)
+                findings.append(finding)
                 if arguments.json:
                     print(json.dumps(asdict(finding)))
-                elif finding.app:
-                    of_apps.append(finding)
-                else:
+                elif not finding.app:
                     _print([finding])
         except AWAY as error:
             print(f"fault    store: {cause(error)} ({redacted(settings.redis_url)})", file=sys.stderr)
             print(f"         {remedy(error, settings.redis_url, settings.serves)}", file=sys.stderr)
             return options.STORE_STATUS
         finally:
-            for group in alike(of_apps):
-                _print(group)
+            if not arguments.json:
+                for group in alike(each for each in findings if each.app):
+                    _print(group)
             client.close()
         if not arguments.json:
-            skipped = ", some checks skipped" if "skipped" in statuses else ""
-            print(f"{plural(statuses.count('fault'), 'fault')}, {plural(statuses.count('warning'), 'warning')}{skipped}")
-        return int("fault" in statuses)
+            print(_conclusion(findings))
+        return int(any(each.status == "fault" for each in findings))
 
     return run
+
+
+def _conclusion(findings: Sequence[Finding]) -> str:
+    """Say in a sentence whether all is well, or which checks found something."""
+    parts: list[str] = []
+    for status in ("fault", "warning"):
+        checks = [each.check for each in findings if each.status == status]
+        if checks:
+            parts.append(f"{plural(len(checks), status)}: {', '.join(dict.fromkeys(checks))}")
+    if parts:
+        return "; ".join(parts)
+    if any(each.status == "skipped" for each in findings):
+        return "All is well as far as it can be seen from here. Each skipped check says why, and where to look."
+    return "All is well."
 
 
 def _check_settings(arguments: argparse.Namespace) -> int:

@@ -19,9 +19,18 @@ if TYPE_CHECKING:
     from deniable_server.access.keys import KeyStore
 
 
+_WITHOUT = {
+    "ingest": "every app that has it is answered 401, and its devices stop sending",
+    "read": "nobody opens the dashboard or asks for numbers with it, and its sessions end",
+    "admin": "nobody sees with it what is not published yet, or revokes keys over HTTP",
+}
+"""What stops when the last key of a role is revoked."""
+
+
 def keys(parser: argparse.ArgumentParser) -> Run:
-    """``deniable keys create --role ROLE [--name TEXT] [--undeclared] | list [--json] | revoke ID``."""
-    # Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration, 3 if the store cannot be used.
+    """``deniable keys create --role ROLE [--name TEXT] [--undeclared] | list [--json] | revoke ID [--yes]``."""
+    # Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration or the last key of a role without --yes, 3 if the
+    # store cannot be used.
     options.add_store(parser)
     parser.add_argument("--app", help="the app (default: the one of the registry)")
     parser.add_argument("--registry", metavar="FILE", help="metrics.toml of the app (default: DENIABLE_REGISTRY)")
@@ -34,6 +43,7 @@ def keys(parser: argparse.ArgumentParser) -> Run:
     listing.add_argument("--json", action="store_true", help="for programs")
     revoke = actions.add_parser("revoke", help="revoke a key")
     revoke.add_argument("id", help="as `list` shows it")
+    revoke.add_argument("--yes", action="store_true", help="also the last key of its role")
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
@@ -57,7 +67,7 @@ def keys(parser: argparse.ArgumentParser) -> Run:
         options.check_known(variables, [of_app])
         if arguments.action == "list":
             return _list(store, as_json=arguments.json)
-        return _revoke(store, arguments.id)
+        return _revoke(store, arguments.id, yes=arguments.yes)
 
     return run
 
@@ -85,9 +95,16 @@ def _list(store: KeyStore, *, as_json: bool) -> int:
     return 0
 
 
-def _revoke(store: KeyStore, id_: str) -> int:
+def _revoke(store: KeyStore, id_: str, *, yes: bool) -> int:
     from deniable_server.access.key_ring import FRESH_SECONDS
 
+    known = store.load()
+    role = next((key.role for key in known if key.id == id_), None)
+    if role and not yes and sum(key.role == role for key in known) == 1:
+        raise ConfigurationError(
+            f"{id_} is the last {role} key of {store.app} in the store. Without it {_WITHOUT[role]}. Make another one first "
+            f"(`deniable keys create --app {store.app} --role {role}`), or give --yes"
+        )
     if not store.revoke(id_):
         print(f"no key of {store.app} has this id: {id_}", file=sys.stderr)
         return 1

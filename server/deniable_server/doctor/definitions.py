@@ -1,14 +1,50 @@
-"""The doctor's checks of what a registry declares, whatever was published of it."""
+"""The doctor's checks of what a registry declares: whether it still means the same, and is still asked."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from deniable.declared import Declared
+from deniable_aggregator.publish import release
 from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from deniable.registry import Registry
+    from deniable_aggregator.store import Store
+
+
+def definitions(registry: Registry, store: Store) -> Finding:
+    """Check for metrics that are defined differently now, in the same version."""
+    from deniable_aggregator.publish.definitions import changes  # noqa: PLC0415 - a server for uploads has no numpy
+
+    former = {key: set(records) for key, records in changes(store, registry).items()}
+    published: dict[tuple[str, int], set[str]] = {}
+    live = 0
+    for metric in registry.definitions:
+        tag = Declared.of(metric).fingerprint
+        for stratum in release.listed(store, metric.id):
+            if stratum.version != metric.version:
+                continue
+            if stratum.fingerprint == tag:
+                live += 1
+            else:
+                published.setdefault((metric.id, metric.version), set()).add(stratum.fingerprint)
+    if not former and not published:
+        seen = f"each version means what it meant before; releases of them: {live:,}"
+        return Finding("definitions", "ok", seen, app=registry.app)
+    named = [
+        f"{id_} version {version} was also {verb} as {', '.join(sorted(tags))}"
+        for verb, found in (("published", published), ("declared", former))
+        for (id_, version), every in sorted(found.items())
+        if (tags := every if found is published else every - published.get((id_, version), set()))
+    ]
+    meaning = (
+        "its definition was changed without a new version: what was counted before is shown apart from what comes now, and "
+        "devices with the old registry are refused (definition_mismatch)"
+    )
+    remedy = "restore the definition, or raise the version: `deniable registry diff OLD NEW` names what changed"
+    return Finding("definitions", "warning", "; ".join(named), meaning, remedy, registry.app)
 
 
 def expired(registry: Registry) -> Finding:

@@ -18,7 +18,7 @@ from deniable_aggregator.store.uploads import health, refused_reports, registrie
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement, words
-from deniable_server.doctor.definitions import expired
+from deniable_server.doctor.definitions import definitions, expired
 from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _SOON = 7  # days before the end of a signed registry that need attention
 _NAMED = 5  # in one finding
-_READ_SECONDS = 10.0  # in which processes of `deniable serve` read an edited file
+_READ_SECONDS = 10.0  # in which processes of `deniable serve` start, and read an edited file
 _LOOK_SECONDS = 0.25
 _OTHER_REGISTRY = ("definition_mismatch", "unknown_metric", "unknown_version")
 """Why reports are refused that were made for another registry."""
@@ -55,7 +55,7 @@ def checks(
     named: dict[str, Callable[[], Finding]] = {
         "store server": lambda: store_server(store),
         "servers": lambda: servers(store),
-        "workers": lambda: workers(app, health.read(store)),
+        "workers": lambda: workers(app, revived(store)),
         "backlog": lambda: backlog(app, health.read(store), settings.max_backlog),
         "lag": lambda: lag(app, health.read(store)),
         "dead letters": lambda: dead(app, health.read(store)),
@@ -69,7 +69,7 @@ def checks(
             "registry": lambda: processes(agreement(), app=app, path=source.path),
             "signed registry": lambda: signed_registry(app, source.envelope),
             "refused": lambda: refused(registry, store, agree=not agreement().differing),
-            "releases": lambda: releases(registry, store),
+            "definitions": lambda: definitions(registry, store),
             "erased": lambda: erased(registry, store),
             "expired": lambda: expired(registry),
             "simulated people": lambda: simulated_people(registry, store),
@@ -95,6 +95,17 @@ def settled(store: Store, source: Source) -> Agreement:
         agreement = Agreement.of(store, source)
         if not agreement.differing or not agreement.reloads or agreement.fault or time.monotonic() > deadline:
             return agreement
+        time.sleep(_LOOK_SECONDS)
+
+
+def revived(store: Store) -> Health:
+    """Read the state of an app; if no worker lives, again for some seconds while `deniable serve` starts one."""
+    deadline = time.monotonic() + _READ_SECONDS
+    while True:
+        state = health.read(store)
+        starting = not state.workers and any(each.role == "serve" for each in registries.running(store))
+        if not starting or time.monotonic() > deadline:
+            return state
         time.sleep(_LOOK_SECONDS)
 
 
@@ -204,9 +215,7 @@ def workers(app: str, state: Health) -> Finding:
     meaning = "nothing is counted" + ("" if state.backlog else "; nothing waits at the moment")
     remedy = f"start `deniable worker --app {app}` with the environment of the user 'worker' (deploy/private/worker.env), or "
     remedy += "with --redis-url; if one runs, its log says why it cannot use the store; if it hangs, kill it"
-    return Finding(
-        "workers", "fault" if state.backlog else "warning", "none gave a sign of life for a minute", meaning, remedy, app
-    )
+    return Finding("workers", "fault" if state.backlog else "warning", "none gives a sign of life", meaning, remedy, app)
 
 
 def backlog(app: str, state: Health, cap: int) -> Finding:
@@ -294,30 +303,6 @@ def experiments(registry: Registry, store: Store) -> Finding:
     meaning = "a comparison of arms of other sizes than declared may mislead"
     remedy = "look whether the app draws arms as `split` says, and whether one arm fails or sends less"
     return Finding("experiments", "warning", " ".join(sorted(differing)), meaning, remedy, store.app)
-
-
-def releases(registry: Registry, store: Store) -> Finding:
-    """Check for releases of metrics that are defined differently now, in the same version."""
-    listed: dict[str, set[str]] = {}
-    live = 0
-    for metric in registry.definitions:
-        tag = Declared.of(metric).fingerprint
-        for stratum in release.listed(store, metric.id):
-            if stratum.version != metric.version:
-                continue
-            if stratum.fingerprint == tag:
-                live += 1
-            else:
-                listed.setdefault(f"{metric.id} version {metric.version}", set()).add(stratum.fingerprint)
-    if not listed:
-        return Finding("releases", "ok", f"{live:,}, all as the registry defines them or of another version", app=registry.app)
-    seen = "; ".join(f"{name} was also published as {', '.join(sorted(tags))}" for name, tags in sorted(listed.items()))
-    meaning = (
-        "its definition was changed without a new version: what was published before is shown apart from what comes now, and "
-        "devices with the old registry are refused (definition_mismatch)"
-    )
-    remedy = "restore the definition, or raise the version: `deniable registry diff OLD NEW` names what changed"
-    return Finding("releases", "warning", seen, meaning, remedy, registry.app)
 
 
 def erased(registry: Registry, store: Store) -> Finding:

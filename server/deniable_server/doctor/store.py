@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.server.replicas import Replicas
     from deniable_server.settings import Settings
 
+_USERS_PAGE = "https://deniable.github.io/deniable/how-to/operate/store-users/"
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
 _LOOK = "look into the store's own log"
@@ -302,10 +303,7 @@ def access(client: Client) -> Finding:
     """Check who else has access."""
     options = about.connection(client)
     password, place = options.get("password"), options.get("host")
-    remedy = (
-        "give each process a user of its own (deploy/users.acl, docs/how-to/operate/store-users.md), "
-        "and bind the store to where they are"
-    )
+    remedy = f"give each process a user of its own ({_USERS_PAGE}), and bind the store to where they are"
     if not password:
         if not _near(place):
             meaning = "whoever reaches its address reads, changes and empties it"
@@ -356,7 +354,7 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
     if all(_near(about.connection(server).get("host")) for server in primaries(client)):
         return Finding("rights", "ok", f"{seen}; the store is on this machine")
     meaning = "anyone who takes over the server that faces the internet reads what others have sent"
-    return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/how-to/operate/store-users.md)")
+    return Finding("rights", "warning", seen, meaning, f"use the users of deploy/users.acl ({_USERS_PAGE})")
 
 
 def _needed(settings: Settings) -> dict[str, tuple[Any, ...]]:

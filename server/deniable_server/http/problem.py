@@ -12,12 +12,14 @@ from deniable.upload_rules import Refused
 from deniable.wire import addresses
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
-from deniable_aggregator.store.errors import StoreError, cause
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.http import trace
 from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
     from werkzeug.exceptions import NotFound
+
+    from deniable_aggregator.store.outage import Outage
 
 RETRY_SECONDS = 5
 
@@ -80,7 +82,10 @@ def log_failure(error: Exception) -> None:
     current_app.logger.error("%s in %s: %s", type(error).__name__, route, logs.places(error.__traceback__))
 
 
-def register(app: Flask) -> None:
+def register(
+    app: Flask,  # the server
+    outage: Outage,  # says why the store cannot be used
+) -> None:
     """Turn every error of the app into a problem."""
     app.register_error_handler(Refused, written)
 
@@ -100,7 +105,7 @@ def register(app: Flask) -> None:
 
     @app.errorhandler(StoreError)
     def on_store(error: StoreError) -> Response:
-        app.logger.error("the store cannot be used: %s", cause(error))
+        outage.failed("", error)
         detail = "the store cannot be reached; try again later"
         return written(Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS))
 

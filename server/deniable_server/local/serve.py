@@ -21,7 +21,8 @@ from deniable_aggregator.store.server.embedded import redacted
 from deniable_aggregator.store.uploads.registries import Signs
 from deniable_aggregator.store.uploads.registries import running as running_in
 from deniable_server.access.key_file import KeyFile
-from deniable_server.doctor.pipeline import releases, simulated_people
+from deniable_server.doctor.definitions import definitions
+from deniable_server.doctor.pipeline import simulated_people
 from deniable_server.local.served_registry import ServedRegistry
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
@@ -148,7 +149,7 @@ def _hidden(registries: Mapping[str, Registry], url: str) -> list[str]:
     client = connect(url)
     with closing(client), suppress(StoreError):  # whoever may not ask serves nevertheless
         stores = [(registry, Store(client, app)) for app, registry in registries.items()]
-        findings = [check(*each) for each in stores for check in (releases, simulated_people)]
+        findings = [check(*each) for each in stores for check in (definitions, simulated_people)]
         return [f"{each.seen}: {each.meaning}; {each.remedy}" for each in findings if each.status != "ok"]
     return []
 

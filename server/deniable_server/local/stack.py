@@ -152,7 +152,8 @@ class Stack:
         """Have all processes read the registries anew. Uploads go on: servers read them beside their requests."""
         self._processes["server"].send_signal(signal.SIGHUP)
         if not self._restarts["worker"].waits:
-            self._processes["worker"].terminate()  # it ends when it has counted what it has in hand
+            # It ends when it has counted what it has in hand, and counts as alive until the next one is there.
+            self._processes["worker"].send_signal(signal.SIGHUP)
             self._leaving = True
 
     def _revive(self) -> None:

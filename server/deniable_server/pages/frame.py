@@ -146,7 +146,8 @@ def _on_withheld(refusal: WithheldCell) -> Response:
 
 
 @blueprint.errorhandler(StoreError)
-def _on_store(_error: StoreError) -> Response:
+def _on_store(error: StoreError) -> Response:
+    service().outage.failed("", error)
     response = _failure(503, "The store cannot be reached. No report is lost. Reload this page in a moment.")
     response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from deniable_aggregator.store import Client
     from deniable_server.http.visit import Upload, Visit
     from deniable_server.service import App
     from deniable_server.settings import Settings
@@ -138,6 +139,7 @@ class _Shared(Collector):
 def register(
     app: Flask,  # the server
     settings: Settings,  # have the key
+    client: Client,  # the store
     apps: Mapping[str, App],  # the apps, by name
 ) -> Callable[[Visit, str, int], None] | None:
     """Count requests for holders of the metrics key; return what counts a request that Flask does not see."""
@@ -161,7 +163,7 @@ def register(
         return None
     vitals = Vitals(apps)
     everything.register(vitals.counted)
-    everything.register(Gauges(settings, apps))
+    everything.register(Gauges(settings, client, apps))
 
     @app.after_request
     def count(answer: Response) -> Response:

@@ -1,4 +1,4 @@
-"""Gauges read from the store on each request: the backlog, the workers, what holds counting up, and alarms."""
+"""Gauges read from the store on each request: its memory, the backlog, the workers, what holds counting up, and alarms."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from prometheus_client.registry import Collector
 
 import deniable
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.server import room
 from deniable_aggregator.store.uploads import health
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from deniable_aggregator.store import Client
     from deniable_server.service import App
     from deniable_server.settings import Settings
 
@@ -30,12 +32,13 @@ class Gauges(Collector):
     def __init__(
         self,
         settings: Settings,  # the cap of the backlog, and what the server serves
+        client: Client,  # the store
         apps: Mapping[str, App],  # by name; an app's metrics change when its registry is read anew
     ) -> None:
         self._limit = settings.max_backlog
         # A store user for uploads only may not read alarms.
         self._looks = settings.serves != "ingest"
-        self._apps = apps
+        self._client, self._apps = client, apps
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the state."""
@@ -46,11 +49,23 @@ class Gauges(Collector):
         yield GaugeMetricFamily("deniable_backlog_limit_batches", limit, value=self._limit)
         up, families = 1, []
         try:
-            families = self._state()
+            families = [*self._memory(), *self._state()]
         except StoreError:
             up = 0
         yield GaugeMetricFamily("deniable_store_up", "1 if the store answers, else 0", value=up)
         yield from families
+
+    def _memory(self) -> list[GaugeMetricFamily]:
+        fullest = room.fullest(self._client)
+        if fullest is None:
+            return []
+        used, most = fullest
+        return [
+            GaugeMetricFamily(
+                "deniable_store_memory_bytes", "Memory that the store uses; of several servers, the fullest", value=used
+            ),
+            GaugeMetricFamily("deniable_store_memory_limit_bytes", "Its maxmemory; missing if it has none", value=most),
+        ]
 
     def _state(self) -> list[GaugeMetricFamily]:
         def family(name: str, about: str, *labels: str) -> GaugeMetricFamily:

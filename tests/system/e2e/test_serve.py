@@ -113,7 +113,7 @@ def test_a_definition_that_hides_what_was_published_is_told(trial, tmp_path):
     with serving(trial, data) as (_, key, url):
         output = (tmp_path / "output").read_text("utf-8")
         assert "\nWarning:   export.used version 1 was also published as " in output
-        assert "what was published before is shown apart from what comes now" in output
+        assert "what was counted before is shown apart from what comes now" in output
         assert "restore the definition, or raise the version" in output
         answer = answered(url, key)
         assert (answer["n"], [each["n"] for each in answer["earlier"]]) == (0, [1])
@@ -172,8 +172,16 @@ def test_an_edited_registry_is_in_use_at_once_and_a_faulty_one_never(trial, tmp_
                 answer_once(dsn, REGISTRY)
                 number.append(1)
 
-        with ThreadPoolExecutor(1) as pool:
-            sending = pool.submit(send)
+        def look():
+            """Look whether a worker counts as alive at all times after its start, also while it is started anew."""
+            numbers = [0]
+            while not stop.is_set():
+                numbers.append(requests.get(f"{url}/readyz", timeout=60).json()["parts"]["worker:shop"]["workers"])
+                assert numbers[-1] >= min(numbers[-2], 1)
+                time.sleep(0.05)
+
+        with ThreadPoolExecutor(2) as pool:
+            sending, looking = pool.submit(send), pool.submit(look)
             for edition in range(3):
                 trial.write_text(f"{text}\n# edition {edition}\n{metric}", "utf-8")
                 line = service.await_line("was edited, and the processes read it")
@@ -183,6 +191,7 @@ def test_an_edited_registry_is_in_use_at_once_and_a_faulty_one_never(trial, tmp_
                 assert "late: epsilon = -1: write a number of nats above 0" in service.await_line("stays in use")
             stop.set()
             sending.result(600)
+            looking.result(600)
         assert count(url, key, len(number)) == len(number)
         headers = {"Authorization": f"Bearer {key}"}
         assert requests.get(f"{url}/api/v1/metrics/late", headers=headers, timeout=60).json()["epsilon"] == 0.5

@@ -644,7 +644,7 @@ def revoke_by_both_ways(store, url, admin):
     assert {row["role"]: row["used"] for row in keys} == dict.fromkeys(ROLES, str(datetime.now(UTC).date()))
     ids = {row["role"]: row["id"] for row in listed}
     assert requests.delete(f"{url}/api/v1/keys/{ids['ingest']}", headers=headers, timeout=60).status_code == 204
-    run(store, "keys", "revoke", ids["read"])
+    run(store, "keys", "revoke", "--yes", ids["read"])
 
 
 def erase_and_expire(store, watch, work):

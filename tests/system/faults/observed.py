@@ -57,7 +57,7 @@ class Observed:
         registry_file = folder / "metrics.toml"
         registry_file.write_text(_REGISTRY, "utf-8")
         self.log = folder / "log"
-        self.redis_server = Redis(next(iter(servers().values())), folder, "everysec")
+        self.redis_server = Redis(next(iter(servers().values())), folder, "everysec", options=("--maxmemory", "1gb"))
         self.url = f"http://127.0.0.1:{free_port()}"
         self.worker_url = f"http://127.0.0.1:{free_port()}"
         self.file, self.registry = registry_file, registry.load(registry_file)

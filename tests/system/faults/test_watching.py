@@ -22,6 +22,7 @@ from deniable_aggregator.process.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
+SITE = "https://deniable.github.io/deniable/"
 TESTS = Path(__file__).parent / "alerts.yml"
 OURS = re.compile(r"\b((?:deniable|process)_\w+)(?:\{([^}]*)\})?")
 RULES = [rule for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text("utf-8"))["groups"] for rule in group["rules"]]
@@ -123,10 +124,10 @@ def test_alerts_fire_and_are_silent():
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_alerts_lead_to_what_to_do(rule):
-    """Each alert has a severity, and names a heading of a page that is there."""
+    """Each alert has a severity, and names a heading of a page that is there, by its address on the web."""
     assert rule["labels"]["severity"] in ("warning", "critical")
-    page, _, anchor = rule["annotations"]["runbook"].partition("#")
-    headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text("utf-8"), re.MULTILINE)
+    page, _, anchor = rule["annotations"]["runbook_url"].removeprefix(SITE).partition("/#")
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.MULTILINE)
     assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 

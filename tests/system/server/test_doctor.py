@@ -201,7 +201,7 @@ def test_colours_are_for_terminals(start, monkeypatch, registry_file, terminal, 
     output = out.getvalue()
     assert ("\033[31mfault" in output) == coloured
     assert "\033" not in output or coloured
-    assert re.search(r"^2 faults, \d warnings?$", output, re.MULTILINE)
+    assert re.search(r"^2 faults: .+; \d warnings?: .+$", output, re.MULTILINE)
 
 
 def test_a_store_that_everybody_reaches(examined, good):

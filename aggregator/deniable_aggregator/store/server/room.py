@@ -21,7 +21,7 @@ from deniable_aggregator.store.server.servers import primaries
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COMMITS", "COUNTING", "UPLOADS", "Room", "is_full", "left", "most"]
+__all__ = ["COMMITS", "COUNTING", "UPLOADS", "Room", "fullest", "is_full", "left", "most"]
 
 COUNTING = 0.85
 """Share up to which batches are taken to be counted, and sums are copied."""
@@ -83,6 +83,13 @@ def most(client: redis.Redis) -> int:
     """Return the limits of all servers of the store together, in bytes; 0 if one has none, or does not show it."""
     limits = [int(_memory(server).get("maxmemory", 0)) for server in primaries(client)]
     return sum(limits) if all(limits) else 0
+
+
+def fullest(client: redis.Redis) -> tuple[int, int] | None:
+    """Return the bytes that the fullest server of the store uses, and its limit; None if no server shows a limit."""
+    memories = map(_memory, primaries(client))
+    used = [(int(each["used_memory"]), most) for each in memories if (most := int(each.get("maxmemory", 0)))]
+    return max(used, key=lambda pair: pair[0] / pair[1], default=None)
 
 
 def _memory(client: redis.Redis) -> dict[str, Any]:

@@ -354,7 +354,8 @@ def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
         if new is None:
             changes.append(RegistryChange(id_, _REMOVED, breaking=False))
         elif new.version < old.version:
-            changes.append(RegistryChange(id_, f"version went back from {old.version} to {new.version}", breaking=True))
+            back = f"version went back from {old.version} to {new.version}"
+            changes.append(RegistryChange(id_, f"{back}; write {old.version + 1}, also for what it meant before", breaking=True))
         else:
             changes += _metric_changes(old, new)
     changes += [RegistryChange(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]

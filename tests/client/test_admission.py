@@ -283,7 +283,7 @@ def test_whoever_takes_the_advice_is_done(which, tmp_path):
     """
     path = tmp_path / "metrics.toml"
 
-    @settings(deadline=None, max_examples=100)
+    @settings(deadline=None, max_examples=50)
     @given(HEAD, st.lists(METRIC, min_size=1, max_size=7))
     def follow(head, metrics):
         text = registry_of(head, metrics)

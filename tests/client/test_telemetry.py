@@ -215,6 +215,28 @@ def test_a_look_does_not_begin_the_pause(telemetry, keep, monkeypatch):
     assert (spool.begun, spool.reports) == (None, 3)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "looks"),
+    [
+        ("telemetry", True),
+        ("telemetry status", True),
+        ("--verbose telemetry off", True),
+        ("--config shop.toml telemetry show", True),
+        ("--color=no telemetry --help", True),
+        ("search telemetry", False),
+        ("search telemetry on", False),
+        ("build --topic telemetry", False),
+        ("--topic telemetry", False),
+        ("--topic telemetry build", False),
+        ("", False),
+    ],
+)
+def test_only_the_command_itself_is_a_look(telemetry, monkeypatch, arguments, looks):
+    """A tool that is asked about something called telemetry sends and asks as ever."""
+    monkeypatch.setattr(sys, "argv", ["shop", *arguments.split()])
+    assert telemetry._looks is looks
+
+
 def test_a_tool_that_waits_says_that_this_run_sends(registry, telemetry, keep, monkeypatch):
     """It has recorded, so at its end it sends; without that the next one does."""
     telemetry.turn_on()

@@ -297,20 +297,23 @@ def experiments(registry: Registry, store: Store) -> Finding:
 
 
 def releases(registry: Registry, store: Store) -> Finding:
-    """Check for releases of metrics that are defined differently now, in the same version."""
+    """Check for releases of metrics that were defined differently before, in the same version."""
     listed: dict[str, set[str]] = {}
     live = 0
     for metric in registry.definitions:
-        tag = Declared.of(metric).fingerprint
+        tag, first = Declared.of(metric).fingerprint, dict[str, str]()  # the first period of each definition
         for stratum in release.listed(store, metric.id):
-            if stratum.version != metric.version:
-                continue
-            if stratum.fingerprint == tag:
-                live += 1
-            else:
-                listed.setdefault(f"{metric.id} version {metric.version}", set()).add(stratum.fingerprint)
+            if stratum.version == metric.version:
+                live += stratum.fingerprint == tag
+                first[stratum.fingerprint] = min(stratum.period, first.get(stratum.fingerprint, stratum.period))
+        # What came after the definition of today was given up: the definition is restored.
+        earlier = {other for other, period in first.items() if other != tag and not (tag in first and first[tag] <= period)}
+        if earlier:
+            listed[f"{metric.id} version {metric.version}"] = earlier
     if not listed:
-        return Finding("releases", "ok", f"{live:,}, all as the registry defines them or of another version", app=registry.app)
+        return Finding(
+            "releases", "ok", f"{live:,} as the registry defines them, none of an earlier definition", app=registry.app
+        )
     seen = "; ".join(f"{name} was also published as {', '.join(sorted(tags))}" for name, tags in sorted(listed.items()))
     meaning = (
         "its definition was changed without a new version: what was published before is shown apart from what comes now, and "

@@ -168,7 +168,7 @@ BROKEN = {
     "no DSN": ({"dsn": ""}, "no DSN was given"),
     "no registry": ({"registry": "missing.toml"}, "missing.toml"),
     "exit": ({"exit": "helpr"}, "write one of auto, wait, spool, helper"),
-    "folder": ({}, "only its owner can write what a device keeps"),
+    "folder": ({}, "others can write what a device keeps"),
 }
 
 

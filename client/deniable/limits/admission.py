@@ -112,7 +112,8 @@ def _without_room(
                 f"with it, rows of kept answers divide devices into {demand.exposure.rows} groups, and {caps.rows} are allowed"
             )
             raised = "" if most.rows > MANY_GROUPS else f", or write rows = {most.rows} in {place}"
-            yield id_, f"{groups}: use fewer cohorts{raised}"
+            fewer = "use fewer cohorts" if metric.declared.metric.open else "use fewer cohorts, or a mechanism such as l_grr"
+            yield id_, f"{groups}: {fewer}{raised}"
         if demand.exposure.segments > caps.segments:
             groups = f"with it, segments have {demand.exposure.segments} combinations, and {caps.segments} are allowed"
             raised = "" if most.segments > MANY_GROUPS else f", or write segments = {most.segments} in {place}"

@@ -142,7 +142,8 @@ def test_also_good(deniable_stub_server):
     assert "4 passed, 2 errors" in done.stdout, done.stdout
     assert "test_app.py:8: recorded before deniable.init, so a device drops it: call init first" in done.stdout
     assert (
-        "1 answer: record was called before deniable.init, so the answer is lost; call init where the app starts" in done.stdout
+        "1 answer: record was called before deniable.init, so the answer is lost; call init first, where the app starts"
+        in done.stdout
     )
 
 

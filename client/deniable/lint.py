@@ -17,7 +17,7 @@ from deniable.limits import spending
 from deniable.limits.admission import admit
 from deniable.limits.allowance import Allowance
 from deniable.limits.caps import budget_of
-from deniable.limits.exposure import Exposure
+from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, nearest, spelt
 from deniable.registry.places import placed
@@ -37,9 +37,6 @@ STRONG_EPSILON = 4.0
 
 LONG_DAYS = 400
 """Days for which exact sums may be kept without a warning. All that may be published of them was published long before."""
-
-MANY_GROUPS = 256
-"""Most groups into which rows and segments should divide devices. With more groups, each has few devices."""
 
 FEW_REPORTS = 20
 """The `min_reports` below which lint warns. It would publish groups so small that all members may know each other."""
@@ -357,7 +354,8 @@ def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
         if new is None:
             changes.append(RegistryChange(id_, _REMOVED, breaking=False))
         elif new.version < old.version:
-            changes.append(RegistryChange(id_, f"version went back from {old.version} to {new.version}", breaking=True))
+            back = f"version went back from {old.version} to {new.version}"
+            changes.append(RegistryChange(id_, f"{back}; write {old.version + 1}, also for what it meant before", breaking=True))
         else:
             changes += _metric_changes(old, new)
     changes += [RegistryChange(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]

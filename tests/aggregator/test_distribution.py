@@ -13,6 +13,7 @@ from scipy.stats import beta, binom, norm, uniform
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
+from deniable.forecast.precision import _BAND, REPORTS
 from deniable.mechanisms.window import for_distribution
 from deniable_aggregator import tally
 from deniable_aggregator.decode import distribution as decode_distribution
@@ -99,6 +100,19 @@ def test_each_step_raises_the_likelihood(monkeypatch):
     # For a maximum, no point's mean ratio of likelihoods is above 1.
     ratios = matrix(mechanism) @ (counts / (fit(mechanism, counts[None])[0] @ matrix(mechanism))) / 5000
     assert ratios.max() < 1.02
+
+
+@pytest.mark.first_cases(1)
+@pytest.mark.parametrize("epsilon", ["1", "0.5", "2", "4"])
+def test_lint_knows_the_band_of_a_median(epsilon):
+    """What lint says of even answers is what they have: to each side within a third."""
+    factor, power = _BAND
+    rng = np.random.default_rng(36)
+    bands = [
+        distribution(window(epsilon), replay(window(epsilon), POPULATIONS["even"], REPORTS, rng)).quantile(0.5) for _ in "ab"
+    ]
+    half = np.mean([band.high - band.low for band in bands]) / 2
+    assert factor * float(epsilon) ** power == pytest.approx(half, rel=1 / 3)
 
 
 @pytest.mark.first_cases(1)

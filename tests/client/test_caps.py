@@ -79,7 +79,7 @@ def test_a_domain_has_a_largest_size():
     """Listed answers are counted; texts are not."""
     check(Caps(domain_size=4), declare())
     with pytest.raises(
-        ParameterError, match=r"it lists 5 answers, and the app allows 4: list no more, or write domain_size = 5 in .caps."
+        ParameterError, match=r"it lists 5 answers, and the app allows 4: list 4 or fewer, or write domain_size = 5 in .caps."
     ):
         check(Caps(domain_size=4), declare(size=5))
     check(Caps(domain_size=4), Metric("m", "string", (), "1", candidates="c.txt"))

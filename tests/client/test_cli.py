@@ -313,6 +313,22 @@ class Point(EntryPoint):
         return (lambda _: run) if Point.missing else Point.command
 
 
+def test_a_mistyped_option_gets_the_usage_of_its_action(capsys):
+    """And the option that it may have meant."""
+    for arguments, usage, words in (
+        (("registry", "lint", "--maxmemry", "3"), "[-h] [--maxmemory BYTES]", "--maxmemry; did you mean --maxmemory?"),
+        (("registry", "lint", "--foo"), "[-h] [--maxmemory BYTES]", "--foo\n"),
+        (("sent", "--jsno"), "[-h] [--json] [DIR]", "--jsno; did you mean --json?"),
+    ):
+        with pytest.raises(SystemExit, match=r"^2$"):
+            cli.main(arguments)
+        out, err = capsys.readouterr()
+        assert out == ""
+        command = " ".join(word for word in arguments if word.isalpha())
+        assert err.startswith(f"usage: deniable {command} {usage}")
+        assert f"\ndeniable {command}: error: unrecognized arguments: {words}" in err
+
+
 @pytest.fixture
 def points(monkeypatch):
     """Replace what is installed."""

@@ -1073,7 +1073,7 @@ def test_what_is_off_or_has_no_registry_is_explained_so(client_of, caplog, monke
     monkeypatch.setattr("deniable.messages.notice._warned", set())
     client_of(segments={}).explain("ui.theme")
     assert caplog.messages[-1].startswith(
-        "deniable: explain: 'ui.theme': ui.theme is off: the segment platform is missing: give segments"
+        "deniable: explain: 'ui.theme': ui.theme is off: the segment platform is missing: pass segments"
     )
     client_of(registry="/nowhere/metrics.toml").explain("ui.dark")
     assert 'no metric is declared, since no registry is in use; the line "deniable is off" says why' in caplog.messages[-1]

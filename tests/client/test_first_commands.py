@@ -198,6 +198,7 @@ def test_sent_shows_what_left_the_device(place, capsys):
         "METRIC    VERSION  PERIOD   SEGMENT         PAYLOAD",
         "ui.theme  1        2026-11  platform=linux  02",
         "ui.theme  1        2026-11  platform=linux  01",
+        "No report waits on this device.",
     ]
     assert run(sent, place / "shop", "--json") == 0
     listed = json.loads(capsys.readouterr().out)

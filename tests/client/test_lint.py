@@ -596,7 +596,8 @@ def test_the_error_of_a_distribution(linted, epsilon, quantiles):
     facts, _ = note_of(linted, f'{NUMBER}range = [0, 60000]\nestimate = "distribution"\nepsilon = {epsilon}\n')
     assert facts["quantiles"] == quantiles
     if epsilon == "1":
-        assert facts["distribution"] == "quantiles of 10,000 reports are off by about 878 ms on average"
+        assert facts["distribution"] == "quantiles of 10,000 reports are off by about 878 ms, on average over all of them"
+        assert facts["median"].startswith("its 95% band reaches about 4,560 ms to each side if answers are even over the range; ")
 
 
 def test_the_error_on_a_logarithmic_scale(linted):
@@ -604,7 +605,8 @@ def test_the_error_on_a_logarithmic_scale(linted):
     facts, _ = note_of(linted, f'{NUMBER}range = [1, 60000]\nscale = "log"\nestimate = "distribution"\nepsilon = 1\n')
     assert facts["answers"] == "1 to 60000 ms, on a logarithmic scale; beyond, the nearer end"
     assert facts["error"] == "of the geometric mean of 10,000 reports at most a factor of 1.14"
-    assert facts["distribution"] == "quantiles of 10,000 reports are off by about a factor of 1.17 on average"
+    assert facts["distribution"] == "quantiles of 10,000 reports are off by about a factor of 1.17, on average over all of them"
+    assert facts["median"].startswith("its 95% band reaches about a factor of 2.31 to each side ")
 
 
 def test_the_error_of_kept_numbers(linted):

@@ -339,7 +339,7 @@ def test_an_app_has_segments(people_of, tmp_path):
         person = people_of(tmp_path / "other", registry=SPLIT).person("a")
         assert person.record("theme", value=True)
         assert not capture.faults
-        with pytest.raises(ParameterError, match=r'the segment version is missing: give segments=\{"version"'):
+        with pytest.raises(ParameterError, match=r'the segment version is missing: pass segments=\{"version"'):
             person.record("split", value=True)
 
 
@@ -360,7 +360,7 @@ def test_a_server_for_many_is_told(people_of, tmp_path, caplog):
     for _ in range(150):
         client.record("theme", "dark")
     client.close(60)
-    assert [line for line in caplog.messages if "one device = one person" in line and "deniable.people" in line]
+    assert [line for line in caplog.messages if "one device is one person" in line and "deniable.people" in line]
     caplog.clear()
     people = people_of(tmp_path / "store")
     for _ in range(150):

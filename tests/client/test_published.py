@@ -194,7 +194,10 @@ def test_registries_are_published_one_after_the_other(command, proposed, tmp_pat
     [
         (SECOND.replace('"system"]', '"auto"]'), "BREAKING theme: values"),
         (SECOND.replace('app = "shop"', 'app = "other"'), "BREAKING app was shop"),
-        (SECOND.replace("version = 2\n", ""), "BREAKING theme: version went back from 2 to 1"),
+        (
+            SECOND.replace("version = 2\n", ""),
+            "BREAKING theme: version went back from 2 to 1; write 3, also for what it meant before",
+        ),
         (FIRST.replace("epsilon = 1.0", "epsilon = 99.0"), "error: "),
     ],
 )
@@ -221,6 +224,18 @@ def test_what_is_breaking_is_told_first(command, proposed, tmp_path):
     breaking = [line.startswith("BREAKING ") for line in lines]
     assert breaking == sorted(breaking, reverse=True)
     assert lines[-1] == "nothing was published: mend what is BREAKING"
+    assert lines[2] == f"3 changes, 2 breaking; all of them: deniable registry diff {at} {tmp_path / 'metrics.toml'}"
+    assert len(lines) == 5
+
+
+def test_publish_says_where_lint_says_more(command, proposed, tmp_path):
+    """Its own lines are few: faults and warnings, and what they are of each metric is a command away."""
+    file, at = proposed(FIRST), tmp_path / "registries"
+    for text, wrong in ((FIRST, 0), (FIRST.replace("epsilon = 1.0", "epsilon = 99.0"), 1)):
+        status, out = command("publish", proposed(text), at)
+        assert status == wrong
+        assert "mechanism" not in out
+        assert f"; more about each metric: deniable registry lint {file}\n" in out
 
 
 def test_lint_reads_a_folder_as_the_server_does(command, folder):

@@ -829,7 +829,7 @@ def test_segments(registry):
     assert registry.segment(theme, {"platform": "linux", "other": "x"}) == "platform=linux"
     assert registry.segment(dark, {"platform": "linux"}) == ""
     for wrong in ({}, {"platform": "beos"}):
-        with pytest.raises(ParameterError, match=r'give segments=\{"platform": \.\.\.\} one of linux, macos'):
+        with pytest.raises(ParameterError, match=r'pass segments=\{"platform": "linux"\} to init, with one of linux, macos'):
             registry.segment(theme, wrong)
 
 

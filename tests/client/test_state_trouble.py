@@ -10,6 +10,7 @@ import pytest
 from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.errors import StateError
+from deniable.messages.reasons import ANSWERS
 from deniable.wire.report import Report, Stratum
 
 
@@ -35,6 +36,29 @@ def test_reading_does_not_end_it(state):
     assert "disk is full" in state.trouble
     write(state)
     assert state.trouble is None
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (sqlite3.OperationalError("database or disk is full"), "make room on the disk"),
+        (OSError(28, "No space left on device"), "make room on the disk"),
+        (sqlite3.OperationalError("database is locked"), "another process has it: if this lasts, end that process"),
+        (
+            sqlite3.OperationalError("attempt to write a readonly database"),
+            "see that this user can write there, or name another ",
+        ),
+        (PermissionError(13, "Permission denied"), "see that this user can write there, or name another "),
+        (sqlite3.DatabaseError("database disk image is malformed"), "it is damaged; to start again with a new budget, remove "),
+        (ValueError("no number"), "it is damaged; to start again with a new budget, remove "),
+    ],
+)
+def test_each_trouble_has_its_own_remedy(state, error, remedy):
+    """A file that is damaged is not mended by another place, and a full disk not by removing the file."""
+    fail(state, error)
+    assert f"; {remedy}" in state.trouble
+    words = ANSWERS["state"].words(state.trouble)
+    assert words == f"{ANSWERS['state'].happened}: {state.trouble}"
 
 
 def test_damage_stays_whatever_comes_after(state):

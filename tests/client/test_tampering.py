@@ -281,7 +281,7 @@ OFF = {
     ),
     "a huge domain": (
         "big",
-        "and the app allows 1000: list no more",
+        "and the app allows 1000: list 1000 or fewer",
         changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(1001))) + 'mechanism = "oue"\n'),
     ),
     "as many cohorts as people": ("kept", "groups, and 4096 are allowed", changed(("cohorts = 4", "cohorts = 5000"))),

@@ -168,7 +168,7 @@ BROKEN = {
     "no DSN": ({"dsn": ""}, "no DSN was given"),
     "no registry": ({"registry": "missing.toml"}, "missing.toml"),
     "exit": ({"exit": "helpr"}, "write one of auto, wait, spool, helper"),
-    "folder": ({}, "only its owner can write what a device keeps"),
+    "folder": ({}, "others can write what a device keeps"),
 }
 
 
@@ -213,6 +213,28 @@ def test_a_look_does_not_begin_the_pause(telemetry, keep, monkeypatch):
     assert deniable.stats()["recorded"] == 2
     deniable._client._leave(60)
     assert (spool.begun, spool.reports) == (None, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "looks"),
+    [
+        ("telemetry", True),
+        ("telemetry status", True),
+        ("--verbose telemetry off", True),
+        ("--config shop.toml telemetry show", True),
+        ("--color=no telemetry --help", True),
+        ("search telemetry", False),
+        ("search telemetry on", False),
+        ("build --topic telemetry", False),
+        ("--topic telemetry", False),
+        ("--topic telemetry build", False),
+        ("", False),
+    ],
+)
+def test_only_the_command_itself_is_a_look(telemetry, monkeypatch, arguments, looks):
+    """A tool that is asked about something called telemetry sends and asks as ever."""
+    monkeypatch.setattr(sys, "argv", ["shop", *arguments.split()])
+    assert telemetry._looks is looks
 
 
 def test_a_tool_that_waits_says_that_this_run_sends(registry, telemetry, keep, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -246,6 +247,28 @@ def test_what_is_kept_on_the_device_stays(registry, state_directory, monkeypatch
     assert not spooled.exists()
 
 
+def test_answers_before_init_are_faults_once_it_is_called(registry, registry_file):
+    """A device drops them. An app that never calls `init` in the test, or has called it before, has none."""
+    lines = []
+    for start in (True, False):
+        with Capture(registry) as capture:
+            assert deniable.record("ui.theme", "dark")
+            if start:
+                deniable.init(registry=registry_file, consent=True, segments=SEGMENTS)
+            assert deniable.record("ui.theme", "light")
+        lines.append(capture.faults)
+        assert capture.values("ui.theme") == ["dark", "light"]
+    assert lines[1] == []
+    (fault,) = lines[0]
+    assert fault.startswith(f"{__file__}:")
+    assert fault.endswith("recorded before deniable.init, so a device drops it: call init first, where the app starts")
+    deniable.init(registry=registry, consent=True, segments=SEGMENTS)
+    with Capture(registry) as capture:
+        assert deniable.record("ui.theme", "dark")
+        deniable.init(registry=registry, consent=True, segments=SEGMENTS)
+    assert capture.faults == []
+
+
 def test_threads(capture):
     """Answers of all threads are captured."""
     threads = [threading.Thread(target=deniable.record, args=("n", i)) for i in range(20)]
@@ -314,6 +337,22 @@ def test_numbers_and_sets_are_received(tmp_path, capsys):
     listed = capsys.readouterr().out
     assert all(metric in listed for metric in GIVEN)
     assert not any(value in listed for value in ("412", "7041", "git", "pen", "fair"))
+    assert listed.endswith("\nNo report waits on this device.\n")
+
+
+def test_what_waits_is_told_beside_what_was_sent(registry, tmp_path, capsys):
+    """Whoever sees no report there learns that they are on the way, and when they go."""
+    state, nowhere = tmp_path / "state", "http://key@127.0.0.1:1/shop"
+    with Client(dsn=nowhere, registry=registry, consent=True, segments=SEGMENTS, settings=QUICK, state=state) as client:
+        assert client.record("ui.theme", "dark")
+        assert not client.flush(5)
+    assert cli.main(["sent", str(state / "shop")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("nothing was sent by the app")
+    assert lines[1] == "On this device wait: 1 report."
+    assert lines[2].startswith("They travel with ")
+    assert cli.main(["sent", str(state / "shop"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
 
 
 def test_people_are_captured(tmp_path):

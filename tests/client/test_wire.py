@@ -95,7 +95,7 @@ def test_budgets_are_in_millionths():
     text = HEAD + "[budget]\nper_month = 1.5\nlifetime = 20\n" + METRIC.format(name="used", type="boolean", more="")
     entry = sheet(parse(text))
     assert entry["budget"] == {"per_month": 1_500_000, "lifetime": 20_000_000}
-    assert entry["metrics"]["used"]["off"].startswith("it needs 31 nats a month, and the metrics above leave 1.5 of 1.5: write ")
+    assert entry["metrics"]["used"]["off"].startswith("it needs 31 nats a month, and the budget has 1.5: write ")
     assert entry["metrics"]["used"]["allowance"] | {"month": 0, "lifetime": 0} == {
         "cost": 1_000_000,
         "per_period": 1,

@@ -318,6 +318,7 @@ def test_releases_of_another_definition(examined, good, registry_file):
     publish(2, "0" * 16)  # another version may be what it likes
     assert examined(good)[1]["definitions"]["status"] == "ok"
     publish(1, "f" * 16)
+    good.redis.hdel(schema.RELEASES.of("shop", "ui.theme"), "|".join(map(str, Stratum("ui.theme", 1, tag, "2026-11-21", ""))))
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"definitions": "warning"})
     assert findings["definitions"]["seen"] == "ui.theme version 1 was also published as ffffffffffffffff"
@@ -351,6 +352,24 @@ def test_a_definition_that_was_changed_in_the_same_version(examined, good, regis
     registry_file.write_text(changed.replace('[metrics."ui.theme"]', '[metrics."ui.theme"]\nversion = 2', 1), "utf-8")
     work()
     assert examined(good)[1]["definitions"]["status"] == "ok"
+
+
+def test_a_definition_that_was_restored(examined, good, registry_file):
+    """What was published in between, in the same version, is nothing to mend; what was published before it is."""
+    declared = registry.load(registry_file).metrics["ui.theme"]
+    tag = fingerprint(declared, mechanisms.of(declared).canonical)
+
+    def publish(fingerprint_, period):
+        stratum = Stratum("ui.theme", 1, fingerprint_, period, "")
+        good.redis.hset(schema.RELEASES.of("shop", "ui.theme"), "|".join(map(str, stratum)), release.Release().note())
+
+    publish(tag, "2026-11-20")
+    publish("f" * 16, "2026-11-20")
+    publish("e" * 16, "2026-11-21")
+    assert examined(good)[1]["definitions"]["status"] == "ok"
+    publish("d" * 16, "2026-11-19")
+    seen = examined(good)[1]["definitions"]["seen"]
+    assert seen == "ui.theme version 1 was also published as dddddddddddddddd"
 
 
 def test_processes_with_another_registry(examined, good):

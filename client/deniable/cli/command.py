@@ -9,7 +9,7 @@ from deniable.errors import DeniableError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import click
     import typer
@@ -23,6 +23,21 @@ _ACTIONS = {
     "show": "show what is asked, and what was sent",
     "status": "say whether anything is reported, what waits, and when it travels",
 }
+
+
+def is_chosen(
+    arguments: Sequence[str],  # of the tool's command line
+) -> bool:
+    """Return whether the command line is that of the command ``telemetry``, and not one with this word in another place."""
+    # Before the command stand options and their values, and after it an action. We do not know which options take a value.
+    for index, word in enumerate(arguments):
+        before = arguments[index - 1] if index else ""
+        after_option = before.startswith("-") and "=" not in before
+        if word == "telemetry" and (not after_option or set(arguments[index + 1 : index + 2]) & {*_ACTIONS}):
+            return True
+        if not word.startswith("-") and not after_option:
+            return False
+    return False
 
 
 def run(telemetry: Telemetry, action: str) -> int:

@@ -142,7 +142,7 @@ class Telemetry:
 
     def status(self) -> str:
         """Say whether anything is recorded and how to change it, how many reports wait, and when they travel."""
-        from deniable.cli import waiting
+        from deniable.client import waiting
 
         off, answer = self.off, self.decision
         if answer is None or not answer.agreed:  # then nothing waits
@@ -201,7 +201,9 @@ class Telemetry:
     @property
     def _looks(self) -> bool:
         """Whether the person runs the command ``telemetry``."""
-        return "telemetry" in sys.argv[1:]
+        from deniable.cli import command
+
+        return "telemetry" in sys.argv and command.is_chosen(sys.argv[1:])
 
     def _begun(self) -> Client:
         import deniable

@@ -65,6 +65,19 @@ class Parser(argparse.ArgumentParser):
                     below.add_argument(*names, **options | {"default": argparse.SUPPRESS, "required": False})
             below.complete(examples, extra)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; the parser of an action refuses what it does not know itself, so that its own usage is printed."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._near_option(unknown[0])}")
+        return parsed, unknown
+
+    def _near_option(self, word: str) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1, 0.7) if word.startswith("--") else ()
+        return f"; did you mean {near[0]}?" if near else ""
+
     def error(self, message: str) -> NoReturn:
         """End with status 2. Say what a mistyped word may have meant, and that a number is needed."""
         message = _TYPE.sub(lambda match: f"{_NEEDED[match[1]]}, not {match[2]}", message)

@@ -125,11 +125,15 @@ def _print_findings(file: str, findings: Lint) -> int:
         print()
     if findings.exposed:
         print(findings.exposed)
+    return _print_faults(file, findings)
+
+
+def _print_faults(file: str, findings: Lint, more: str = "") -> int:
     for fault in findings.faults:
         print(f"error: {fault}")
     for warning in findings.warnings:
         print(f"warning: {warning}")
-    print(f"{file}: {plural(len(findings.faults), 'error')}, {plural(len(findings.warnings), 'warning')}")
+    print(f"{file}: {plural(len(findings.faults), 'error')}, {plural(len(findings.warnings), 'warning')}{more}")
     return 1 if findings.faults else 0
 
 
@@ -140,12 +144,14 @@ def _print_note(note: Note) -> None:
         print(fill(words, _WIDTH, initial_indent=f"  {about:<{width}}  ", subsequent_indent=" " * (width + 4)))
 
 
-def _diff(before: str, proposed: str) -> int:
-    changes = diff(published.load(before), load(proposed))
-    for change in sorted(changes, key=attrgetter("breaking"), reverse=True):
-        print(change)
+def _diff(before: str, proposed: str, *, in_short: bool = False) -> int:
+    changes = sorted(diff(published.load(before), load(proposed)), key=attrgetter("breaking"), reverse=True)
     breaking = sum(change.breaking for change in changes)
-    print(f"{plural(len(changes), 'change')}, {breaking} breaking")
+    worst = changes[:breaking] if in_short and breaking else changes
+    for change in worst:
+        print(change)
+    more = f"; all of them: deniable registry diff {before} {proposed}" if len(worst) < len(changes) else ""
+    print(f"{plural(len(changes), 'change')}, {breaking} breaking{more}")
     if breaking:
         print("reports of apps that have the published registry would be refused")
     return 1 if breaking else 0
@@ -154,17 +160,17 @@ def _diff(before: str, proposed: str) -> int:
 def _publish(file: Path, folder: Path) -> int:
     """Add a registry to a folder, unless it has faults, breaks what is published, or is the last one again."""
     read(file)
-    findings = lint(str(file))
+    findings, all_of_lint = lint(str(file)), f"; more about each metric: deniable registry lint {file}"
     if findings.faults:
-        return _print_findings(str(file), findings)
+        return _print_faults(str(file), findings, all_of_lint)
     earlier = published.files(folder) if any(folder.glob("*.toml")) else []
     if earlier and earlier[-1].read_bytes() == file.read_bytes():
         print(f"{file} is published already: {earlier[-1]}")
         return 0
-    if earlier and _diff(str(folder), str(file)):
+    if earlier and _diff(str(folder), str(file), in_short=True):
         print("nothing was published: mend what is BREAKING")
         return 1
-    _print_findings(str(file), findings)
+    _print_faults(str(file), findings, all_of_lint)
     print(f"published as {published.add(file, folder)}; start the server and the worker anew with DENIABLE_REGISTRY={folder}")
     return 0
 

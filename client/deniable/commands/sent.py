@@ -1,4 +1,4 @@
-"""``deniable sent``: what left this device."""
+"""``deniable sent``: what left this device, and what waits on it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deniable.client import waiting
 from deniable.commands.terminal import print_table
 from deniable.device.journal import Journal
 from deniable.device.state import State
@@ -24,7 +25,7 @@ _HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD")
 
 
 def sent(parser: argparse.ArgumentParser) -> Run:
-    """``deniable sent [DIR] [--json]``: the last thousand reports that a server took, the newest first."""
+    """``deniable sent [DIR] [--json]``: the last thousand reports that a server took, the newest first, and how many wait."""
     about = "state directory of an app (default: that of the only app which keeps its state where deniable does)"
     parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help=about)
     parser.add_argument("--json", action="store_true", help="for programs")
@@ -38,6 +39,8 @@ def sent(parser: argparse.ArgumentParser) -> Run:
             _table(entries)
         else:
             print(f"nothing was sent by the app that keeps its state in {directory}, or it was forgotten since")
+        if not arguments.json:
+            print("\n".join(waiting.lines(directory, off=None, exit=None, records=False)))
         return 0
 
     return run

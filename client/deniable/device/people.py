@@ -175,7 +175,9 @@ class PeopleInRedis:
                 before = entry.content
                 yield entry
                 if entry.content != before and not self._ask("eval", _WRITE, 2, name, f"{name}:by", token, entry.content or b""):
-                    raise StateError("another worker has taken over this person, as this one was too slow")
+                    raise StateError(
+                        "another worker has taken over this person, which was too slow; if this happens often, use more workers"
+                    )
             finally:
                 self._ask("eval", _RELEASE, 1, f"{name}:by", token)
 
@@ -183,14 +185,18 @@ class PeopleInRedis:
         deadline = time.monotonic() + _PATIENCE
         while not self._ask("set", f"{name}:by", token, nx=True, px=int(_LEASE * 1000)):
             if time.monotonic() > deadline:
-                raise StateError("another worker has had this person for too long")
+                raise StateError(
+                    "another worker has had this person for too long; if this happens often, see whether the store is slow"
+                )
             time.sleep(0.002)
 
     def _ask(self, command: str, *arguments: object, **options: object) -> Any:
         try:
             return getattr(self._redis, command)(*arguments, **options)
         except Exception as error:  # noqa: BLE001 - of the app's own client, whatever it is
-            raise StateError(f"the app's Redis cannot be used: {type(error).__name__}") from None
+            raise StateError(
+                f"the app's Redis cannot be used: {type(error).__name__}; see whether it runs, at the address that the app uses"
+            ) from None
 
     def forget(self, person: bytes) -> None:
         """Delete what is kept of a person."""
@@ -260,7 +266,7 @@ class PersonState(State):
         assert fresh is None  # noqa: S101 - a state in memory
         store = self._store
         if time.monotonic() < store.retry:  # else each request would wait
-            raise StateError(store.trouble or "the store could not be used")
+            raise StateError(store.trouble or "the store could not be used; it is tried again in a moment")
         try:
             with store.entry(self._person) as entry:
                 _lay(store.desk, entry.content, self._secret)
@@ -291,7 +297,9 @@ def _lay(desk: Connection, content: bytes | None, secret: bytes) -> None:
         _fill(desk, _NEW if content is None else content, secret)
     except (ValueError, TypeError, KeyError, AttributeError, sqlite3.Error):
         desk.rollback()
-        raise _DamagedError(f"what is kept of a person is no state of this version (format {FORMAT})") from None
+        raise _DamagedError(
+            f"what is kept of a person is of another version (format {FORMAT} is needed); call forget for the person"
+        ) from None
     desk.commit()
 
 

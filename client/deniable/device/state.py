@@ -13,6 +13,7 @@ import os
 import re
 import time
 from contextlib import contextmanager, suppress
+from errno import ENOSPC
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 from weakref import WeakSet
@@ -153,12 +154,24 @@ class State:
                 raise
             except (sqlite3.Error, OSError, *_OF_DAMAGE) as error:
                 self._damaged = self._damaged or isinstance(error, _OF_DAMAGE)
-                self.trouble = f"the state in {self.directory or 'memory'} cannot be used: {type(error).__name__}: {error}"
+                wrong = f"the state in {self.directory or 'memory'} cannot be used: {type(error).__name__}: {error}"
+                self.trouble = f"{wrong}; {self._remedy(error)}"
                 raise StateError(self.trouble) from None
             finally:
                 self._amid = False
                 if fresh is not None and os.getpid() == process:
                     _remove(fresh)
+
+    def _remedy(self, error: Exception) -> str:
+        """Say what a developer can do about an error of the file."""
+        words = str(error)
+        if self._damaged or "malformed" in words or "not a database" in words:
+            return f"it is damaged; to start again with a new budget, remove {self.directory}"
+        if "locked" in words:
+            return "another process has it: if this lasts, end that process"
+        if "full" in words or getattr(error, "errno", None) == ENOSPC:
+            return "make room on the disk"
+        return "see that this user can write there, or name another place with state= or DENIABLE_STATE_DIR"
 
     def begin(self, block: Callable[[Connection], T]) -> T:
         """Do a transaction that may be the first of the device. If another process is first, do it again, in its file."""
@@ -208,8 +221,8 @@ class State:
         file = self.file
         if not file.exists():
             raise StateError(
-                f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
-                f"To start again, which spends anew, remove {self.directory}"
+                f"{file} was deleted, so nobody knows what was spent, and nothing is recorded; "
+                f"to start again with a new budget, remove {self.directory}"
             )
         uri = f"{file.absolute().as_uri()}?mode=rw"
         # Whoever keeps a connection has a lock for its threads.
@@ -222,7 +235,7 @@ class State:
             raise
         if format_ != FORMAT:
             connection.close()
-            raise StateError(f"{file} is no state of this version (format {format_}, not {FORMAT}); remove {self.directory}")
+            raise StateError(f"{file} is of another version (format {format_}, not {FORMAT}); remove {self.directory}")
         return connection
 
     def reset(self) -> None:

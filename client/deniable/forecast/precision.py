@@ -22,6 +22,12 @@ _LOOKS = 15.2
 _P99_FROM = ((1.0, 600_000), (2.0, 220_000), (4.0, 12_000))
 """By epsilon, from about how many reports the 99th percentile is resolved. Simulated, and rough: it depends on the answers."""
 
+_BAND = 0.076, -0.75
+"""Half of the 95% band of the median of `REPORTS` even answers, as a share of the range: at epsilon 1, and its power of epsilon.
+
+Simulated at epsilon 0.5 to 4. A band is as wide in shares of the answers, so it is narrower where answers are dense.
+"""
+
 _P90 = 30
 """The 90th percentile is resolved from about so many times fewer reports."""
 
@@ -71,9 +77,13 @@ def _of_the_mean(metric: Metric, worst: float) -> str:
 
 def _of_the_distribution(metric: Metric, epsilon: float) -> dict[str, str]:
     distance = length(metric, 0.7 * epsilon**-0.9 * REPORTS**-0.42)
+    factor, power = _BAND
+    band = length(metric, factor * epsilon**power)
+    reach = f"its 95% band reaches about {band} to each side if answers are even over the range"
     p90, p99 = map(_rough, resolved_from(epsilon).values())
     return {
-        "distribution": f"quantiles of {REPORTS:,} reports are off by about {distance} on average",
+        "distribution": f"quantiles of {REPORTS:,} reports are off by about {distance}, on average over all of them",
+        "median": f"{reach}; less far if many answers are near it, and farther if few are",
         "quantiles": f"p90 is resolved from about {p90} reports, p99 from about {p99} (rough)",
     }
 

@@ -14,7 +14,7 @@ from deniable.errors import Fault, RegistryError
 from deniable.frozen import NamedTuple, dataclass
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import budget_of, caps_of, exceeding
-from deniable.limits.exposure import Exposure
+from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.messages.plural import plural
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _without_room(
     everything = _Demand.of(registry, metrics.values())
     if everything.fits(caps, budget):
         return
-    most, changes = everything.exposure, ""
+    most, changes = everything.exposure, None
     taken: list[Admitted] = []
     for id_, metric in sorted(metrics.items(), key=lambda item: item[0] in refused):
         demand = _Demand.of(registry, [*taken, metric])
@@ -111,18 +111,24 @@ def _without_room(
             groups = (
                 f"with it, rows of kept answers divide devices into {demand.exposure.rows} groups, and {caps.rows} are allowed"
             )
-            yield id_, f"{groups}: use fewer cohorts, or write rows = {most.rows} in {place}"
+            raised = "" if most.rows > MANY_GROUPS else f", or write rows = {most.rows} in {place}"
+            fewer = "use fewer cohorts" if metric.declared.metric.open else "use fewer cohorts, or a mechanism such as l_grr"
+            yield id_, f"{groups}: {fewer}{raised}"
         if demand.exposure.segments > caps.segments:
             groups = f"with it, segments have {demand.exposure.segments} combinations, and {caps.segments} are allowed"
-            yield id_, f"{groups}: use fewer values, or write segments = {most.segments} in {place}"
+            raised = "" if most.segments > MANY_GROUPS else f", or write segments = {most.segments} in {place}"
+            yield id_, f"{groups}: use fewer segments, or fewer values{raised}"
         if demand.month > month_of(budget):
             needs = metric.allowance.month
             others = "other metrics" if id_ in refused else "metrics above"
             left = (month_of(budget) - demand.month + needs) / MICRO
+            room_left = f"the {others} leave {left:.4g} of {budget.per_month:g}" if taken else f"the budget has {left:.4g}"
             from deniable.limits.advice import room  # noqa: PLC0415 - only a budget that is too small needs it
 
-            changes = changes or room(registry, metrics, refused, caps, budget, in_code)
-            change = f"write {changes}" if changes else "ask less often, or with a smaller epsilon"
+            if changes is None:
+                changes = room(registry, metrics, refused, caps, budget, in_code)
+            otherwise = "mend what exceeds the caps first" if refused else "remove metrics, or ask them less often"
+            change = f"write {changes}" if changes else otherwise
             nats = plural(needs / MICRO, "nat", ".4g")
-            why = f"it needs {nats} a month, and the {others} leave {left:.4g} of {budget.per_month:g}"
+            why = f"it needs {nats} a month, and {room_left}"
             yield id_, f"{why}: {change}"

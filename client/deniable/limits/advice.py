@@ -1,4 +1,7 @@
-"""What to write so that all metrics of a registry have room in the budget: longer periods or kept answers; else a larger one."""
+"""What to write so that all metrics of a registry have room in the budget: nothing that lint would then warn of.
+
+That is longer periods or kept answers; else a larger budget, up to the default; else less for the greediest metrics.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,23 @@ from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.errors import ParameterError
-from deniable.exact.epsilon import MAX_EPSILON, exact
+from deniable.exact.epsilon import exact
 from deniable.frozen import NamedTuple, replace
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import exceeding
-from deniable.limits.exposure import Exposure
+from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.registry.period import LENGTHS
-from deniable.registry.tables import LARGEST, Budget
+from deniable.registry.tables import LARGEST, Budget, Caps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from deniable.registry import Metric, Registry
-    from deniable.registry.tables import Caps
 
 _TENTH = MICRO // 10
 _MOST_METRICS = 8  # that a message asks to change; for more, only a larger budget is advised
+_HALF, _LEAST = Fraction(1, 2), Fraction(1, 20)  # the parts of its epsilon that a metric should keep, and has to
+_STEPS = 20  # a smaller epsilon is a multiple of 1 / 20
 _KEPT = 1.5  # kept answers are a larger change than the next longer period, and a smaller one than the period after that
 
 
@@ -47,14 +51,15 @@ def room(
     """Return the smallest change that makes room for all metrics, as the lines to write; empty if none does."""
     exposure = Exposure.together(registry, (each.declared for each in metrics.values()))
     # Larger caps of rows and segments, where they are needed, are advised beside this.
-    caps = replace(caps, rows=max(caps.rows, exposure.rows), segments=max(caps.segments, exposure.segments))
+    rows = max(exposure.rows, min(caps.rows, MANY_GROUPS))
+    caps = replace(caps, rows=rows, segments=max(caps.segments, exposure.segments))
     longer = [_least(registry, metrics, _longer(metrics, length, budget), caps, budget) for length in LENGTHS]
     permanent = _least(registry, metrics, _permanent(metrics, refused, caps, budget), caps, budget)
     best = [
         min(options, key=_size) for options in ([each for each in longer if each], [permanent] if permanent else []) if options
     ]
     if not best:
-        return _raised(registry, in_code, sum(each.allowance.month for each in metrics.values()))
+        return _larger(registry, metrics, refused, budget, in_code)
     changes = min(best, key=_size)
     return _written(changes) + (" (for an answer that seldom changes)" if changes == permanent else "")
 
@@ -95,11 +100,13 @@ def _permanent(metrics: Mapping[str, Admitted], refused: Collection[str], caps: 
     changes = {}
     for id_, admitted in metrics.items():
         metric = admitted.declared.metric
-        if id_ in refused or metric.permanent or metric.per_period > 1:
-            continue
-        # Twice the epsilon of a report is what the guide advises.
+        if id_ in refused or metric.permanent or metric.per_period > 1 or metric.step is not None:
+            continue  # of a number whose answers are kept, a step has no effect
+        # Twice the epsilon of a report is what the guide advises, and lint warns of more than the default cap.
         own = exact(metric.epsilon)
-        nats = f"{float(max(own, min(2 * own, Fraction(str(caps.permanent)), Fraction(MAX_EPSILON)))):.12g}"
+        if own > Fraction(str(Caps().permanent)):
+            continue
+        nats = f"{float(max(own, min(2 * own, Fraction(str(min(caps.permanent, Caps().permanent)))))):.12g}"
         try:
             change = _changed(admitted, replace(metric, epsilon_permanent=nats), f"epsilon_permanent = {nats}", budget, _KEPT)
         except ParameterError:
@@ -107,6 +114,63 @@ def _permanent(metrics: Mapping[str, Admitted], refused: Collection[str], caps: 
         if change.saved > 0 and not any(exceeding([change.changed.declared], caps, "")):
             changes[id_] = change
     return changes
+
+
+def _larger(
+    registry: Registry, metrics: Mapping[str, Admitted], refused: Collection[str], budget: Budget, in_code: Caps | None
+) -> str:
+    """Return a larger budget, as lines to write; if it would promise people little, smaller losses of the greediest metrics."""
+    total, usual = sum(each.allowance.month for each in metrics.values()), int(month_of(Budget()))
+    if total <= usual:
+        return _raised(registry, in_code, total)
+    if refused:
+        return ""  # they give away less once they keep to the caps
+    raised = _raised(registry, in_code, usual)
+    for least in (_HALF, _LEAST):
+        for budget_lines, month in (("", month_of(budget)), (raised, usual)):
+            changes = _less(metrics, month, budget, least)
+            if changes:
+                return " and ".join(filter(None, (budget_lines, _written(changes))))
+    return ""
+
+
+def _less(metrics: Mapping[str, Admitted], month: float, budget: Budget, least: Fraction) -> dict[str, _Change]:
+    """Return smaller losses of the fewest metrics, the greediest, with which all fit into a month; empty if none do."""
+    greediest = sorted(metrics, key=lambda id_: -metrics[id_].allowance.month)
+    for length in ("hour", LENGTHS[-1]):
+        for number in range(1, min(len(greediest), _MOST_METRICS) + 1):
+            others = sum(metrics[id_].allowance.month for id_ in greediest[number:])
+            part = (month - others) / number
+            changes = {id_: _within(metrics[id_], length, part, budget, least) for id_ in greediest[:number]}
+            possible = {id_: change for id_, change in changes.items() if change}
+            if len(possible) == number:
+                return {id_: change for id_, change in possible.items() if change.line}
+    return {}
+
+
+def _within(admitted: Admitted, length: str, part: float, budget: Budget, least: Fraction) -> _Change | None:
+    """Return the change with which a metric spends no more than a part of a month; None if it would keep too little epsilon."""
+    metric, lines = admitted.declared.metric, []
+    if LENGTHS.index(length) > LENGTHS.index(metric.period):
+        metric, lines = replace(metric, period=length), [f'period = "{length}"']
+    change = _changed(admitted, metric, " and ".join(lines), budget, 0)
+    spends = change.changed.allowance
+    if spends.month <= part:
+        return change
+    nats = Fraction(int(part * spends.cost / spends.month / MICRO * _STEPS), _STEPS)
+    own = exact(metric.epsilon if metric.epsilon_permanent is None else metric.epsilon_permanent)
+    if nats <= 0 or nats < own * least:
+        return None
+    epsilon = f"{float(nats):g}"
+    if metric.epsilon_permanent is None or exact(metric.epsilon) > nats:
+        metric, lines = replace(metric, epsilon=epsilon), [*lines, f"epsilon = {epsilon}"]
+    if metric.epsilon_permanent is not None:
+        metric, lines = replace(metric, epsilon_permanent=epsilon), [*lines, f"epsilon_permanent = {epsilon}"]
+    try:
+        change = _changed(admitted, metric, " and ".join(lines), budget, 0)
+    except ParameterError:
+        return None  # what the parameters of its mechanism spend, only they change
+    return change if change.changed.allowance.month <= part else None
 
 
 def _changed(before: Admitted, metric: Metric, line: str, budget: Budget, size: float) -> _Change:

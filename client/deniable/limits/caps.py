@@ -61,7 +61,7 @@ def exceeding(
             yield metric.id, f'its mechanism is "{name}", and the app allows {allowed}: add "{name}" to mechanisms in {place}'
         if caps.domain_size is not None and len(metric.values) > caps.domain_size:
             listed = f"it lists {len(metric.values)} answers, and the app allows {caps.domain_size}"
-            yield metric.id, f"{listed}: list no more, or write domain_size = {largest} in {place}"
+            yield metric.id, f"{listed}: list {caps.domain_size} or fewer, or write domain_size = {largest} in {place}"
         for loss in losses[metric.id]:
             if loss.ratio is None:
                 unbounded = f"{loss.of} may give away any number of nats, and the app allows {loss.bound:g}"

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
 
+MANY_GROUPS = 256
+"""Most groups into which rows and segments should divide devices. With more groups, each has few devices, and lint warns."""
+
 
 def groups(
     rows: Iterable[int],  # number of rows of each metric

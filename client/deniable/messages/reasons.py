@@ -20,44 +20,48 @@ class Reason(NamedTuple):
     remedy: str
     alike: bool = False  # whether it concerns all metrics alike, so that it is said once for all of them
     normal: bool = False  # whether nothing is wrong
+    in_facts: bool = False  # whether the facts of a case, where there are any, say what to do
     developing: str = ""  # what to do while the app is developed, as a line of its own; empty if nothing
 
     def words(self, facts: str = "") -> str:
         """Write it as one sentence, with facts of the case. No fact may be, or depend on, an answer."""
+        if facts and self.in_facts:
+            return f"{self.happened}: {facts}"
         return f"{self.happened}{f' ({facts})' if facts else ''}; {self.remedy}"
 
 
 _KEY = "write a key into the DSN that the server knows, such as the one that `deniable serve` prints"
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
-_KEPT = "what is not delivered is kept and tried again"
+_KEPT = "the reports are kept, and sent again later"
+_OURS = "give the server the metrics.toml of this app, and start it again"
 _ONCE_MORE = "to record once more, start with an empty state directory (state= or DENIABLE_STATE_DIR)"
 
 ANSWERS: Mapping[str, Reason] = {
     "before_init": Reason(
-        "record was called before deniable.init, so the answer is lost", "call init where the app starts", alike=True
+        "record was called before deniable.init, so the answer is lost", "call init first, where the app starts", alike=True
     ),
     "disabled": Reason(
         "the client is off: no DSN, switched off by the user, or a configuration that cannot be used",
-        'stats()["disabled"] and the line "deniable is off" say which',
+        'see stats()["disabled"], or the line "deniable is off" in the log',
         alike=True,
     ),
     "no_consent": Reason(
         "nobody has agreed, so nothing is recorded",
-        "once the person has said yes, call set_consent(True)",
+        "call set_consent(True) once the person has said yes",
         alike=True,
         normal=True,
     ),
     "unknown_metric": Reason(
         "the registry does not declare the metric",
-        "correct the name, or declare it in metrics.toml",
+        "correct the name, or add the metric to metrics.toml",
     ),
-    "off": Reason("the metric is off", "other metrics go on"),
+    "off": Reason("the metric is off", "all other metrics are recorded"),
     "expired": Reason(
         "its collection has ended",
-        "set a later `expires` in each metrics.toml that has it",
+        "write a later `expires` in metrics.toml, for the app and for the server",
     ),
-    "unit": Reason("its unit is not one of time", "pass the number to `record`: `timed` is for metrics of us, ms, s, min or h"),
+    "unit": Reason("its unit is not one of time", "use `record`: `timed` is for metrics whose unit is us, ms, s, min or h"),
     "not_sampled": Reason(
         "`sample` has left this answer out",
         "that is normal; for more reports raise `sample` in metrics.toml",
@@ -71,7 +75,7 @@ ANSWERS: Mapping[str, Reason] = {
     ),
     "refused_period": Reason(
         "the server has refused the report of this period, and the device makes no other one",
-        "mend what it refused, and the next period is reported",
+        "correct what the server refused; then the next period is reported",
         developing=_ONCE_MORE,
     ),
     "nobody": Reason(
@@ -80,45 +84,50 @@ ANSWERS: Mapping[str, Reason] = {
         alike=True,
     ),
     "budget": Reason(
-        "its part of the budget is spent, or what an earlier registry of the app has spent leaves no room yet",
+        "the metric has spent its part of the budget, or an earlier metrics.toml of the app has spent what it needs",
         "declare a longer `period` in metrics.toml, so that its part lasts",
         developing=_ONCE_MORE,
     ),
     "state": Reason(
-        "what the device has spent cannot be read or written, so it may spend nothing",
+        "what the device has spent of its budget cannot be read or written, so nothing is recorded",
         "name a state directory that can be written, with state= or DENIABLE_STATE_DIR",
         alike=True,
+        in_facts=True,
     ),
     "queue_full": Reason(
-        "the queue is full",
+        "too many answers wait to be sent",
         "see whether the server answers; record less, or raise DENIABLE_QUEUE_SIZE or SenderSettings.queue_size",
         alike=True,
     ),
-    "closed": Reason("it was recorded after close()", "call close last", alike=True),
+    "closed": Reason("it was recorded after close()", "call close at the end only", alike=True),
     "refused_key": Reason(
         "the server has refused the key or the path of the DSN, so nothing is recorded until the next start",
-        "start again with a DSN that it accepts; what was recorded before waits on disk",
+        "correct the DSN, and start again; what was recorded before waits on disk",
         alike=True,
     ),
     "no_thread": Reason(
-        "no thread can be started: the interpreter is ending, there are too many threads, or this is an isolated subinterpreter",
+        "no thread can be started: the program is ending, there are too many threads, or this is an isolated subinterpreter",
         "record earlier, or in the main interpreter",
         alike=True,
     ),
     "interrupted": Reason(
-        "record was called during another record of its thread, by a consent function, a signal handler, a finaliser or a log's "
-        "handler; or that code forked",
-        "record elsewhere",
+        "record was called inside another record: by a consent function, a signal handler, a finaliser or a handler of the log; "
+        "or one of these has forked",
+        "record in other code",
         alike=True,
     ),
-    "error": Reason("an unexpected error was swallowed", "strict=True raises it; if it is ours, please report it", alike=True),
+    "error": Reason(
+        "an unexpected error happened, and the app was not disturbed",
+        "strict=True raises it; if it is ours, please report it",
+        alike=True,
+    ),
 }
 """Reasons why an answer is not reported."""
 
 OF_PEOPLE: Mapping[str, Reason] = {
     "no_consent": Reason(
-        "a person has not agreed: consent returned something else than True",
-        "that is normal for those who said no; when they say yes, have it return True",
+        "a person has not agreed: consent did not return True",
+        "that is normal for those who said no; for those who said yes, return True",
         alike=True,
     ),
     "this_period": Reason(
@@ -128,38 +137,39 @@ OF_PEOPLE: Mapping[str, Reason] = {
         developing="to record once more, take another identifier",
     ),
     "state": Reason(
-        "what a person has spent cannot be read or written, so nothing may be spent",
-        "mend the store of deniable.people",
+        "what a person has spent of the budget cannot be read or written, so nothing is recorded",
+        "see that the store of deniable.people can be read and written",
         alike=True,
+        in_facts=True,
     ),
 }
 """The same where answers are those of the people of a web app, if the words differ."""
 
 ONE_PERSON = Reason(
-    "so many answers were dropped as this_period, since one device = one person",
+    "many answers were dropped as this_period, since one device is one person",
     "if this process records for several people, as a web server does for its visitors, use deniable.people",
 )
 """Another remedy where many answers are dropped as ``this_period``."""
 
 LOSSES: Mapping[str, Reason] = {
-    "purged": Reason("consent was withdrawn, so what was not sent yet is deleted", "that is what a withdrawal is for"),
+    "purged": Reason("consent was withdrawn, so what was not sent yet is deleted", "there is nothing to do"),
     "undelivered": Reason(
-        "reports could not be delivered, and nothing keeps them for later",
-        "let the client keep its state on disk: leave out state=None",
+        "reports could not be delivered, and are not kept on disk",
+        "leave out state=None, so that they wait on disk",
         alike=True,
     ),
     "spool_failed": Reason(
-        "reports could not be delivered, and the disk does not keep them for later",
+        "reports could not be delivered, and could not be written to disk",
         "name a state directory that can be written, with state= or DENIABLE_STATE_DIR",
     ),
-    "spool_full": Reason("too many reports wait on disk, so the oldest are deleted", "see why the server does not answer"),
+    "spool_full": Reason("too many reports wait on disk, so the oldest are deleted", "find out why the server does not answer"),
     "spool_expired": Reason(
         "reports have waited on disk for so long that no server would count them, so they are deleted",
-        "see why the server does not answer, or how often the program runs",
+        "find out why the server does not answer, or run the program more often",
     ),
-    "spool_damaged": Reason("a file of waiting reports is damaged, so it is deleted", "see whether the disk is sound"),
-    "delivered_error": Reason("what was sent could not be noted in the journal", "mend the state directory"),
-    "chore_error": Reason("the served registry could not be asked for", "tried again within the hour; please report it"),
+    "spool_damaged": Reason("a file of waiting reports is damaged, so it is deleted", "check the disk"),
+    "delivered_error": Reason("what was sent could not be written to the journal", "see that the state directory can be written"),
+    "chore_error": Reason("asking for the served registry failed", "it is tried again within the hour; please report the error"),
 }
 """Reasons why a report is lost once it was made, and faults that cost none."""
 
@@ -168,12 +178,12 @@ FAILURES: Mapping[str, Reason] = {
     "no_name": Reason("the host's name cannot be found", "correct the host of the DSN, or see whether the device is online"),
     "no_tls": Reason(
         "the port does not speak TLS",
-        "have the server, or the proxy before it, speak https",
+        "set up https at the server, or at the proxy before it; or correct the port of the DSN",
     ),
     "no_tls_here": Reason("the port does not speak TLS, and is on this machine", "write http:// in the DSN"),
     "tls": Reason(
-        "no secure connection came about",
-        "see which versions of TLS the server, or the proxy before it, speaks",
+        "the secure connection failed",
+        "see which versions of TLS the server, or the proxy before it, allows",
     ),
     "certificate": Reason(
         "the server's certificate is not trusted",
@@ -188,7 +198,7 @@ FAILURES: Mapping[str, Reason] = {
     ),
     "ended": Reason(
         "the client was closed before an answer came",
-        "give it more time, as by flush(timeout=5) before; what is kept on disk is sent at the next start",
+        "call flush(timeout=5) before; what is kept on disk is sent after the next start",
     ),
     "no_answer": Reason("no answer came", "see whether the server of the DSN is running"),
 }
@@ -202,27 +212,30 @@ SERVED: Mapping[str, Reason] = {
         "what came is no signed registry, and changes nothing",
         "see whether the login page of a network answers in the server's place; `deniable registry sign` makes one",
     ),
-    "expired": Reason("the days of the served registry are over", "sign it again: `deniable registry sign --valid-for`"),
+    "expired": Reason("the last day of the served registry is over", "sign it again: `deniable registry sign --valid-for`"),
 }
 """Reasons why a registry from the server is not used. The app's own stays in use."""
 
 CODES: Mapping[str, Reason] = {
-    "missing_key": Reason("the upload came without its key", "see whether a proxy takes the header Authorization away"),
+    "missing_key": Reason("the upload came without its key", "see whether a proxy removes the header Authorization"),
     "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; what waits is kept for two days"),
     "not_found": Reason("the server has no such address", "correct the path of the DSN: https://KEY@host[/prefix]/app"),
     "method_not_allowed": Reason("the address takes no uploads", "correct host and path of the DSN"),
     "rate_limited": Reason(
-        "the server's limit of requests is reached", f"{_KEPT}; else raise DENIABLE_RATE_LIMIT_SOURCE or ..._KEY there"
+        "the server's limit of requests is reached",
+        f"{_KEPT}; if it lasts, raise DENIABLE_RATE_LIMIT_SOURCE or DENIABLE_RATE_LIMIT_KEY there",
     ),
-    "backlog_full": Reason("too many uploads wait in the server to be counted", f"{_KEPT}; see there whether a worker runs"),
-    "store_full": Reason("the server's store has no room", f"{_KEPT}; raise its maxmemory"),
-    "store_unavailable": Reason("the server cannot reach its store", f"{_KEPT}; start the store"),
+    "backlog_full": Reason("too many uploads wait at the server to be counted", f"{_KEPT}; see whether a worker runs there"),
+    "store_full": Reason("the server's store has no room", f"{_KEPT}; raise maxmemory of the store, or give it a larger disk"),
+    "store_unavailable": Reason(
+        "the server cannot use its store", f"{_KEPT}; why is in the server's log, and `deniable doctor` says it there"
+    ),
     "internal": Reason("the server has failed", "read its log, and report the bug"),
-    "all_rejected": Reason("no report of the upload can be counted", "the reasons stand with each metric"),
+    "all_rejected": Reason("no report of the upload can be counted", "the log has the reason for each metric"),
     "idempotency_mismatch": Reason("the key of the upload was used for another one", _VERSIONS),
     **dict.fromkeys(
         ("body_too_large", "inflated_too_large"),
-        Reason("a report is larger than a server takes", "declare fewer values or a smaller mechanism"),
+        Reason("a report is larger than a server takes", "declare fewer values, or a mechanism with smaller reports"),
     ),
     **dict.fromkeys(
         ("idempotency_key", "gzip", "json", "batch_shape", "batch_format", "media_type", "content_encoding", "length_required"),
@@ -259,26 +272,24 @@ STATUSES: Mapping[int, Reason] = {
 """Statuses of answers without a code that we know: a proxy's, or another program's. A hundred stands for all of its kind."""
 
 REFUSALS: Mapping[str, Reason] = {
-    "unknown_metric": Reason(
-        "the server's metrics.toml does not declare the metric", "give the server the metrics.toml of this app"
-    ),
+    "unknown_metric": Reason("the server's metrics.toml does not declare the metric", _OURS),
     "unknown_version": Reason(
         "the server's metrics.toml does not declare this version",
-        "give the server the metrics.toml of this app, beside earlier ones",
+        f"{_OURS}; if other versions of the app are in use, give it a folder of all: `deniable registry publish`",
     ),
     "definition_mismatch": Reason(
-        "the server runs another metrics.toml, which means something else by the same version",
-        "give it the one of this app, and start it again",
+        "the server's metrics.toml defines the same version of the metric in another way",
+        _OURS,
     ),
     "metric_expired": Reason(
-        "its collection has ended at the server", "set a later `expires` in metrics.toml, for app and server"
+        "its collection has ended at the server", "write a later `expires` in metrics.toml, for the app and for the server"
     ),
-    "period": Reason("the server's metrics.toml has another `period`", "give the server the metrics.toml of this app"),
+    "period": Reason("the server's metrics.toml has another `period`", _OURS),
     "period_closed": Reason(
         "it came too late, after the period's `grace`", "see whether the device's clock is right; else raise `grace`"
     ),
     "period_not_open": Reason("its period has not begun for the server", "set the clock of the device, or of the server"),
-    "segment": Reason("the server's metrics.toml has other segments", "give the server the metrics.toml of this app"),
+    "segment": Reason("the server's metrics.toml has other segments", _OURS),
     **dict.fromkeys(
         ("base64", "payload_length", "index_range", "row_range", "padding_bits"),
         Reason("the server cannot read the report", _FORGED),

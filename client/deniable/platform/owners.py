@@ -50,7 +50,7 @@ def _require_kept(folder: str) -> None:
         status = os.stat(folder)  # noqa: PTH116 - as above
     except FileNotFoundError:
         return
-    rule, mode = "nobody else can replace what a device keeps", status.st_mode
+    rule, mode = "others can replace what a device keeps", status.st_mode
     if status.st_uid not in (_me(), 0):
         advice = "name another place with state= or DENIABLE_STATE_DIR"
         raise StateError(f"{rule}; {folder} belongs to user {status.st_uid}: {advice}")
@@ -79,13 +79,13 @@ def _is_private(group: int) -> bool:
 def _require_own(path: str) -> None:
     status = os.lstat(path)
     if status.st_uid not in (_me(), 0):
-        rule = "what a device keeps belongs to its user or to root"
+        rule = "what a device keeps must belong to its user or to root"
         advice = "remove it, or name another place with state= or DENIABLE_STATE_DIR"
         raise StateError(f"{rule}; {path} belongs to user {status.st_uid}: {advice}")
     if stat.S_ISLNK(status.st_mode):
         status = os.stat(path)  # noqa: PTH116 - as above; a link has no mode of its own
     if status.st_mode & _OTHERS:
-        rule = "only its owner can write what a device keeps"
+        rule = "others can write what a device keeps"
         mended = f"if nobody else has written it, run chmod go-w {path}"
         raise StateError(f"{rule}; {path} has mode {_written(status.st_mode)}: {mended}")
 

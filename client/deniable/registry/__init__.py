@@ -211,7 +211,7 @@ class Registry:
                     if value is None
                     else f"the segment {name} is {value!r}, which is not declared"
                 )
-                mended = f'give segments={{"{name}": ...}} one of {", ".join(declared)}'
+                mended = f'pass segments={{"{name}": "{declared[0]}"}} to init, with one of {", ".join(declared)}'
                 raise ParameterError(f"{wrong}: {mended}{did_you_mean(value, declared)}")
             words.append(f"{name}={values[name]}")
         return ",".join(words)

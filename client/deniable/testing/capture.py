@@ -34,6 +34,7 @@ _NO_REGISTRY = (
     "no registry is known, so nothing can be checked: set deniable_registry = metrics.toml in the ini file of pytest, or write "
     "Capture('metrics.toml'), or have the test call deniable.init; to take everything, set lenient = True of the capture"
 )
+_EARLY = "recorded before deniable.init, so a device drops it: call init first, where the app starts"
 _OF_THE_NETWORK = ("dsn", "settings", "state", "registry_key", "allow_http", "post")
 
 
@@ -58,8 +59,8 @@ class Capture:
     The app may call `deniable.init` before, meanwhile or never. It may record by the functions of ``deniable``, a
     `deniable.Client`, a handle, or for a person of `deniable.people`. While the capture is open, nothing is randomised, queued,
     kept or sent, and no thread is started. ``flush`` says what a device would have sent of all that was captured: once a period,
-    and nothing after the last day of a metric. It does not look at the DSN, the budget, `sample`, or whether `init` came first.
-    An answer that a device would drop as ``this_period`` or ``expired`` is captured all the same.
+    and nothing after the last day of a metric. It does not look at the DSN, the budget or `sample`. An answer that a device would
+    drop as ``this_period`` or ``expired`` is captured all the same. An answer before `init`, which is lost, is a fault.
 
     Parameters
     ----------
@@ -75,16 +76,18 @@ class Capture:
     Attributes
     ----------
     faults : list of str
-        Undeclared metrics and answers that were recorded, with the line of the app. Without any registry, all answers.
+        Undeclared metrics and answers that were recorded, with the line of the app. Without any registry, all answers. After the
+        capture also answers that came before the app called `init`; an app that never calls it during the capture has none.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = True) -> None:
         self.lenient = lenient
         self.consent = consent
         self.faults: list[str] = []
-        self._off_before = False
+        self._off_before = self._begun = False  # as it was before the capture
         self._registry = load(registry) if isinstance(registry, str | Path) else registry
         self._taken: list[Captured] = []
+        self._early: list[str] = []  # the lines of the app that recorded before `init`, if it is still called
         self._outcomes: Counter[str] = Counter()  # what a device would have done with them: sent, or why dropped
         self._reports: Counter[tuple[str, str, str]] = Counter()  # reports, by person, metric and period
         self._stand_in: Client | None = None
@@ -127,6 +130,7 @@ class Capture:
         self._outcomes.clear()
         self._reports.clear()
         self.faults.clear()
+        self._early.clear()
 
     def __enter__(self) -> Self:
         self._off_before = bool(switched_off())
@@ -142,11 +146,14 @@ class Capture:
                 self._stand_in._consent.setting = before._consent.setting  # noqa: SLF001
         else:
             self._note(before)
+        self._begun = before is not None
         self._replace(deniable, "_client", self._stand_in or before)  # restored at the end
         self._replace_methods()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if deniable._client is not self._stand_in and not self.lenient:  # noqa: SLF001 - then `init` was called
+            self.faults += [f"{line}: {_EARLY}" for line in self._early]
         while self._replaced:
             setattr(*self._replaced.pop())
 
@@ -235,6 +242,8 @@ class Capture:
             except (ParameterError, ConfigurationError) as error:
                 self.faults.append(f"{_caller()}: {error}")
                 raise
+        if client is self._stand_in and not self._begun:
+            self._early.append(_caller())
         self._taken.append(Captured(metric, value))
         self._outcomes[self._outcome(owner, client, metric)] += 1
         return True

@@ -31,7 +31,8 @@ def _registry(config: pytest.Config) -> Path | None:
 def deniable_capture(request: pytest.FixtureRequest, _new_device: None) -> Iterator[Capture]:
     """Capture the answers that are recorded during the test; see `deniable.testing.Capture`.
 
-    A test that records an undeclared metric or answer fails, even if the app catches the error.
+    A test that records an undeclared metric or answer fails, even if the app catches the error. So does one that records before
+    the app calls `deniable.init`.
     """
     from deniable.testing.capture import Capture  # noqa: PLC0415 - see above
 
@@ -40,7 +41,7 @@ def deniable_capture(request: pytest.FixtureRequest, _new_device: None) -> Itera
         yield capture
     faults = "\n".join(capture.faults)
     if faults and request.session.testsfailed == failed_before:
-        pytest.fail(f"recorded what no known registry declares:\n{faults}", pytrace=False)
+        pytest.fail(f"recorded what a device would not report:\n{faults}", pytrace=False)
     if faults:  # the test has failed, perhaps because the app catches our errors
         request.node.add_report_section("teardown", "deniable", faults)
 
@@ -52,12 +53,16 @@ def deniable_stub_server(
     """Run a stub server during the test, in which devices are new and keep their state apart; see `deniable.testing.StubServer`.
 
     ``DENIABLE_DSN`` and any DSN that a client of the test is given lead to it. The clients that the test starts end with it.
+    A test that records before the app calls `deniable.init` fails, since such answers are lost.
     """
     import deniable  # noqa: PLC0415 - see above
     from deniable.client import Client  # noqa: PLC0415
+    from deniable.messages.plural import plural  # noqa: PLC0415
+    from deniable.messages.reasons import ANSWERS  # noqa: PLC0415
     from deniable.testing.stub import StubServer  # noqa: PLC0415
     from deniable.transport import Sender  # noqa: PLC0415
 
+    failed_before = request.session.testsfailed
     with StubServer(_registry(request.config)) as server:
         begin = Client.__init__
 
@@ -74,11 +79,14 @@ def deniable_stub_server(
         try:
             yield server
         finally:
+            early = deniable._early or deniable.stats().get("dropped", {}).get("before_init", 0)  # noqa: SLF001
             deniable.close(0.0)
             deniable._client = before  # noqa: SLF001
             for sender in Sender.all():
                 if sender not in senders:
                     sender.close(0.0)
+    if early and request.session.testsfailed == failed_before:
+        pytest.fail(f"{plural(early, 'answer')}: {ANSWERS['before_init'].words()}", pytrace=False)
 
 
 @pytest.fixture

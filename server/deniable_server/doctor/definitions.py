@@ -22,14 +22,15 @@ def definitions(registry: Registry, store: Store) -> Finding:
     published: dict[tuple[str, int], set[str]] = {}
     live = 0
     for metric in registry.definitions:
-        tag = Declared.of(metric).fingerprint
+        tag, first = Declared.of(metric).fingerprint, dict[str, str]()  # the first period of each definition
         for stratum in release.listed(store, metric.id):
-            if stratum.version != metric.version:
-                continue
-            if stratum.fingerprint == tag:
-                live += 1
-            else:
-                published.setdefault((metric.id, metric.version), set()).add(stratum.fingerprint)
+            if stratum.version == metric.version:
+                live += stratum.fingerprint == tag
+                first[stratum.fingerprint] = min(stratum.period, first.get(stratum.fingerprint, stratum.period))
+        # What came after the definition of today was given up: the definition is restored.
+        earlier = {other for other, period in first.items() if other != tag and not (tag in first and first[tag] <= period)}
+        if earlier:
+            published[metric.id, metric.version] = earlier
     if not former and not published:
         seen = f"each version means what it meant before; releases of them: {live:,}"
         return Finding("definitions", "ok", seen, app=registry.app)

@@ -113,6 +113,40 @@ def test_after():
     assert not (registry_file.parent / "state").exists()
 
 
+def test_answers_before_init_fail_the_test(registry_file):
+    """Under both fixtures: a device drops them, and the test would pass."""
+    test = """
+import deniable
+
+SEGMENTS = {"platform": "linux"}
+
+def run(first):
+    if not first:
+        deniable.record("ui.dark", True)
+    deniable.init(registry="metrics.toml", consent=True, segments=SEGMENTS)
+    deniable.record("ui.theme", "dark")
+
+def test_capture(deniable_capture):
+    run(first=False)
+
+def test_stub(deniable_stub_server):
+    run(first=False)
+
+def test_good(deniable_capture):
+    run(first=True)
+
+def test_also_good(deniable_stub_server):
+    run(first=True)
+"""
+    done = run_pytest(registry_file.parent, test)
+    assert "4 passed, 2 errors" in done.stdout, done.stdout
+    assert "test_app.py:8: recorded before deniable.init, so a device drops it: call init first" in done.stdout
+    assert (
+        "1 answer: record was called before deniable.init, so the answer is lost; call init first, where the app starts"
+        in done.stdout
+    )
+
+
 def test_a_dsn_in_the_code_leads_to_the_stub_server(registry_file):
     """Of each client, also where one object of the app lives through all tests; the name of the app is still checked."""
     test = """

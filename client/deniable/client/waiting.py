@@ -1,4 +1,4 @@
-"""What waits on the device, when it travels, and why not if it does not: for the command ``telemetry status``."""
+"""What waits on the device, when it travels, and why not if it does not: for ``telemetry status`` and ``deniable sent``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lines(
     directory: Path,  # of the app's state
     *,
     off: str | None,  # why nothing is recorded here; None if it is
-    exit: Exit,  # noqa: A002 - as the app gives it
+    exit: Exit | None,  # noqa: A002 - as the app gives it; None if it is not known
     records: bool,  # whether this run has recorded, so that at its end it sends if the app waits for that
 ) -> list[str]:
     """Say how many reports wait, and when they travel, in one line or two."""
@@ -56,7 +56,7 @@ def lines(
     return [f"On this device wait: {' and '.join(parts)}.", f"They {travel}."]
 
 
-def _when(spool: Spool, directory: Path, *, exit: Exit, records: bool) -> str:  # noqa: A002 - as above
+def _when(spool: Spool, directory: Path, *, exit: Exit | None, records: bool) -> str:  # noqa: A002 - as above
     if exit == "wait":
         return f"at the end of {'this' if records else 'the next'} run, which waits for the server"
     hindrance = helper.hindrance(os.environ)

@@ -65,6 +65,13 @@ def test_what_is_sent(monkeypatch):
     assert b"Accept-Encoding: identity" in lines
 
 
+def test_an_address_with_other_letters():
+    """The path of a DSN may have any letters. Its own percent signs stay."""
+    with server(say(ACCEPTED)) as (url, requests):
+        HttpPost(f"{url}/größe 1/a%20b/v1")(b"{}", HEADERS, 10)
+    assert requests[0].startswith(b"POST /gr%C3%B6%C3%9Fe%201/a%20b/v1 HTTP/1.1\r\n")
+
+
 def test_no_credentials_of_the_host(monkeypatch, tmp_path):
     """A .netrc for the server is not read."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret")
@@ -200,7 +207,7 @@ def test_cut_before_there_is_a_connection(monkeypatch):
 
     with server(say(ACCEPTED)) as (url, requests):
         http = HttpPost(url)
-        monkeypatch.setattr("urllib3.util.connection.socket.getaddrinfo", slow)
+        monkeypatch.setattr("socket.getaddrinfo", slow)
         errors: list[Exception] = []
 
         def send() -> None:
@@ -280,6 +287,43 @@ def test_a_bundle_that_is_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     with pytest.raises(OSError, match="certificate"):
         post("https://127.0.0.1:9", 5)
+
+
+def _extensions(hello: bytes) -> list[int]:
+    """Return the kinds of extensions in a record of TLS that says hello (RFC 8446, 4.1.2)."""
+    at = 5 + 4 + 2 + 32
+    for width in (1, 2, 1):  # session, ciphers, compression
+        at += width + int.from_bytes(hello[at : at + width], "big")
+    at, kinds = at + 2, []
+    while at < len(hello):
+        kinds.append(int.from_bytes(hello[at : at + 2], "big"))
+        at += 4 + int.from_bytes(hello[at + 2 : at + 4], "big")
+    return kinds
+
+
+@pytest.mark.usefixtures("_no_bundle")
+def test_no_two_connections_are_linked():
+    """What a device says to agree on TLS is the same for each upload, and takes up nothing of an earlier connection."""
+    hellos: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def listen() -> None:
+            for _ in range(2):
+                with listener.accept()[0] as connection:
+                    hellos.append(connection.recv(65536))
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        http = HttpPost(f"https://127.0.0.1:{listener.getsockname()[1]}")
+        for body in (b"{}", b'{"longer": true}'):
+            with pytest.raises(UnreachedError):
+                http(body, HEADERS, 60)
+        thread.join(60)
+    first, second = map(_extensions, hellos)
+    assert first == second
+    assert len(hellos[0]) == len(hellos[1])
+    session_ticket, pre_shared_key = 35, 41
+    assert not {session_ticket, pre_shared_key} & set(first)
 
 
 @pytest.mark.usefixtures("_no_bundle")

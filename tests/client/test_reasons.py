@@ -756,7 +756,8 @@ def test_why_there_is_no_answer(scheme, answer, reason):
         (["UnreachedError", "gaierror"], "no_name"),
         (["ConnectionError", "SSLError", "SSLCertVerificationError"], "certificate"),
         (["SSLError"], "tls"),
-        (["ReadTimeout"], "timeout"),
+        (["TimeoutError"], "timeout"),
+        (["OSError", "IncompleteRead"], "cut"),
         (["OSError"], "no_answer"),
     ],
 )

@@ -133,7 +133,7 @@ class Fetcher:
         headers = {"Authorization": f"Bearer {self._dsn.key}", "Accept": "application/json"}
         try:
             status, body = self._get(f"{self._dsn.url}{addresses.REGISTRY}", headers, _TIMEOUT)
-        except Exception as error:  # noqa: BLE001 - an error of requests, urllib3 or the system: there was no answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, there was no answer
             log.debug("deniable: no registry from %s: %s", self._dsn.url, type(error).__name__)
             self.counts["unreachable"] += 1
             reason = failure(error)

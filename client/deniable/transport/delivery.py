@@ -158,7 +158,7 @@ class Delivery:
             return self._courier.ask(body, headers, self.timeout)
         except UnreachedError:
             raise
-        except OSError as error:  # requests' exceptions are OSErrors
+        except OSError as error:
             self._complain(error)
             return _NO_ANSWER, {}, None
 
@@ -265,7 +265,7 @@ def _retry_after(headers: Mapping[str, str]) -> float:
         return min(float(text), _LONGEST_RETRY_AFTER)
     if not text.endswith("GMT"):
         return 0.0
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - rare, and loaded with requests anyway
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - rare, and loaded with `http.client` anyway
 
     try:
         seconds = parsedate_to_datetime(text).timestamp() - time.time()

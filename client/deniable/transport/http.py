@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+from urllib.parse import quote, urlsplit
 
 from deniable.process.imports import undisturbed
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
-
-    from requests import Session
+    from http.client import HTTPConnection
+    from ssl import SSLContext
 
 _LARGEST_ANSWER = 64 * 1024
 _USER_AGENT = "deniable"  # without a version, which would help to tell devices apart
@@ -36,19 +38,19 @@ class Post(Protocol):
 
 
 class Http:
-    """Sends requests by the library `requests`, which is imported only here, in a sending thread.
+    """Sends requests by Python's own `http.client`, which is imported only here, in a sending thread.
 
     The timeout of a request bounds each wait for the server, not their sum. To bound the sum, give `total`, or have another
     thread call `cut`.
 
-    ``REQUESTS_CA_BUNDLE`` or ``SSL_CERT_FILE`` names the certificates to trust, as for the rest of the host app.
+    ``REQUESTS_CA_BUNDLE`` or ``SSL_CERT_FILE`` names the certificates to trust, as for the rest of the host app. Else they are
+    those of the package `certifi`.
     """
 
     def __init__(self) -> None:
         with undisturbed():  # imported now, so that the first request is not slower
             import encodings.idna  # noqa: F401, PLC0415 - for the server's name
-
-            import requests  # noqa: F401, PLC0415
+            import http.client  # noqa: F401, PLC0415
         self._wire: _Wire | None = None
 
     def prepare(self) -> None:
@@ -71,7 +73,7 @@ class Http:
         # Without a connection, with TLS where the address has it, it raises UnreachedError: nothing was sent. Without a whole
         # answer it raises OSError: the request may have arrived.
         # The headers returned find a name in upper and lower case alike.
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
+        from http.client import HTTPException  # noqa: PLC0415 - see __init__
 
         wire = self._wire
         if wire is None or wire.used:
@@ -82,32 +84,22 @@ class Http:
             watch.daemon = True
             with suppress(RuntimeError):  # the interpreter is ending, and this thread with it
                 watch.start()
-        trusted = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or True
         try:
-            with (
-                _session(wire) as session,
-                session.request(
-                    method,
-                    url,
-                    data=body,
-                    headers=dict(headers),
-                    timeout=timeout,
-                    verify=trusted,
-                    allow_redirects=False,
-                    stream=True,
-                ) as answer,
-            ):
-                # Not decompressed: we asked for no compressed answer, and a small one could grow without bound.
-                content = answer.raw.read(largest + 1, decode_content=False)
-                if wire.ended or (len(content) <= largest and answer.raw.length_remaining):  # for urllib3 both are the end
-                    raise OSError("the answer was cut short")  # noqa: TRY301 - as if the connection had ended
-                return answer.status_code, answer.headers, content if len(content) <= largest else None
-        except HTTPError as error:
-            raise OSError(f"the answer ended early: {type(error).__name__}") from None
-        except OSError as error:
-            if wire.begun:
+            with closing(_connection(wire, url, timeout)) as connection:
+                # Not decompressed: `http.client` asks for no compressed answer, and a small one could grow without bound.
+                connection.request(method, _target(url), body, {"User-Agent": _USER_AGENT, **headers})
+                with connection.getresponse() as answer:
+                    content = answer.read(largest + 1)
+                    if wire.ended or (len(content) <= largest and answer.length):  # for `http.client` both are the end
+                        raise OSError("the answer was cut short")  # noqa: TRY301 - as if the connection had ended
+                    whole = content if len(content) <= largest else None
+                    return answer.status, cast("Mapping[str, str]", answer.headers), whole
+        except (OSError, HTTPException, ImportError, UnicodeError) as error:
+            if not wire.begun:
+                raise UnreachedError(str(error)) from error
+            if isinstance(error, OSError):
                 raise
-            raise UnreachedError(str(error)) from error
+            raise OSError(f"the answer is none: {type(error).__name__}") from error
         finally:
             if watch is not None:
                 watch.cancel()
@@ -196,33 +188,46 @@ class _Wire:
                     os.close(channel.detach())  # `close` would wait for a thread that reads
 
 
-def _session(wire: _Wire) -> Session:
-    import requests  # noqa: PLC0415 - see Http
-    from requests.adapters import HTTPAdapter  # noqa: PLC0415
+def _connection(wire: _Wire, url: str, timeout: float) -> HTTPConnection:
+    """Return a connection that is not made yet. It has no proxy, and does nothing but what is asked."""
+    import socket  # noqa: PLC0415 - see Http
+    from http.client import HTTPConnection  # noqa: PLC0415
 
-    class Adapter(HTTPAdapter):
-        def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
-            pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    tls = _tls() if parts.scheme == "https" else None
 
-            class Connection(pool.ConnectionCls):  # type: ignore[misc] # of http or https
-                def _new_conn(self) -> socket.socket:
-                    opened: socket.socket = super()._new_conn()
-                    wire.opened(opened, self)
-                    return opened
+    class Connection(HTTPConnection):
+        default_port = 443 if tls else 80
 
-                def connect(self) -> None:
-                    super().connect()  # with TLS
-                    wire.begin()
+        def connect(self) -> None:
+            self.sock = socket.create_connection((host, self.port), self.timeout)
+            wire.opened(self.sock, self)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self.sock = tls.wrap_socket(self.sock, server_hostname=host)
+            wire.begin()
 
-            pool.ConnectionCls = Connection
-            return pool
+    return Connection(host, parts.port, timeout=timeout)
 
-    session = requests.Session()
-    session.trust_env = False
-    # Otherwise requests reads the body of a redirect, which may be endless, even if it must not follow it.
-    session.get_redirect_target = lambda resp: None  # type: ignore[method-assign] # noqa: ARG005
-    session.mount("http://", Adapter())
-    session.mount("https://", Adapter())
-    session.headers.clear()
-    session.headers["User-Agent"] = _USER_AGENT  # else urllib3 adds its own with a version
-    return session
+
+def _target(url: str) -> str:
+    """Return what a request names of an address: its path."""
+    return quote(urlsplit(url).path or "/", safe="/%:@!$&'()*+,;=~")
+
+
+def _tls() -> SSLContext:
+    """Return what checks the certificate of a server. It is a new one for each connection, so no two are linked by a ticket."""
+    with undisturbed():
+        import ssl  # noqa: PLC0415 - see Http
+
+        import certifi  # noqa: PLC0415
+    trusted = Path(os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or certifi.where())
+    if not trusted.exists():
+        raise FileNotFoundError(f"there are no certificates at {trusted}")
+    folder = trusted.is_dir()
+    context = ssl.create_default_context(cafile=None if folder else trusted, capath=trusted if folder else None)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_TICKET
+    context.set_alpn_protocols(["http/1.1"])
+    return context

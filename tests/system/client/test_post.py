@@ -94,3 +94,14 @@ def test_certificates_of_the_environment(certificate, monkeypatch, name):
         monkeypatch.setenv(name, str(path))
         assert HttpPost(url)(b"{}", HEADERS, 60)[0] == 202
         assert len(requests) == 1
+
+
+def test_a_folder_of_certificates(certificate, monkeypatch, tmp_path):
+    """The environment may name a folder as OpenSSL keeps it, each file by the hash of its subject."""
+    context, path = certificate
+    command = [shutil.which("openssl"), "x509", "-in", str(path), "-noout", "-hash"]
+    name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    shutil.copy(path, tmp_path / f"{name}.0")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path))
+    with server(say(ACCEPTED), context) as (url, _):
+        assert HttpPost(url)(b"{}", HEADERS, 60)[0] == 202

@@ -124,9 +124,9 @@ def test_statuses(host, server, end, status):
     assert process.returncode == status
 
 
-# Python forgets that Ctrl-C ended it when a dataclass is made later, in any thread; requests has some.
+# Python forgets that Ctrl-C ended it when a dataclass is made later, in any thread; what `http.client` imports has such classes.
 WAITS = f"""
-import requests
+import http.client
 from deniable.transport import Sender
 
 def close(sender, timeout, close=Sender.close):

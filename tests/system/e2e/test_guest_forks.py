@@ -114,7 +114,7 @@ def test_multiprocessing(host, server, method):
 
 
 def test_a_fork_amid_an_import_of_ours(host, server):
-    """A child made while the sending thread imports requests can import it as well: it does not wait for a thread it lacks."""
+    """A child made while the sending thread imports can import the same: it does not wait for a thread it lacks."""
     printed = host.run(
         """
         import signal
@@ -125,7 +125,7 @@ def test_a_fork_amid_an_import_of_ours(host, server):
             pid = os.fork()
             if not pid:
                 signal.alarm(10)
-                import requests, gzip, sqlite3
+                import http.client, gzip, sqlite3
                 os._exit(0)
             time.sleep(0.02)
             ends.append(pid)
@@ -144,7 +144,7 @@ def test_a_fork_amid_a_slow_import_of_ours(host, server):
 
         class Slow:
             def find_spec(self, name, *_):
-                if name == "requests.adapters" and os.getpid() == parent:
+                if name == "http.client" and os.getpid() == parent:
                     amid.set()
                     time.sleep(3)
 

@@ -30,7 +30,7 @@ async def main():
     for _ in range(64):
         loop.run_in_executor(None, free.wait)
     assert all(deniable.record("used", True) for _ in range(100))
-    await asyncio.sleep(0.5)  # the import of requests, which takes the processor for itself
+    await asyncio.sleep(0.5)  # the import of `http.client`, which takes the processor for itself
     ticks = []
     ticking = asyncio.create_task(tick(ticks))
     began = time.monotonic()
@@ -91,7 +91,7 @@ runpy.run_path({host.program(PATCHED)!r}, run_name="__main__")
     printed, complaints = began.communicate(timeout=150)
     assert (began.returncode, complaints) == (0, ""), complaints
     gap, ticks = map(float, printed.split())
-    assert gap < 2, "requests is imported by a greenlet, which takes the processor for itself"
+    assert gap < 2, "`http.client` is imported by a greenlet, which takes the processor for itself"
     assert ticks > 10
     assert len(server.reports) == 300
 

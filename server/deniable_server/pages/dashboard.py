@@ -8,6 +8,7 @@
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
 * ``GET, POST /login``: the form for the read key
 * ``POST /logout``: the end of a session
+* ``GET /theme``: light or dark, kept in a cookie
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
 from deniable_server.pages import comparison_page, download, list_page, live_page, metric_page, series_page, visitor
 from deniable_server.pages.frame import blueprint, doubt, page, sentence
+from deniable_server.pages.parts import theme
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -199,3 +201,10 @@ def leave() -> BaseResponse:
     if visitor.from_our_form():
         visitor.sign_out()
     return redirect(url_for(".index"), 303)
+
+
+@blueprint.get("/theme")
+def choose_theme() -> BaseResponse:
+    """Keep the theme ``to`` in a cookie, and lead ``back`` to the page."""
+    only_parameters("to", "back")
+    return theme.choose(request.args.get("to", ""), request.args.get("back", ""))

@@ -128,6 +128,8 @@ blueprint.add_app_template_filter(figures.interval, "interval")
 def _on_problem(problem: Problem) -> Response:
     logs.note(code=problem.code)
     detail = sentence(problem.detail)
+    if problem.code == "other_app":
+        return _failure(problem.status, detail, again_text="Show the app that you are signed in to")
     if problem.code in ("period", "segment") and (request.view_args or {}).get("id_"):
         again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **visitor.remembered())
         return _failure(problem.status, detail, again, "Show everything published")

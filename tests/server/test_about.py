@@ -75,7 +75,7 @@ def test_it_says_what_is_asked(public):
     """Each question, its answers, how it is randomised, what a report tells, and how often: as declared, and as computed."""
     html = text(public)
     assert "7 questions" in html
-    assert "This is a trial" in html
+    assert "<b>Trial</b>" in html
     assert "Which theme &lt;b&gt;people&lt;/b&gt; use" in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     for metric, declared in public.app.highest.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import dataclass
 from datetime import date, timedelta
 from html.parser import HTMLParser
 from io import StringIO
@@ -25,7 +26,7 @@ from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
-from deniable_server.pages import chart, dashboard, figures, frame, metric_page
+from deniable_server.pages import chart, figures, frame, list_page, metric_page
 from deniable_server.service import service
 from deniable_server.settings import Settings
 
@@ -208,19 +209,72 @@ def test_the_style_sheet_and_icon_fetch_nothing(client):
 
 
 def test_the_list_describes_every_metric(app, client):
-    """The list has each metric's id, description, reports, epsilon, mechanism, owner, expiry and last update."""
+    """The list has each metric's id, description, last period with its interval, reports, and when its collection ended."""
     fill_all(app)
     html = client.get("/").get_data(as_text=True)
-    for text in ("ui.choice", "<b>1,001</b> reports, 2026-11-2", "ε&nbsp;=&nbsp;1.099", "coin, 1&nbsp;B", "design@shop.example"):
-        assert text in html
-    assert "31 Dec 2999" in html
+    row = html.partition('href="/m/ui.choice"')[2].partition("</li>")[0]
+    assert "<b>1,501</b>to 21 Nov 2026" in row
+    assert re.search(r"most frequent: [\d.]+% \([\d.]+ to 100.0%\), 21 Nov 2026", row)
+    assert '<span class="owner" hidden>design@shop.example</span>' in row
     assert "Collection ended on 1 Jan 2001" in html
-    assert '<time datetime="2026-11-26T11:00:00+00:00">26 Nov 2026, in the hour from 11:00 UTC</time>' in html
+    assert "<dt>Published</dt><dd>26 Nov 2026, 11:00 UTC</dd>" in html
     assert "<b>26 Nov 2026</b><small>in the hour from 11:00 UTC, " in client.get("/m/usage.hour").get_data(as_text=True)
-    ranges = re.findall(r'<span class="unseen">, (\w+) [^<]*%</span>', html) + re.findall(r'(\w+) [^ ]* to [^ ]*%\."', html)
-    assert set(ranges) == {"from"}
-    assert 'href="/m/usage.hour"' in html
+    assert re.search(r'role="img" aria-label="5 values; the largest is', row)
     assert "Nothing is published yet" not in html
+
+
+def test_metrics_stand_by_what_happened(app, client):
+    """Those that changed come first; then those not shown, those without a change, and those of one period."""
+    for day, yes in (("2026-11-14", 200), ("2026-11-21", 700)):
+        fill(app, "ui.dark", [1000 - yes, yes], day)
+        fill(app, "usage.hour", [50] * 24, day)
+    fill(app, "wide", [10] * 600)
+    publish(app)
+    html = client.get("/").get_data(as_text=True)
+    assert re.findall(r'class="group" aria-labelledby="(\w+)"', html) == ["changed", "unpublished", "steady", "single"]
+    by_group = {
+        part.partition('"')[0]: re.findall(r'<a href="/m/([^"]+)"', part)
+        for part in html.split('class="group" aria-labelledby="')[1:]
+    }
+    assert by_group == {"changed": ["ui.dark"], "unpublished": ["ui.choice"], "steady": ["usage.hour"], "single": ["wide"]}
+    assert '<p class="headline">1 of 4 metrics changed</p>' in html
+    assert "1 metric is not shown yet" in html
+    assert re.search(r'<span class="up">▲ rose [\d.]+ to [\d.]+ points</span><br>14 to 21 Nov 2026', html)
+    for state, ids in by_group.items():
+        assert re.findall(r'<h3><a href="/m/([^"]+)"', client.get(f"/?state={state}").get_data(as_text=True)) == ids
+    rows, name = table(client, "/overview.csv")
+    assert name == 'attachment; filename="shop-overview.csv"'
+    assert {row["metric"]: row["state"] for row in rows} == {id_: state for state, ids in by_group.items() for id_ in ids}
+    change = client.get("/api/v1/metrics/ui.dark/series", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()
+    (line,) = [each for each in change["lines"] if each["value"] is True]
+    dark = next(row for row in rows if row["metric"] == "ui.dark")
+    assert float(dark["estimate"]) == line["points"][-1]["estimate"]
+    assert float(dark["difference"]) == line["change"]["difference"]
+    assert float(dark["p_holm"]) == line["change"]["p_value"]
+    assert [row["metric"] for row in table(client, "/overview.csv?state=changed&type=boolean")[0]] == ["ui.dark"]
+
+
+def test_a_row_is_made_again_when_something_is_published(app, client):
+    """What was published since the last look is shown at once."""
+    fill_all(app)
+    assert "to 21 Nov 2026" in client.get("/?q=usage").get_data(as_text=True)
+    fill(app, "usage.hour", [20] * 24, "2026-11-22")
+    publish(app)
+    assert "to 22 Nov 2026" in client.get("/?q=usage").get_data(as_text=True)
+
+
+def test_many_changes_are_tested_together():
+    """Of more than twenty metrics a change counts only if it is one over all of them; of fewer each is tested by itself."""
+    changes = [SimpleNamespace(p_value=0.03)] * 20 + [SimpleNamespace(p_value=0.0001)]
+
+    @dataclass
+    class Row:
+        change: Any
+        state: str = "changed"
+
+    listed = [Row(change) for change in changes]
+    assert list_page.together(listed[:20]) == listed[:20]
+    assert [each.state for each in list_page.together(listed)] == ["steady"] * 20 + ["changed"]
 
 
 def test_the_empty_list_says_what_to_do(client):
@@ -466,14 +520,16 @@ MANY = REGISTRY + "".join(
 def test_metrics_are_found(make, query, ids):
     """By words of id, description and owner, and by type; the page says how many."""
     html = make(MANY).test_client().get(f"/?{query}").get_data(as_text=True)
-    matches = re.findall(r'<h2 id="m\d+"><a href="/m/([^"]+)"', html)
+    matches = re.findall(r'<h3><a href="/m/([^"]+)"', html)
     if ids is None:
         assert len(matches) == 48
         assert " found. " not in html
     else:
         assert matches == ids
         assert f"{len(ids)} metric{'s' if len(ids) != 1 else ''} found." in html
-        assert "64 metrics ·" in html
+        assert "64 metrics," in html
+        assert bool(ids) != ("No metric matches" in html)
+        assert bool(ids) != ('<a href="/">Clear the filters</a>' in html)
 
 
 def test_what_was_sought_stays(make):
@@ -484,8 +540,8 @@ def test_what_was_sought_stays(make):
     assert "<option selected>boolean</option>" in html
     (link,) = re.findall(r'href="([^"]+)" rel="next"', html)
     after = client.get(link.replace("&amp;", "&")).get_data(as_text=True)
-    assert len(re.findall(r'<h2 id="m\d+"', after)) == 12
-    assert "Search" not in make().test_client().get("/").get_data(as_text=True)  # four metrics are seen at once
+    assert len(re.findall(r"<h3><a ", after)) == 12
+    assert 'type="search"' in make().test_client().get("/").get_data(as_text=True)  # also of few metrics
 
 
 def test_metrics_before_and_after(client):
@@ -616,7 +672,7 @@ def test_a_fault_of_ours_is_a_page_without_its_text(client, monkeypatch, caplog)
     def fail(*_: object) -> None:
         raise RuntimeError("a secret text")
 
-    monkeypatch.setattr(dashboard, "latest", fail)
+    monkeypatch.setattr(list_page, "latest", fail)
     response = client.get("/")
     assert response.status_code == 500
     assert response.mimetype == "text/html"
@@ -786,10 +842,15 @@ def test_a_key_opens_its_own_app_only(make):
     """Where pages ask for a key, the address cannot name another app."""
     client = make(REGISTRY, OTHER, dashboard="key", read_keys=f"shop:{READ_KEY},labs:labs-reads").test_client()
     client.post("/login", data={"token": token(client), "key": "labs-reads"})
-    html = client.get("/?app=shop").get_data(as_text=True)
-    assert "lab.on" in html
-    assert "ui.choice" not in html
-    assert client.get("/m/ui.choice?app=shop").status_code == 404
+    assert "lab.on" in client.get("/?app=labs").get_data(as_text=True)
+    for path in ("/?app=shop", "/?app=unknown", "/m/ui.choice?app=shop", "/overview.csv?app=shop"):
+        answer = client.get(path)
+        assert answer.status_code == 403
+        html = answer.get_data(as_text=True)
+        assert "You are signed in to labs." in html
+        assert "Sign out" in html
+        assert "Which &lt;b&gt;one" not in html
+    assert client.get("/m/ui.choice").status_code == 404
 
 
 def test_a_forged_session_opens_nothing(locked):
@@ -1049,12 +1110,12 @@ def test_no_sentence_where_nothing_is_known(app, client):
     assert "headline" not in html
 
 
-def test_cards_of_numbers(numbers):
+def test_rows_of_numbers(numbers):
     """The list shows the median or the mean, with its interval and a picture."""
     html = numbers.test_client().get("/").get_data(as_text=True)
-    assert re.search(r"<b>\d+\u202fms</b> median \(95% interval \d+ to \d+\u202fms\)", html)
-    assert re.search(r"<b>\d+(\.\d)?\u202fmin</b> mean", html)
-    assert html.count('class="density"') == 1
+    assert re.search(r"<b><bdi>\d+\u202fms</bdi></b>median, \d+ to \d+\u202fms", html)
+    assert re.search(r"<b><bdi>\d+(\.\d)?\u202fmin</bdi></b>mean, ", html)
+    assert html.count('class="spark"') >= 2
 
 
 @pytest.mark.parametrize(

@@ -400,7 +400,7 @@ def test_a_trial_is_marked_in_every_answer_and_on_every_page(settings, tmp_path,
     token = re.search(r'name="token" value="([^"]+)"', shop.http.get("/login").get_data(as_text=True))[1]
     assert shop.http.post("/login", data={"token": token, "key": admin}).status_code == 303
     for page in ("/", "/m/plugin", "/m/export.used", "/m/secret", "/live", "/m/plugin/live"):
-        assert ("This is a trial" in shop.http.get(page).get_data(as_text=True)) is trial
+        assert ("<b>Trial</b>" in shop.http.get(page).get_data(as_text=True)) is trial
     shop.store._client.close()
 
 

@@ -1,6 +1,6 @@
 """The dashboard: pages of what was published, made on the server.
 
-* ``GET /``: the metrics of an app, each with a preview
+* ``GET /``: the metrics of an app, by what happened to them; ``GET /overview.csv``: the same as a file
 * ``GET /m/<id>``: one metric, every value with its intervals
 * ``GET /m/<id>/compare``: two periods or two segments of it
 * ``GET /m/<id>/values.csv``, ``GET /m/<id>/series.csv``: its tables as files
@@ -8,6 +8,7 @@
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
 * ``GET, POST /login``: the form for the read key
 * ``POST /logout``: the end of a session
+* ``GET /theme``: light or dark, kept in a cookie
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from flask import make_response, redirect, request, url_for
 from msgspec.structs import asdict
 
 from deniable_aggregator.answer.difference import compare
-from deniable_aggregator.answer.measurement import latest, measure
+from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.process import logs
@@ -26,11 +27,11 @@ from deniable_aggregator.publish import release
 from deniable_server.access.roles import why_unknown
 from deniable_server.api.answers import live
 from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of
-from deniable_server.http import paging
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
 from deniable_server.pages import comparison_page, download, list_page, live_page, metric_page, series_page, visitor
-from deniable_server.pages.frame import blueprint, doubt, page, sentence
+from deniable_server.pages.frame import blueprint, page, sentence
+from deniable_server.pages.parts import theme
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -42,27 +43,18 @@ if TYPE_CHECKING:
 
 @blueprint.get("/")
 def index() -> Response:
-    """List the metrics of an app, `list_page.MOST_CARDS` of them on each ``page``."""
+    """List the metrics of an app, `list_page.MOST_ROWS` of them on each ``page``."""
     app = visitor.app_shown()
-    only_parameters("q", "type", "page", "app")
-    summaries = release.summaries(app.store)
-    search = {name: request.args[name] for name in ("q", "type") if request.args.get(name)}
-    ids = list_page.matching(app, search.get("q", ""), search.get("type", ""))
-    part = paging.part(ids, list_page.MOST_CARDS)
-    return page(
-        "index.html",
-        app=app,
-        doubt=doubt(app),
-        cards=[list_page.card(app, measured) for measured in latest(app, part.items, summaries)],
-        metrics=len(app.highest),
-        types=list_page.types(app),
-        search=search,
-        links=visitor.remembered() | search,
-        matches=len(ids),
-        page=part.page,
-        pages=part.pages,
-        total=sum(summaries[one.definition].n for one in app.versions.values() if one.definition in summaries),
-    )
+    only_parameters("q", "type", "owner", "state", "page", "app")
+    return list_page.page_of(app)
+
+
+@blueprint.get("/overview.csv")
+def overview_file() -> Response:
+    """Send what the list shows, of all metrics that were searched for."""
+    app = visitor.app_shown()
+    only_parameters("q", "type", "owner", "state", "app")
+    return _file(app, "overview", download.of_rows(list_page.sought(app)))
 
 
 @blueprint.get("/m/<id_>")
@@ -124,7 +116,7 @@ def values_file(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("period", "segment", "level", "app")
     measured = measure(published_of(app, id_), release.summaries(app.store), *_cell(), level_asked())
-    return _file(app, id_, "values", download.of_values(measured))
+    return _file(app, f"{id_}-values", download.of_values(measured))
 
 
 @blueprint.get("/m/<id_>/series.csv")
@@ -133,7 +125,7 @@ def series_file(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("segment", "level", "app")
     over_time = series(published_of(app, id_), _cell()[1], level_asked())
-    return _file(app, id_, "series", download.of_series(over_time))
+    return _file(app, f"{id_}-series", download.of_series(over_time))
 
 
 def _cell() -> tuple[str | None, str | None]:
@@ -141,10 +133,10 @@ def _cell() -> tuple[str | None, str | None]:
     return request.args.get("period") or None, request.args.get("segment") or None
 
 
-def _file(app: App, id_: str, table: str, text: str) -> Response:
+def _file(app: App, table: str, text: str) -> Response:
     response = make_response(text)
     response.mimetype = "text/csv"
-    response.headers["Content-Disposition"] = f'attachment; filename="{"-".join([app.name, id_, table, *app.marks])}.csv"'
+    response.headers["Content-Disposition"] = f'attachment; filename="{"-".join([app.name, table, *app.marks])}.csv"'
     return response
 
 
@@ -199,3 +191,10 @@ def leave() -> BaseResponse:
     if visitor.from_our_form():
         visitor.sign_out()
     return redirect(url_for(".index"), 303)
+
+
+@blueprint.get("/theme")
+def choose_theme() -> BaseResponse:
+    """Keep the theme ``to`` in a cookie, and lead ``back`` to the page."""
+    only_parameters("to", "back")
+    return theme.choose(request.args.get("to", ""), request.args.get("back", ""))

@@ -20,11 +20,28 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.number import NumberEstimate
     from deniable_aggregator.answer.model.series import Series
     from deniable_aggregator.answer.model.shares import ValueEstimate
+    from deniable_server.pages.parts.row import Row
 
 # Columns are called as in the rows of a query.
 _INTERVALS = ("low", "high", "low_all", "high_all")
 _VALUES = ("value", "n", "estimate", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected")
 _PERIODS = ("period", "state", "closed", "n", "value", "estimate", *_INTERVALS)
+_CHANGES = ("changed", "since", "last", "difference", "diff_low", "diff_high", "p_holm")
+_OVERVIEW = (
+    "metric",
+    "version",
+    "type",
+    "owner",
+    "state",
+    "n",
+    "period",
+    "closed",
+    "value",
+    "estimate",
+    "low",
+    "high",
+    *_CHANGES,
+)
 _ALIKE = ("metric", "version", "segment", "from", "to", "level")
 
 Figures = Iterator[tuple[Cell, ...]]
@@ -41,6 +58,19 @@ def of_values(measured: Measurement) -> str:
 def of_series(series: Series) -> str:
     """Write a metric over time: a line for each period and value."""
     return _file((*_ALIKE, *_PERIODS), _points(series))
+
+
+def of_rows(rows: Sequence[Row]) -> str:
+    """Write the list of metrics: a line for each, with its last period and its largest change."""
+    return _file(_OVERVIEW, map(_row, rows))
+
+
+def _row(row: Row) -> tuple[Cell, ...]:
+    begin = (row.id, row.version, row.type, row.owner, row.state, row.n, row.period, row.closed if row.n else "", *row.estimate)
+    if row.change is None:
+        return *begin, *([""] * 7)
+    change = row.change.change
+    return *begin, row.change.line.label, change.since, change.last, change.difference, *change.simultaneous, row.change.p_value
 
 
 def _days(days: Days | None) -> tuple[str, str]:

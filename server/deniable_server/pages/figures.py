@@ -114,6 +114,38 @@ def moment(
     return f"{begins.day} {begins:%B %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:%B %Y}"
 
 
+def brief(
+    name: str,  # the period
+    length: str,
+) -> str:
+    """Write a period in few letters."""
+    begins, _ = period.bounds(name, length)
+    if length == "week":
+        return f"week {name[-2:].lstrip('0')} of {name[:4]}"
+    if length == "month":
+        return f"{begins:%b %Y}"
+    return f"{begins.day} {begins:%b %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:%b %Y}"
+
+
+def brief_range(since: str, last: str, length: str) -> str:
+    """Write two periods in few letters, such as `17 to 24 Nov 2026`; what both have in common once."""
+    first, end = brief(since, length), brief(last, length)
+    if length == "week":
+        return (
+            f"weeks {since[-2:].lstrip('0')} to {last[-2:].lstrip('0')} of {last[:4]}"
+            if since[:4] == last[:4]
+            else f"{first} to {end}"
+        )
+    joint = {"hour": ", ", "day": " ", "month": " "}[length]
+    parts, ends = first.split(joint), end.split(joint)
+    if length == "hour":
+        return f"{first} to {ends[-1]}" if parts[0] == ends[0] else f"{first} to {end}"
+    common = 0
+    while common < len(parts) - 1 and parts[-1 - common] == ends[-1 - common]:
+        common += 1
+    return f"{' '.join(parts[: len(parts) - common])} to {end}"
+
+
 def days(
     covered: Days,
 ) -> str:

@@ -17,6 +17,7 @@ from deniable_server.api.audit_trail import log_query
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
 from deniable_server.http.visit import visit
 from deniable_server.pages import figures, visitor
+from deniable_server.pages.parts import theme
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ def page(template: str, status: int = 200, **context: Any) -> Response:
         "token": None if is_open else visitor.token(),
         "signed_in": visitor.is_signed_in(),
         "owner": "app" in context and visitor.is_owner(context["app"]),
+        "theme": theme.chosen(),
+        "themes": theme.THEMES,
+        "back": request.full_path.rstrip("?"),
     }
     response = make_response(render_template(template, **(shared | context)), status)
     if template in _SCRIPTED:
@@ -124,6 +128,8 @@ blueprint.add_app_template_filter(figures.interval, "interval")
 def _on_problem(problem: Problem) -> Response:
     logs.note(code=problem.code)
     detail = sentence(problem.detail)
+    if problem.code == "other_app":
+        return _failure(problem.status, detail, again_text="Show the app that you are signed in to")
     if problem.code in ("period", "segment") and (request.view_args or {}).get("id_"):
         again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **visitor.remembered())
         return _failure(problem.status, detail, again, "Show everything published")

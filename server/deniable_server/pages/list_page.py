@@ -1,33 +1,124 @@
-"""What the list of an app's metrics shows: those that were searched for, each with a preview."""
+"""What the list of an app's metrics shows: those that were searched for, by what happened to them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from msgspec.structs import asdict
+import numpy as np
+from flask import request
 
-from deniable_server.pages import chart, number_page
-from deniable_server.pages.metric_page import described, estimated
+from deniable.messages.plural import plural
+from deniable_aggregator.answer.measurement import latest
+from deniable_aggregator.answer.over_time.recent import recent
+from deniable_aggregator.decode.multiple_testing import holm
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.release import Summary
+from deniable_server.http import paging
+from deniable_server.pages import frame, visitor
+from deniable_server.pages.parts import strip
+from deniable_server.pages.parts.row import TITLES, row
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from flask import Response
+
+    from deniable.declared import Definition
     from deniable_aggregator.answer.app import AppMetrics
-    from deniable_aggregator.answer.model.metric import Latest
+    from deniable_aggregator.store import Store
+    from deniable_server.pages.parts.row import Row, State
+    from deniable_server.service import App
 
-MOST_CARDS = 48  # on one page of a list of metrics
-_PREVIEW_ROWS = 4
-_PREVIEW_BARS = 64
+MOST_ROWS = 48
+"""Metrics on one page of a list."""
+_EACH_ALONE = 20  # most metrics whose changes are tested each at the level; of more all are tested together
+FILTERS = ("q", "type", "owner", "state")
+"""What the list is searched by, as parameters."""
+_STATES: dict[State, str] = {"changed": "Changed", "unpublished": "Not shown", "steady": "No change", "single": "One period"}
+_MOST_LABELS = 100  # answers of a metric among which words are looked for
+_MOST_NAMES = 2  # changes that the first sentence names
+_ALPHA = 0.05
+
+# The last row of each metric of a store, with what it was made of. It is made again when something is published or deleted.
+_rows: WeakKeyDictionary[Store, dict[str, tuple[tuple[object, ...], Row]]] = WeakKeyDictionary()
+_lock = Lock()
 
 
-def matching(app: AppMetrics, text: str, type_: str) -> list[str]:
-    """Return the metrics of a type with a text in their id, description or owner; without either, all."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Metrics to which the same happened."""
+
+    state: State
+    title: str
+    rows: list[Row]
+
+
+def page_of(app: App) -> Response:
+    """List the metrics of an app that ``q``, ``type``, ``owner`` and ``state`` ask for, on one ``page``."""
+    known = release.summaries(app.store)
+    search = {name: request.args[name] for name in FILTERS if request.args.get(name)}
+    ids, counts = matching(app, *(search.get(name, "") for name in FILTERS[:3])), dict[str, int | None]()
+    listed: Sequence[Row]
+    if search.get("state") or len(ids) <= MOST_ROWS:
+        everything = rows(app, ids, known)
+        counts = {state: sum(each.state == state for each in everything) for state in TITLES}
+        selected = [each for each in everything if search.get("state") in (None, each.state)]
+        listed, page, pages = paging.part(selected, MOST_ROWS)
+        matches = len(selected)
+    else:  # Of very many metrics only those of one page are looked at, so that their states are not counted.
+        names, page, pages = paging.part(ids, MOST_ROWS)
+        listed, matches = rows(app, names, known), len(ids)
+    remembered = visitor.remembered()
+    return frame.page(
+        "index.html",
+        app=app,
+        doubt=frame.doubt(app),
+        lights=strip.lights(app, known),
+        groups=groups(listed),
+        headline=headline(listed),
+        all=len(listed) == len(app.highest),
+        alone=len(listed) <= _EACH_ALONE,
+        metrics=len(app.highest),
+        types=types(app),
+        owners=owners(app),
+        states={state: (text, counts.get(state)) for state, text in _STATES.items()},
+        search=search,
+        links=remembered | search,
+        without_state=remembered | {name: value for name, value in search.items() if name != "state"},
+        matches=matches,
+        page=page,
+        pages=pages,
+        total=sum(known[one.definition].n for one in app.versions.values() if one.definition in known),
+    )
+
+
+def sought(app: App) -> list[Row]:
+    """Return the rows of all metrics that the request asks for."""
+    search = [request.args.get(name, "") for name in FILTERS]
+    listed = rows(app, matching(app, *search[:3]), release.summaries(app.store))
+    return [each for each in listed if search[3] in ("", each.state)]
+
+
+def matching(app: AppMetrics, text: str = "", type_: str = "", owner: str = "") -> list[str]:
+    """Return the metrics of a type and an owner with a text in their id, description, owner or answers; without any, all."""
     words = text.casefold().split()
-    metrics = ((id_, declared.metric) for id_, declared in app.highest.items())
-    return [
-        id_
-        for id_, metric in metrics
-        if (not type_ or metric.type == type_)
-        and all(word in f"{id_} {metric.description} {metric.owner}".casefold() for word in words)
-    ]
+
+    def is_match(id_: str) -> bool:
+        metric = app.highest[id_].metric
+        if (type_ and metric.type != type_) or (owner and metric.owner != owner):
+            return False
+        if not words:
+            return True
+        labels = (metric.label(at) for at in range(min(len(metric.values), _MOST_LABELS)))
+        texts = " ".join((id_, metric.description, metric.owner, *labels)).casefold()
+        return all(word in texts for word in words)
+
+    return [id_ for id_ in app.highest if is_match(id_)]
 
 
 def types(app: AppMetrics) -> list[str]:
@@ -35,15 +126,78 @@ def types(app: AppMetrics) -> list[str]:
     return sorted({declared.metric.type for declared in app.highest.values()})
 
 
-def card(app: AppMetrics, measured: Latest) -> dict[str, Any]:
-    """Describe a metric, with its largest values, or with all values if they are ordered."""
-    number = None if measured.number is None else number_page.view(measured.number)
-    facts = asdict(measured) | described(app, measured) | {"rows": (), "bars": (), "peak": None, "number": number}
-    rows, kind = estimated(measured), app.versions[measured.id, measured.version].metric.kind
-    if not rows:
-        return facts
-    largest = chart.order(rows, by_estimate=True)
-    if kind.ordered and _PREVIEW_ROWS < len(rows) <= _PREVIEW_BARS:
-        return facts | {"bars": chart.bars(rows), "peak": chart.chart(largest[:1], over=rows).rows[0]}
-    top = largest[:_PREVIEW_ROWS] if kind.ranked or kind.ordered else rows
-    return facts | {"rows": chart.chart(top).rows}
+def owners(app: AppMetrics) -> list[str]:
+    """Name the owners of the app's metrics."""
+    return sorted({declared.metric.owner for declared in app.highest.values() if declared.metric.owner})
+
+
+def rows(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[Row]:
+    """Describe metrics, each as often as something of it is published."""
+    today = datetime.now(UTC).date()
+    sources = {id_: _source(app, id_, known, today) for id_ in ids}
+    with _lock:
+        ready = dict(_rows.setdefault(app.store, {}))
+    current = {id_: made for id_, (source, made) in ready.items() if source == sources.get(id_)}
+    new = _new(app, [id_ for id_ in ids if id_ not in current], known, today)
+    with _lock:
+        _rows[app.store].update({id_: (sources[id_], made) for id_, made in new.items()})
+    return together([current.get(id_) or new[id_] for id_ in ids])
+
+
+def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], today: date) -> tuple[object, ...]:
+    """Return all that a row depends on."""
+    under = sorted(
+        (of, summary.n, summary.updated, summary.last, summary.closed) for of, summary in known.items() if of[0] == id_
+    )
+    versions = [each.definition for each in app.versions_of(id_)]
+    awaited = app.awaited(app.highest[id_])
+    return app.registry.digest, app.store.simulated, app.highest[id_].candidates, tuple(versions), tuple(under), awaited, today
+
+
+def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary], today: date) -> dict[str, Row]:
+    if not ids:
+        return {}
+    measured = latest(app, ids, known)
+    versions = {each.id: app.versions[each.id, each.version] for each in measured if each.n}
+    courses = dict(zip(versions, recent(app, list(versions.values()), known), strict=True))
+    return {
+        each.id: row(
+            app,
+            each,
+            courses.get(each.id),
+            known.get(app.versions[each.id, each.version].definition, Summary()).n,
+            today,
+        )
+        for each in measured
+    }
+
+
+def together(rows: list[Row]) -> list[Row]:
+    """Test the changes of many metrics together, so that few are false over the whole list."""
+    tested = [at for at, each in enumerate(rows) if each.change]
+    if len(rows) <= _EACH_ALONE:
+        return rows
+    changed = holm(np.array([change.p_value for each in rows if (change := each.change)]), _ALPHA) if tested else []
+    listed = list(rows)
+    for at, differs in zip(tested, changed, strict=True):
+        if listed[at].state == "changed" and not differs:
+            listed[at] = replace(listed[at], state="steady")
+    return listed
+
+
+def groups(rows: Sequence[Row]) -> list[Group]:
+    """Sort rows by what happened, in the order of `TITLES`."""
+    by_state = {state: [each for each in rows if each.state == state] for state in TITLES}
+    return [Group(state, TITLES[state], listed) for state, listed in by_state.items() if listed]
+
+
+def headline(rows: Sequence[Row]) -> dict[str, Any]:
+    """Say how many metrics changed, and which; and how many are not shown yet."""
+    changed = [each for each in rows if each.state == "changed"]
+    waiting = [each for each in rows if each.state == "unpublished"]
+    if len(waiting) == len(rows):
+        return {"says": "Nothing is shown yet", "changes": [], "waiting": ""}
+    says = f"{len(changed)} of {plural(len(rows), 'metric')} changed" if changed else "No change beyond chance"
+    more = f" and {plural(len(changed) - _MOST_NAMES, 'more metric')}" if len(changed) > _MOST_NAMES else ""
+    waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet" if waiting else ""
+    return {"says": says, "changes": changed[:_MOST_NAMES], "more": more, "waiting": waits}

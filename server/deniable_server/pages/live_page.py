@@ -13,7 +13,7 @@ from deniable_server.api.answers.parameters import find_metric
 from deniable_server.http import paging
 from deniable_server.pages import metric_page
 from deniable_server.pages.frame import doubt, page
-from deniable_server.pages.list_page import MOST_CARDS
+from deniable_server.pages.list_page import MOST_ROWS
 
 if TYPE_CHECKING:
     from flask import Response
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def overview(app: App) -> Response:
-    """Show what is counted of each metric, `MOST_CARDS` of them on each ``page``."""
+    """Show what is counted of each metric, `MOST_ROWS` of them on each ``page``."""
     counted = live.overview(app)
-    part = paging.part(counted.metrics, MOST_CARDS)
+    part = paging.part(counted.metrics, MOST_ROWS)
     waits = [app.awaited(app.versions[metric.id, metric.version]) for metric in part.items]
     return page(
         "live.html", app=app, doubt=doubt(app), live=counted, awaited=waits, metrics=part.items, page=part.page, pages=part.pages

@@ -118,7 +118,7 @@ def _sentence(measured: Estimates, kind: Type, level: float) -> str:
     if not detected:
         return ""
     if detected[0].value is True:
-        return f"{_share(detected[0])} of people say yes ({interval} {_share_ends(detected[0].interval, detected[0])})."
+        return f"{_share(detected[0])} of people say yes ({interval} {share_ends(detected[0].interval, detected[0])})."
     noun = "option" if kind.options else "answer"
     return _of_values(estimated(measured), f"{noun} found" if measured.discover else noun, level)
 
@@ -128,12 +128,27 @@ def _of_number(first: number_page.Figure, interval: str, *, positions: bool) -> 
     return f"The {first.name.lower()} is {place}{first.value} ({interval} {first.low} to {first.high})."
 
 
-def _of_values(rows: list[ValueEstimate], noun: str, level: float) -> str:
-    """Name the most frequent of all values, those too that are not detected, if no other may be it."""
-    top = max(rows, key=lambda row: row.frequency)
+def leaders(rows: list[ValueEstimate]) -> list[ValueEstimate]:
+    """Return the values that may be the most frequent one, the largest estimate first; none if none is detected."""
+    if not any(row.detected for row in rows):
+        return []
+    top, near = _first(rows)
+    if not near and not top.detected:
+        return []
+    return [top, *chart.order(near, by_estimate=True)]
+
+
+def _first(rows: list[ValueEstimate]) -> tuple[ValueEstimate, list[ValueEstimate]]:
+    """Return the value with the largest estimate, and those that cannot be told from it."""
     columns = (np.array([row.frequency for row in rows]), *np.array([row.simultaneous for row in rows]).T)
     near = [row for row, may_be in zip(rows, rivals(*columns), strict=True) if may_be]
-    share = f"{_share(top)} of people ({figures.interval(level, together=True)}: {_share_ends(top.simultaneous, top)})"
+    return max(rows, key=lambda row: row.frequency), near
+
+
+def _of_values(rows: list[ValueEstimate], noun: str, level: float) -> str:
+    """Name the most frequent of all values, those too that are not detected, if no other may be it."""
+    top, near = _first(rows)
+    share = f"{_share(top)} of people ({figures.interval(level, together=True)}: {share_ends(top.simultaneous, top)})"
     if top.detected and not near:
         return f"{figures.quoted(top.label)} is the most frequent {noun}: {share}."
     others = figures.quoted(near[0].label) if len(near) == 1 else f"{len(near)} others"
@@ -162,7 +177,8 @@ def _share(row: ValueEstimate) -> str:
     return figures.share(row.frequency, row.stderr)
 
 
-def _share_ends(interval: tuple[float, float], row: ValueEstimate) -> str:
+def share_ends(interval: tuple[float, float], row: ValueEstimate) -> str:
+    """Write an interval of a share, as far as it is possible."""
     return figures.share_range(_possible(interval), row.stderr)
 
 

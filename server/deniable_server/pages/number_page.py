@@ -31,6 +31,7 @@ class Figure:
     # at, interval: its position and those of its interval, in percent of the scale
     at: float
     interval: tuple[float, float]
+    numbers: tuple[float, float, float]  # the number and the ends of its interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def view(
             figures.number(interval[1], interval, number.unit),
             scale.across(value),
             (scale.across(interval[0]), scale.across(interval[1])),
+            (value, *interval),
         )
 
     listed = [figure("Geometric mean", geometric.value, geometric.interval)] if geometric else []

@@ -33,6 +33,10 @@ def app_shown() -> App:
         _ask_for_key()
     here = visit()
     here.app, here.actor, here.holder = name, f"key:{key}", key
+    if request.args.get("app", name) != name:  # whether there is such an app is not told
+        raise Problem(
+            403, "other_app", f"You are signed in to {name}. To see another app, sign out and sign in with its read key."
+        )
     return apps[name]
 
 

@@ -1,22 +1,23 @@
 // What pages do beside what they say. Without this nothing is missing. Nothing is sent and nothing is kept.
 "use strict";
 
-// The list of metrics: while somebody types, cards without these words go. It needs all metrics; else the server looks for them.
-const list = document.querySelector(".cards[data-all]");
+// The list of metrics: while somebody types, rows without these words go. It needs all metrics; else the server looks for them.
+const list = document.querySelector(".groups[data-all]");
 const form = document.querySelector("form.search");
 if (list && form) {
-  const said = document.createElement("span");
+  const said = document.createElement("p");
   said.setAttribute("role", "status");
   form.append(said);
-  const cards = [...list.children].map((card) => {
-    const parts = card.querySelectorAll("h2, .description, .owner");
-    return { card, text: [...parts].map((part) => part.textContent).join(" ").toLowerCase() };
+  const rows = [...list.querySelectorAll(".metrics > li")].map((row) => {
+    const parts = row.querySelectorAll("h3, .description, .owner, .now");
+    return { row, text: [...parts].map((part) => part.textContent).join(" ").toLowerCase() };
   });
   form.elements.q.addEventListener("input", (event) => {
     const words = event.target.value.toLowerCase().split(/\s+/);
-    for (const { card, text } of cards) card.hidden = !words.every((word) => text.includes(word));
-    const left = cards.filter(({ card }) => !card.hidden).length;
-    said.textContent = left < cards.length ? `${left} of ${cards.length} metrics` : "";
+    for (const { row, text } of rows) row.hidden = !words.every((word) => text.includes(word));
+    for (const group of list.children) group.hidden = !group.querySelector("li:not([hidden])");
+    const left = rows.filter(({ row }) => !row.hidden).length;
+    said.textContent = left < rows.length ? `${left} of ${rows.length} metrics` : "";
   });
 }
 

@@ -89,7 +89,7 @@ def signed(browser, address, key):
     page.goto(address)
     page.fill("#key", key)
     page.click("main button")
-    page.wait_for_selector(".cards")
+    page.wait_for_selector(".groups")
     cookies = context.storage_state()
     context.close()
     return cookies
@@ -223,8 +223,8 @@ def test_search(windows, reader):
     visitor.page.get_by_role("searchbox").fill("search")
     visitor.page.get_by_role("searchbox").press("Enter")
     visitor.page.wait_for_url("**q=search**")
-    assert visitor.page.locator(".card h2").all_inner_texts() == ["search.ms"]
-    visitor.page.locator(".card a").click()
+    assert visitor.page.locator(".metrics h3").all_inner_texts() == ["search.ms"]
+    visitor.page.locator(".metrics h3 a").click()
     visitor.page.locator("[rel=next]").click()
     visitor.page.wait_for_url("**/m/session.length")
 
@@ -236,7 +236,7 @@ def test_metrics_are_found_while_somebody_types(windows, reader):
     addresses = []
     # The browser asks for the icon by itself, at a time of its own.
     visitor.page.on("request", lambda request: request.url.endswith("/icon.svg") or addresses.append(request.url))
-    box, cards = visitor.page.get_by_role("searchbox"), visitor.page.locator(".card h2:visible")
+    box, cards = visitor.page.get_by_role("searchbox"), visitor.page.locator(".metrics h3:visible")
     every = cards.all_inner_texts()
     box.press_sequentially("TAKES how")
     assert cards.all_inner_texts() == ["search.ms"]
@@ -254,7 +254,7 @@ def test_a_part_of_the_metrics_is_not_filtered(windows, reader):
     visitor = windows(reader)
     visitor.go("/?q=used")
     visitor.page.get_by_role("searchbox").fill("search")
-    assert visitor.page.locator(".card h2:visible").count() > 1
+    assert visitor.page.locator(".metrics h3:visible").count() > 1
 
 
 def test_values_over_time_by_pointer_and_by_key(windows, reader, axe):
@@ -392,7 +392,7 @@ def test_keyboard(windows, reader):
     step(visitor.page, "Skip to the content")
     press("Enter")
     step(visitor.page, "ui.theme")
-    outline = "getComputedStyle(document.activeElement.closest('.card')).outlineStyle"
+    outline = "getComputedStyle(document.activeElement.closest('li')).outlineStyle"
     assert visitor.page.evaluate(outline) == "solid", "nobody sees where the focus is"
     press("Enter")
     visitor.page.wait_for_url("**/m/ui.theme")

@@ -24,6 +24,8 @@ def series(
     published: Sequence[Published],  # its versions, the highest first; of a period the highest one with a release counts
     segment: str | None = None,  # the cell; None: all reports
     level: float = LEVEL,  # of the intervals
+    *,
+    brief: bool = False,  # whether of changes only that between two periods is wanted: no trends and no shifts
 ) -> Series:
     """Estimate a metric in each of its last periods; raise the first `Refusal` if no version has a release of the cell."""
     # A metric's versions may have periods of other lengths, which are no part of one series.
@@ -40,8 +42,8 @@ def series(
     names = last_periods(current, by_last)
     estimated = estimate([(at, by_last[name]) for at, name in enumerate(names) if name in by_last])
     metric = current.metric
-    past = [] if metric.least_shift is None else estimate(earlier_releases(current, by_last, names))
-    lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level)
+    past = [] if metric.least_shift is None or brief else estimate(earlier_releases(current, by_last, names))
+    lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level, brief=brief)
     return Series(
         trial=app.trial,
         simulated=app.simulated,

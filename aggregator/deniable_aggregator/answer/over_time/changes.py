@@ -126,10 +126,12 @@ def changes_of(
     lines: int,  # how many there are
     hypotheses: int,  # how many estimates are tested for shifts
     level: float,
+    *,
+    brief: bool = False,  # whether only two periods are compared
 ) -> list[Changes]:
     """Return what changed in each line: between two periods, on average, and for good."""
-    changes, trends = current.changes(level), current.trends(level)
-    looks = current.declared.metric.least_shift is not None and bool(remembered.periods)
+    changes, trends = current.changes(level), [] if brief else current.trends(level)
+    looks = current.declared.metric.least_shift is not None and bool(remembered.periods) and not brief
     shifts, usual = (remembered.shifts(hypotheses), remembered.usual_differences()) if looks else ({}, [])
     return [
         (

@@ -28,6 +28,8 @@ def number_lines(
     estimated: Sequence[Estimated[Reading]],
     names: Sequence[str],
     level: float,
+    *,
+    brief: bool = False,  # whether of changes only that between two periods is wanted
 ) -> tuple[list[Line], int]:
     """Return the lines of the mean and the median, and that no value is left out."""
     metric = current.metric
@@ -48,7 +50,7 @@ def number_lines(
             closed.append(period)
     earlier, recent = of_kind(past, NumberReading), _closed_periods(current, closed)
     remembered = _closed_periods(current, [*earlier, *closed]) if earlier else recent
-    of_mean, of_median = changes_of(recent, remembered, 2, 1, level)
+    of_mean, of_median = changes_of(recent, remembered, 2, 1, level, brief=brief)
     name = mean_name(current.metric)
     lines = [Line(name, None, name, means, *of_mean)]
     if any(medians):

@@ -52,12 +52,12 @@ def last_periods(current: Declared, by_last: Mapping[str, Selection]) -> list[st
     most = (_OPEN if metric.open else _LISTED) // max(size, 1)
     most = min(max(most, _FEWEST), _MOST_PERIODS)
     if by_last:
-        names = list(islice(_back(max(by_last), min(by_last), metric.period), most))
+        names = list(islice(back(max(by_last), min(by_last), metric.period), most))
     names.reverse()
     return names[next((at for at, name in enumerate(names) if name in by_last), 0) :]
 
 
-def _back(last: str, first: str, length: str) -> Iterator[str]:
+def back(last: str, first: str, length: str) -> Iterator[str]:
     """Yield the names of periods, the last first."""
     while last >= first:
         yield last
@@ -69,7 +69,7 @@ def earlier_releases(current: Declared, by_last: Mapping[str, Selection], names:
     """Return the closed releases before the periods shown on which their shifts depend, each with its negative place."""
     if not names:
         return []
-    earlier = islice(_back(names[0], min(by_last), current.metric.period), 1, None)
+    earlier = islice(back(names[0], min(by_last), current.metric.period), 1, None)
     releases = ((-distance, by_last[name]) for distance, name in enumerate(earlier, 1) if name in by_last)
     own = [(at, each) for at, each in releases if each.declared is current and each.closed]
     return own[MEMORY - 1 :: -1]

@@ -30,6 +30,8 @@ def share_lines(
     estimated: Sequence[Estimated[Reading]],
     names: Sequence[str],
     level: float,
+    *,
+    brief: bool = False,  # whether of changes only that between two periods is wanted
 ) -> tuple[list[Line], int]:
     """Return a line for each of the most frequent values, and how many values have none."""
     metric, readings = current.metric, of_kind(estimated, ShareReading)
@@ -55,7 +57,7 @@ def share_lines(
             closed.append((period, of_values))
     recent = _closed_periods(current, closed[earlier:])
     remembered = _closed_periods(current, closed) if earlier else recent
-    changes = changes_of(recent, remembered, len(places), shares.hypotheses, level)
+    changes = changes_of(recent, remembered, len(places), shares.hypotheses, level, brief=brief)
     lines = [
         Line("share", metric.value(position), metric.label(position), points[meaning], *changes[at])
         for at, (meaning, position) in enumerate(meanings.items())

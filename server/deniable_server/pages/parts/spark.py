@@ -1,0 +1,84 @@
+"""Small pictures without an axis: a line over some periods, or the shape of one period. Each has its own scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan
+from typing import TYPE_CHECKING
+
+from deniable_server.pages import chart
+from deniable_server.pages.chart import Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable_aggregator.answer.model.series import Line, SeriesPeriod
+    from deniable_server.pages.chart import Bar
+    from deniable_server.pages.number_page import NumberView
+
+_SIDE = 1000  # units of a path's square: paths have whole numbers
+_ROOM = 0.06  # of the height, above and below
+_MOST_BARS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A small picture. Only one of its kinds is drawn."""
+
+    label: str  # what it shows, in words
+    # bands, curves: paths in a square of `_SIDE` units, one for each run of periods without a gap
+    bands: tuple[str, ...] = ()
+    curves: tuple[str, ...] = ()
+    last: tuple[float, float] | None = None  # the place of the last period, in percent
+    hollow: bool = False  # whether it is open
+    change: float | None = None  # where the last change lies, in percent
+    bars: tuple[Bar, ...] = ()
+    number: NumberView | None = None
+
+
+def line(
+    of: Line,
+    periods: Sequence[SeriesPeriod],
+    label: str,
+    *,
+    change: int | None = None,  # the period with which the line changed, by its place
+) -> Spark | None:
+    """Draw a line over its periods; None if it has fewer than two points."""
+    points = [None if point is None or isnan(point.estimate) else point for point in of.points]
+    known = [(at, point) for at, point in enumerate(points) if point]
+    if len(known) < 2:  # noqa: PLR2004
+        return None
+    low = min(point.interval[0] for _, point in known)
+    high = max(point.interval[1] for _, point in known)
+    margin = _ROOM * (high - low) or 1.0
+    scale = Scale(low - margin, high + margin)
+
+    def x(at: int) -> int:
+        return round(_SIDE * (at + 0.5) / len(points))
+
+    def y(value: float) -> int:
+        return round(_SIDE * scale.down(value, 4) / 100)
+
+    runs: list[list[int]] = []
+    for at, _ in known:
+        joined = runs and all(periods[place].state == "joined" for place in range(runs[-1][-1] + 1, at))
+        if joined and periods[runs[-1][-1]].version == periods[at].version:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    bands, curves = [], []
+    for run in runs:
+        listed = [(at, point) for at in run if (point := points[at])]
+        upper = [(x(at), y(point.interval[1])) for at, point in listed]
+        lower = [(x(at), y(point.interval[0])) for at, point in reversed(listed)]
+        bands.append(chart.path([*upper, *lower], "d") + "Z")
+        curves.append(chart.path(((x(at), y(point.estimate)) for at, point in listed), "d"))
+    at, point = known[-1]
+    return Spark(
+        label,
+        tuple(bands),
+        tuple(curves),
+        last=(x(at) / 10, y(point.estimate) / 10),
+        hollow=not periods[at].closed,
+        change=None if change is None else round(100 * change / len(points), 1),
+    )

@@ -1,0 +1,48 @@
+"""Whether the pipeline runs, for everybody who may read: states, and no number of reports that are not published."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable_aggregator.store.errors import CommandForbidden
+from deniable_aggregator.store.uploads import health
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.declared import Definition
+    from deniable_aggregator.publish.release import Summary
+    from deniable_server.service import App
+
+
+class Light(NamedTuple):
+    """One state."""
+
+    name: str  # what it is of
+    words: str  # the state
+    mark: str = ""  # "ok", "no" or "wait"; empty if it is neither good nor bad
+
+
+def lights(app: App, known: Mapping[Definition, Summary]) -> list[Light]:
+    """Say when something was published last, what is due next, and whether uploads are counted."""
+    last = max((summary.updated for summary in known.values()), default=0)
+    listed = [Light("Published", _moment(datetime.fromtimestamp(last, UTC)) if last else "nothing yet")]
+    if app.trial:
+        listed.append(Light("Next release", "each report, at once"))
+    else:
+        due = min(filter(None, map(app.next_release, app.highest.values())), default=None)
+        listed.append(Light("Next release", _moment(due) if due else "none: collection has ended"))
+    try:
+        state = health.read(app.store)
+    except CommandForbidden:  # this server's user may not look
+        return listed
+    if state.workers:
+        worker = Light("Worker", "counting is held up", "no") if state.held_up else Light("Worker", "counting", "ok")
+    else:
+        worker = Light("Worker", "none runs, and uploads wait", "no") if state.backlog else Light("Worker", "none runs", "wait")
+    return [*listed, worker]
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"

@@ -203,7 +203,7 @@ def test_a_registry_with_faults_fails(registry):
         with pytest.raises(RegistryError):
             deniable.init(registry="/nowhere/metrics.toml", consent=True)
         deniable.init(registry=registry, consent=True)
-        with pytest.raises(ParameterError, match=r'"platform": [.]{3}'):
+        with pytest.raises(ParameterError, match='"platform": "linux"'):
             deniable.record("ui.theme", "dark")
         assert len(capture.faults) == 1
         with pytest.raises(TypeError):

@@ -21,9 +21,11 @@ from test_local import ready
 from deniable.commands.entry import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
+from deniable_aggregator.process import running
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.server.embedded import open_store
+from deniable_server.access.key_file import KeyFile
 from deniable_server.access.keys import KeyStore
 
 LAYOUT = Layout(1, 3, "index")
@@ -155,6 +157,22 @@ def test_the_store_of_serve_is_copied_while_it_runs(tmp_path):
     subprocess.run(["sh", DEPLOY / "restore.sh", copies, new], check=True, timeout=60)
     with open_store(directory=new) as store, connect(store.url) as client:
         assert {key: client.dump(key) for key in client.scan_iter()} == before
+
+
+def test_a_copy_of_serve_names_the_file_of_keys(tmp_path, capsys, monkeypatch):
+    """The keys that `deniable serve` has drawn are in no copy of its store: the command says which file to copy as well."""
+    monkeypatch.delenv("DENIABLE_REDIS_URL", raising=False)
+    data = tmp_path / "data"
+    with ExitStack() as undo:
+        store = undo.enter_context(open_store(directory=data))
+        undo.enter_context(running.keep(running.Running("", os.getpid(), {"DENIABLE_REDIS_URL": store.url}), data))
+        command = ["backup", "--data", str(data), "--to", str(tmp_path / "copies")]
+        assert main(command) == 0
+        assert "keys.json" not in capsys.readouterr().out
+        KeyFile(data).keys(["shop"])
+        time.sleep(1)  # a name has whole seconds
+        assert main(command) == 0
+        assert f"it does not have {data / 'keys.json'}: copy that file, too" in capsys.readouterr().out
 
 
 def test_old_copies_are_removed_if_that_is_asked_for(tmp_path):

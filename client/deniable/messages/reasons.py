@@ -216,7 +216,7 @@ CODES: Mapping[str, Reason] = {
     ),
     "backlog_full": Reason("too many uploads wait in the server to be counted", f"{_KEPT}; see there whether a worker runs"),
     "store_full": Reason("the server's store has no room", f"{_KEPT}; raise its maxmemory"),
-    "store_unavailable": Reason("the server cannot reach its store", f"{_KEPT}; start the store"),
+    "store_unavailable": Reason("the server cannot reach its store", f"{_KEPT}; `deniable doctor` on the server says why"),
     "internal": Reason("the server has failed", "read its log, and report the bug"),
     "all_rejected": Reason("no report of the upload can be counted", "the reasons stand with each metric"),
     "idempotency_mismatch": Reason("the key of the upload was used for another one", _VERSIONS),

@@ -235,6 +235,18 @@ def test_a_user_who_may_not_copy_is_told(place, capsys):
     assert list(place.copies.iterdir()) == []
 
 
+def test_a_restore_says_where_it_has_no_folder(place):
+    """A folder that is not there, or none, is named with what to do; half a restore from before is no obstacle."""
+    copy = place.copies / "2026-11-21T031700Z.rdb"
+    copy.write_bytes(b"REDIS0011")
+    for words in ([place.copies, place.folder / "none"], [place.copies]):
+        done = place.run("restore.sh", *words)
+        assert (done.returncode, "is no folder. Name the store's" in done.stderr) == (2, True)
+    (place.folder / "new" / "appendonlydir.new").mkdir(parents=True)
+    assert place.run("restore.sh", place.copies, place.folder / "new").returncode == 0
+    assert sorted(path.name for path in (place.folder / "new").iterdir()) == ["appendonlydir"]
+
+
 def test_what_a_store_had_is_put_aside_once(place):
     """A restore removes nothing: the earlier data lie beside the new ones until somebody removes them."""
     data, copy = place.folder / "data", place.copies / "2026-11-21T031700Z.rdb"

@@ -4,6 +4,10 @@
 #   sh restore.sh /backups /data --smaller      also a copy that has less than a tenth of what the store has
 set -eu
 umask 077
+if [ $# -lt 2 ] || [ ! -d "$2" ]; then
+  echo "restore.sh COPIES FOLDER: ${2:-the second word, FOLDER,} is no folder. Name the store's; make a new one first, of its user." >&2
+  exit 2
+fi
 copy=$1
 [ ! -d "$copy" ] || copy=$(find "$1" -name '*.rdb' | sort | tail -n 1)
 case $(head -c 5 "$copy" 2>/dev/null) in
@@ -37,6 +41,7 @@ if [ -e "$2/appendonlydir.replaced" ]; then
   echo "$2/appendonlydir.replaced is there from an earlier restore: remove it first, if the store is well without it" >&2
   exit 2
 fi
+rm -rf "$2/appendonlydir.new"     # of a restore that was cut short
 mkdir "$2/appendonlydir.new"
 cp "$copy" "$2/appendonlydir.new/appendonly.aof.1.base.rdb"
 echo 'file appendonly.aof.1.base.rdb seq 1 type b' > "$2/appendonlydir.new/appendonly.aof.manifest"

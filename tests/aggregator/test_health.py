@@ -180,7 +180,17 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words", [["status"], ["audit-log", "verify"], ["dead-letters", "list"], ["keys", "list"], ["recount", "--archive", "."]]
+    "words",
+    [
+        ["status"],
+        ["audit-log", "verify"],
+        ["audit-log", "verify", "--files", "."],
+        ["dead-letters", "list"],
+        ["erase"],
+        ["erase", "--metric", "ui.theme"],
+        ["keys", "list"],
+        ["recount", "--archive", "."],
+    ],
 )
 def test_an_app_that_nobody_knows(store, store_url, words, capsys, monkeypatch):
     """A mistyped name is no app that is well: status 2, with the apps that are known. One that the store has is known."""
@@ -196,7 +206,7 @@ def test_an_app_that_nobody_knows(store, store_url, words, capsys, monkeypatch):
     assert "no app 'shpo' (did you mean 'shop'?)" in (err := capsys.readouterr().err)
     assert err.endswith("known apps are shop, blog\n")
     Store(store._client, "shpo").divide()
-    assert main([command, "--redis-url", store_url, *app, *more]) == (1 if command == "recount" else 0)
+    assert main([command, "--redis-url", store_url, *app, *more]) == {"recount": 1, "erase": 2}.get(command, 0)
 
 
 NAMED = "DENIABLE_REGISTRY names none"

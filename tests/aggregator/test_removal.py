@@ -410,7 +410,7 @@ def test_an_app_goes_with_all_that_it_has(shop, tmp_path, capsys):
     assert shop.erase() == 0
     assert "shop was erased on 20" in capsys.readouterr().out
     assert main(["erase", "--redis-url", shop.url, "--app", "shpo", "--registry", str(declared), "--yes"]) == 2
-    assert "an app 'shpo' (did you mean 'shop'?)" in capsys.readouterr().err
+    assert "no app 'shpo' (did you mean 'shop'?)" in capsys.readouterr().err
 
 
 def test_an_app_of_the_same_name_begins_anew(shop):

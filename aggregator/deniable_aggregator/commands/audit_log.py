@@ -54,11 +54,11 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
         from deniable_aggregator.audit.log import AuditLog, Rotated
 
         environment = options.environment(arguments)
-        store = options.store(environment, arguments.app, "audit-log looks at")
-        if getattr(arguments, "files", None) is None:  # files are of the app that they name
-            options.check_known(environment, [store])
+        store = options.store(environment, arguments.app, "audit-log looks at", unknown=True)
         log = AuditLog(store)
         try:
+            if not _has_files(getattr(arguments, "files", None), store.app):  # a store that was lost knows less than they do
+                options.check_known(environment, [store])
             if arguments.action == "verify":
                 return _verify(log, arguments.files, dict(arguments.anchor), as_json=arguments.json)
             if arguments.action == "list":
@@ -75,6 +75,13 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
             raise ConfigurationError(f"the files of the audit log cannot be used: {error}") from None
 
     return run
+
+
+def _has_files(folder: Path | None, app: str) -> bool:
+    """Return whether a folder has files of an app's log."""
+    from deniable_aggregator.audit import files
+
+    return folder is not None and bool(files.files(folder, app))
 
 
 def _anchor(text: str) -> tuple[int, str]:

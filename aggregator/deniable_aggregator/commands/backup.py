@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from deniable.errors import ConfigurationError
 from deniable.platform.files import sync
 from deniable_aggregator.commands import options
+from deniable_aggregator.process import running
 
 if TYPE_CHECKING:
     import argparse
@@ -47,9 +48,19 @@ def backup(parser: argparse.ArgumentParser) -> Run:
         if removed:
             print(f"removed: copies older than {arguments.keep_days} days {removed}")
         print("it has all that the store has, also what retention or an erasure deletes later: encrypt it, and let it expire")
+        keys = _key_file(arguments.data or running.FOLDER, url)
+        if keys:
+            print(f"it does not have {keys}: copy that file, too; without it other keys are drawn, and devices get 401")
         return 0
 
     return run
+
+
+def _key_file(folder: Path, url: str) -> Path | None:
+    """Return the file with the keys of the `deniable serve` whose store was copied; None if there is none."""
+    served = running.find(folder)
+    keys = folder / running.KEYS
+    return keys if served and served.environment["DENIABLE_REDIS_URL"] == url and keys.is_file() else None
 
 
 def _copy(url: str, folder: Path) -> tuple[Path, int]:

@@ -48,7 +48,6 @@ def dead_letters(parser: argparse.ArgumentParser) -> Run:
 
         environment = options.environment(arguments)
         store = options.store(environment, arguments.app, "dead-letters looks at")
-        options.check_known(environment, [store])
         letters = DeadLetters(store)
         if arguments.action == "list":
             return _list(list(letters))

@@ -26,7 +26,7 @@ def divide(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.store.uploads.partition import MOST
 
-        store = options.store(options.environment(arguments), arguments.app, "divide takes")
+        store = options.store(options.environment(arguments), arguments.app, "divide takes", unknown=True)
         if not 1 <= arguments.into <= MOST:
             raise ConfigurationError(f"--into {arguments.into}: write 1 to {MOST}, the number of partitions")
         app, number = store.app, store.divide(arguments.into)

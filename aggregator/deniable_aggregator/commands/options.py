@@ -131,11 +131,15 @@ def store(
     variables: Mapping[str, str],
     apps: Sequence[str] | None,
     doing: str,  # what the command does with it, as the beginning of an error
+    *,
+    unknown: bool = False,  # whether it may be an app that `check_known` refuses
 ) -> Store:
-    """Open the store of one app. ConfigurationError if several apps are named."""
+    """Open the store of one app. ConfigurationError if several apps are named, or one that nobody knows."""
     of_apps = stores(variables, apps)
     if len(of_apps) > 1:
         raise ConfigurationError(f"{doing} one --app at a time")
+    if not unknown:
+        check_known(variables, of_apps)
     return of_apps[0]
 
 

@@ -62,7 +62,6 @@ def recount(parser: argparse.ArgumentParser) -> Run:
 
         environment = options.environment(arguments)
         store = options.store(environment, arguments.app, "recount takes")
-        options.check_known(environment, [store])
         archive = options.archive(arguments)
         if archive is None:
             raise ConfigurationError("this needs --archive, or DENIABLE_ARCHIVE: where the worker's files are")

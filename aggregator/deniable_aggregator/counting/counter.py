@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deniable.errors import PayloadError
+from deniable.messages.plural import plural
 from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting import batch_sums
@@ -272,7 +273,7 @@ class Counter:
                 self._events.counted(partition.app, len(groups), reports)
                 log.debug("counted %d reports of %d batches for %s", reports, len(groups), partition.app)
                 return
-            log.warning("%d batches were taken over by another worker", len(stale), extra={"app": partition.app})
+            log.warning("taken over by another worker: %s", plural(len(stale), "batch"), extra={"app": partition.app})
             for id_ in stale:
                 del groups[id_]
 

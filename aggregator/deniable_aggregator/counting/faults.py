@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.store.errors import CommandRefused, transient
+from deniable_aggregator.store.errors import CommandRefused, NoRoom, remedy, transient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,13 +53,15 @@ class Faults:
             if transient(error):
                 raise
             self._events.faulted(chore)
-            self._note(name, _kind(error))
+            self._note(name, error)
         else:
             self._passed(name)
 
-    def _note(self, name: str, kind: str) -> None:
+    def _note(self, name: str, error: Exception) -> None:
         """Record a failure."""
-        log.error("%s failed (%s)", name, kind)
+        kind = _kind(error)
+        rule = f": the store has no room for it; {remedy(error, '', 'worker')}" if isinstance(error, NoRoom) else ""
+        log.error("%s failed (%s)%s", name, kind, rule)
         with suppress(CommandRefused):  # a record that the store refuses must not stop the next metric
             self._store.faults.put({name: kind})
             self._store.faults.expire(_LIFE)

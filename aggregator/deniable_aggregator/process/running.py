@@ -25,6 +25,8 @@ log = logging.getLogger("deniable.serve")
 FOLDER = Path(".deniable")
 """The data folder, unless ``--data`` names another."""
 
+KEYS = "keys.json"
+"""File of the data folder with the keys that ``deniable serve`` has drawn. They are not in its store."""
 _NAME = "serving.json"
 
 

@@ -65,6 +65,8 @@ REASONS: Final[Mapping[str, str]] = {
 }
 """Why the store cannot be used."""
 
+MAKE_ROOM_ON_DISK: Final = "make room on the store's disk: it goes on by itself"
+
 _KINDS: Final = {
     BrokenSnapshot: "copy",
     redis.AuthenticationError: "login",  # a kind of ConnectionError, although the store has answered
@@ -125,5 +127,9 @@ def remedy(
         "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
         "forbidden": forbidden,
         "full": "make room first: https://deniable.github.io/deniable/how-to/operate/mend-the-store/#make-room",
+        "disk": MAKE_ROOM_ON_DISK,
+        "replica": "name its primary in DENIABLE_REDIS_URL or --redis-url",
+        "replicas": "start its replicas",
+        "durability": "correct the settings of the store, or promise less: https://deniable.github.io/deniable/reference/durability/",
     }
     return remedies.get(reason(error), "`deniable doctor` says more")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.process import running
 from deniable_server.access.roles import ROLES, draw
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class KeyFile:
         self,
         directory: Path,  # created if missing, private to this user and hidden from git
     ) -> None:
-        self.path = directory / "keys.json"
+        self.path = directory / running.KEYS
 
     def keys(self, apps: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the keys of some apps by role. Missing ones are drawn and stored."""

@@ -9,7 +9,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, cause
 from deniable_server.access.keys import Key, KeyStore, find, id_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Ring:
         try:
             self._stores[key.app].note(key.id, today)
         except StoreError as error:
-            log.warning("a key's day of use could not be kept (%s)", type(error).__name__)
+            log.warning("a key's day of use could not be kept (%s)", cause(error))
         else:
             self._noted[key.id] = today
 
@@ -104,7 +104,7 @@ class Ring:
         except StoreError as error:
             if not usable:
                 raise
-            log.warning("a key could not be read again (%s); it stays good for a while", type(error).__name__)
+            log.warning("a key could not be read again (%s); it stays good for a while", cause(error))
             return read.keys
 
     def _look_up(self, id_: str, stores: Iterable[KeyStore]) -> tuple[Key, ...]:

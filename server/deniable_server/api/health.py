@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flask import Blueprint, jsonify
 
-from deniable_aggregator.store.errors import REASONS, StoreError, reason
+from deniable_aggregator.store.errors import REASONS, NoRoom, StoreError, reason
 from deniable_aggregator.store.server import about, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries
@@ -69,6 +69,7 @@ def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
     for server in primaries(client):
         if server not in refusing and room.is_full(server):
             refusing[server] = "full"
+            service().outage.failed("", NoRoom())
     for app in apps.values():
         if app.store.place not in refusing:
             try:

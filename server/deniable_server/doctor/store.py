@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from deniable.messages.plural import plural_noun
 from deniable_aggregator.store import Store, schema
-from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, cause, reason, user
+from deniable_aggregator.store.errors import AWAY, MAKE_ROOM_ON_DISK, CommandForbidden, CommandRefused, cause, reason, user
 from deniable_aggregator.store.server import about, durability, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.replicas import LOOK
@@ -33,7 +33,7 @@ _LOOK = "look into the store's own log"
 _REMEDIES = {
     "away": "start it",
     "full": "do what the finding memory says",
-    "disk": "make room on the store's disk: it goes on by itself",
+    "disk": MAKE_ROOM_ON_DISK,
     "replica": "do what the finding role says",
     "replicas": "start its replicas: the finding durability says how many it has",
 }
@@ -270,7 +270,7 @@ def disk(info: dict[str, Any]) -> Finding:
     """Check that the store's writes reach its disk."""
     remedy = "look at the disk's room and at the store's log"
     if info.get("aof_last_write_status", "ok") != "ok":
-        return Finding("disk", "fault", "the last write failed", "uploads are refused until it writes again", _REMEDIES["disk"])
+        return Finding("disk", "fault", "the last write failed", "uploads are refused until it writes again", MAKE_ROOM_ON_DISK)
     if info.get("aof_last_bgrewrite_status", "ok") != "ok":
         meaning = "its file grows, and batches that were counted stay in it"
         return Finding("disk", "warning", "the last rewrite of the append-only file failed", meaning, remedy)

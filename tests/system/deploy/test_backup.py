@@ -21,9 +21,11 @@ from test_local import ready
 from deniable.commands.entry import main
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
+from deniable_aggregator.process import running
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.server.embedded import open_store
+from deniable_server.access.key_file import KeyFile
 from deniable_server.access.keys import KeyStore
 
 LAYOUT = Layout(1, 3, "index")
@@ -157,6 +159,22 @@ def test_the_store_of_serve_is_copied_while_it_runs(tmp_path):
         assert {key: client.dump(key) for key in client.scan_iter()} == before
 
 
+def test_a_copy_of_serve_names_the_file_of_keys(tmp_path, capsys, monkeypatch):
+    """The keys that `deniable serve` has drawn are in no copy of its store: the command says which file to copy as well."""
+    monkeypatch.delenv("DENIABLE_REDIS_URL", raising=False)
+    data = tmp_path / "data"
+    with ExitStack() as undo:
+        store = undo.enter_context(open_store(directory=data))
+        undo.enter_context(running.keep(running.Running("", os.getpid(), {"DENIABLE_REDIS_URL": store.url}), data))
+        command = ["backup", "--data", str(data), "--to", str(tmp_path / "copies")]
+        assert main(command) == 0
+        assert "keys.json" not in capsys.readouterr().out
+        KeyFile(data).keys(["shop"])
+        time.sleep(1)  # a name has whole seconds
+        assert main(command) == 0
+        assert f"it does not have {data / 'keys.json'}: copy that file, too" in capsys.readouterr().out
+
+
 def test_old_copies_are_removed_if_that_is_asked_for(tmp_path):
     """Their names say how old they are; what has another name stays."""
     names = {f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%dT%H%M%SZ}.rdb": days for days in (2, 6, 8, 90)}
@@ -215,6 +233,18 @@ def test_a_user_who_may_not_copy_is_told(place, capsys):
     )
     assert main(["backup", "--redis-url", "redis://127.0.0.1:9", "--to", str(place.copies)]) == 3
     assert list(place.copies.iterdir()) == []
+
+
+def test_a_restore_says_where_it_has_no_folder(place):
+    """A folder that is not there, or none, is named with what to do; half a restore from before is no obstacle."""
+    copy = place.copies / "2026-11-21T031700Z.rdb"
+    copy.write_bytes(b"REDIS0011")
+    for words in ([place.copies, place.folder / "none"], [place.copies]):
+        done = place.run("restore.sh", *words)
+        assert (done.returncode, "is no folder. Name the store's" in done.stderr) == (2, True)
+    (place.folder / "new" / "appendonlydir.new").mkdir(parents=True)
+    assert place.run("restore.sh", place.copies, place.folder / "new").returncode == 0
+    assert sorted(path.name for path in (place.folder / "new").iterdir()) == ["appendonlydir"]
 
 
 def test_what_a_store_had_is_put_aside_once(place):

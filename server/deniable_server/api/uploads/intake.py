@@ -18,7 +18,7 @@ from werkzeug.wsgi import get_content_length, get_input_stream
 from deniable import upload_rules
 from deniable.upload_rules import Refused
 from deniable_aggregator.process import logs
-from deniable_aggregator.store.errors import StoreError, StoreFull
+from deniable_aggregator.store.errors import NoRoom, StoreError, StoreFull, cause
 from deniable_aggregator.store.uploads import refused_reports
 from deniable_aggregator.store.uploads.partition import Upload
 from deniable_aggregator.store.uploads.refused_reports import Refused as Refused_
@@ -123,6 +123,7 @@ def settle(known: Service, visit: Visit, upload: Prepared, appended: Appended) -
     if appended.outcome == "no room":
         with suppress(StoreFull):  # the request counts for its limits, if there is memory for the counters
             known.limits.take(upload.limits)
+        known.outage.failed("", NoRoom())
         detail = "the store has no memory left for uploads; try again later"
         raise Problem(503, "store_full", detail, retry_after=RETRY_SECONDS)
     return _repeated(visit, appended.previous, upload.key, upload.body, upload.batch.answer)
@@ -166,7 +167,7 @@ def _note_refused(app: App, visit: Visit) -> None:
     try:
         refused_reports.add(app.store, reports)
     except StoreError as error:
-        log.warning("refused reports could not be counted (%s)", type(error).__name__)
+        log.warning("refused reports could not be counted (%s)", cause(error))
 
 
 def record(key: str, body: bytes, answer: dict[str, Any]) -> bytes:

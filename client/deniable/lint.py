@@ -116,9 +116,7 @@ def lint(path: str | Path) -> Lint:
         table = tuple(spending.rows(loaded, admission, today))
         exposure = Exposure.of(loaded)
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
-        if exposure.row_bits or exposure.segment_bits:
-            bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
-            exposed = f"all metrics together show {bits}"
+        exposed = exposure.words
     lines = _placed(path, [*faults, *warnings])
     return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed, table)
 
@@ -240,8 +238,10 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     yield from _moment_doubts(metric)
     if "other" in metric.kind.members and not metric.kind.ordered and metric.other is None:
         many = "options" if metric.kind.options else "answers"
-        rule = f"other is missing: write the {metric.kind.noun} for {many} that are not listed"
-        yield f'{rule}, as in other = "something else"', ...
+        rule = f"other is missing: write the {metric.kind.noun} for {many} that are not listed, which is one of the values"
+        own = next((value for value in ("other", "something else") if value in metric.values), "")
+        mended = f'write other = "{own}"' if own else 'add "something else" to values, and write other = "something else"'
+        yield f"{rule}: {mended}", ...
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} all reports of an answer give it away with odds above 50 to 1; write less"
         yield f"epsilon_permanent: {odds}", float(metric.epsilon_permanent)

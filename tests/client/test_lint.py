@@ -161,6 +161,11 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     question = f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y"]\nepsilon = 1\n{tail}'
     (warning,) = linted(question).warnings
     assert warning.rule.startswith("other is missing: write the value for answers that are not listed")
+    assert warning.rule.endswith(': add "something else" to values, and write other = "something else"')
+    added = question.replace('"y"]', '"y", "something else"]')
+    (warning,) = linted(added).warnings
+    assert warning.rule.endswith(': write other = "something else"')
+    assert not linted(added + 'other = "something else"\n').warnings
     assert not linted(question + 'other = "y"\n').warnings
     path = tmp_path / "unbounded.toml"
     path.write_text(HEAD.replace("budget = { lifetime = 320 }\n", "") + question + 'other = "y"\n', "utf-8")
@@ -174,7 +179,9 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     findings = linted(many + question + rows + 'other = "y"\n')
     fine = [re.search(r"put devices into (\d+) groups", warning.rule) for warning in findings.warnings]
     assert [match[1] for match in fine if match] == ["512", "257"]
-    assert findings.exposed == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
+    assert findings.exposed == (
+        "besides answers, reports show which device it is: 9.0 bits by its rows of kept answers, 8.0 bits by its segments"
+    )
 
 
 @pytest.mark.parametrize(("declared", "line"), [("[publication]\ntrial = true\n", 11), ("publication.trial = true\n", 4)])
@@ -629,7 +636,8 @@ def test_the_error_of_a_set(linted, joint, error):
     text = f'type = "set"\nvalues = ["a", "b", "c", "d"]\njoint = {joint}\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n'
     facts, doubts = note_of(linted, text + BODY)
     assert (facts["answers"], facts["error"]) == ("any of 4 options", error)
-    assert doubts == ['other is missing: write the option for options that are not listed, as in other = "something else"']
+    (doubt,) = doubts
+    assert doubt.startswith("other is missing: write the option for options that are not listed, which is one of the values: ")
 
 
 def test_the_error_of_a_mean_position(linted):

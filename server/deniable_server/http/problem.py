@@ -101,7 +101,7 @@ def register(app: Flask) -> None:
     @app.errorhandler(StoreError)
     def on_store(error: StoreError) -> Response:
         app.logger.error("the store cannot be used: %s", cause(error))
-        detail = "the store cannot be reached; try again later"
+        detail = "the store cannot be used; try again later"
         return written(Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS))
 
     @app.errorhandler(Exception)

@@ -279,7 +279,7 @@ def test_a_store_that_refuses_the_server_may_run_all_the_same():
     """It may be away, full of clients, or refuse the password: only the server knows, and its operator reads it there."""
     words = of_answer(503, "store_unavailable").words()
     assert words.startswith("the server cannot use its store; ")
-    assert words.endswith("; its log says why, and so does `deniable doctor` there")
+    assert words.endswith("; the server's log says why, and so does `deniable doctor` there")
 
 
 def test_every_reason_is_dropped_for():

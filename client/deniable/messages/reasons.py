@@ -228,7 +228,7 @@ CODES: Mapping[str, Reason] = {
     "backlog_full": Reason("too many uploads wait at the server to be counted", f"{_KEPT}; see whether a worker runs there"),
     "store_full": Reason("the server's store has no room", f"{_KEPT}; raise maxmemory of the store, or give it a larger disk"),
     "store_unavailable": Reason(
-        "the server cannot use its store", f"{_KEPT}; its log says why, and so does `deniable doctor` there"
+        "the server cannot use its store", f"{_KEPT}; the server's log says why, and so does `deniable doctor` there"
     ),
     "internal": Reason("the server has failed", "read its log, and report the bug"),
     "all_rejected": Reason("no report of the upload can be counted", "the log has the reason for each metric"),

@@ -155,9 +155,9 @@ def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry], firs
     changes: list[str] = []
     for app, registry in after.items():
         broken = {each.metric for each in lint.diff(first[app], registry) if each.breaking}
-        for each in lint.diff(before[app], registry):
-            restored = each.breaking and each.metric in first[app].metrics and each.metric not in broken
-            line = f"{each.metric}: restored, as it was at the start" if restored else str(each).removeprefix("ok").strip()
+        for change in lint.diff(before[app], registry):
+            restored = change.breaking and change.metric in first[app].metrics and change.metric not in broken
+            line = f"{change.metric}: restored, as it was at the start" if restored else str(change).removeprefix("ok").strip()
             changes += [line] if line not in changes else []
     if not changes:
         return "no metric has changed"

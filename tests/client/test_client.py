@@ -717,6 +717,12 @@ def test_swapped_arguments_are_told_without_the_answer(client_of, caplog):
     ours = [frame.f_locals for frame, _ in walk_tb(caught.tb) if "deniable" in Path(frame.f_code.co_filename).parts]
     assert CANARY not in str(ours)
     assert not client_of().record(CANARY, "ui.theme")
+    for answer in ([CANARY], {CANARY}, None, 7):  # a set's answer cannot be looked up
+        client = client_of()
+        assert not client.record(answer, "ui.theme")
+        assert client.stats()["dropped"] == {"unknown_metric": 1}
+        with pytest.raises(ParameterError, match="the arguments are swapped"):
+            client_of(strict=True).record(answer, "ui.theme")
     assert CANARY not in caplog.text
 
 

@@ -963,11 +963,18 @@ def test_threads_lose_no_count(client_of):
 
 def test_every_reason_is_ready(client_of):
     """No reason for a drop begins to exist at its first drop, where threads would lose a count."""
+
+    class Odd(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            raise ZeroDivisionError
+
     client = client_of()
     assert client.stats()["dropped"] == {}
     client.record("nosuch", 1)
     client.record("old", value=True)
-    client.record([], 1)
+    client.record(Odd("ui.dark"), value=True)
     client.set_consent(False)
     client.record("ui.dark", value=True)
     client.set_consent(True)

@@ -134,7 +134,7 @@ class Explanation:
     def __str__(self) -> str:
         lines = [
             f"{self.metric}: {self.description}",
-            f"Your answer is randomised on this device before it is sent: {self.summary} ({self.mechanism}).",
+            f"Your answer is randomised on this device before it is sent, by {self.mechanism}: {self.summary}.",
             self.says,
             f"Whoever sees one report can shift the odds between two answers {_odds(self.epsilon)}.",
             *(self._repeated() if self.epsilon_permanent is None else self._permanent(self.epsilon_permanent)),

@@ -45,7 +45,7 @@ MANY_VALUES = 3
 """Fewest equal values for which two metrics may ask the same question. Many have fewer, such as yes and no."""
 
 LONG_SECONDS = 60
-"""Seconds of the longest time of a range above which lint warns of `timed`: its reports travel so long after the block begins."""
+"""Seconds of the longest time of a range above which lint says how long reports by `timed` wait in memory."""
 
 _LONG = 1e9  # seconds; a longer time is treated alike
 _USUAL = {"us": 100_000, "ms": 10_000, "s": 60, "bytes": 1_000_000, "kB": 10_000, "MB": 100, "percent": 100}
@@ -105,6 +105,9 @@ def lint(path: str | Path) -> Lint:
             allowance = Allowance.of(Declared.of(metric), budget)
             facts = _resolved(metric, mechanism, number)
             facts |= _reported(metric, allowance) | _experiments(loaded, metric, mechanism)
+            if (metric.longest_seconds or 0) > LONG_SECONDS:  # whether an app uses `timed`, a registry does not say
+                end = f"{metric.range[1]} {metric.unit} after the block began, so that the moment does not tell the time"
+                facts["by timed"] = f"a report waits in memory until {end}; it is lost if the process is killed before"
             if metric.delay is not None:
                 facts["travels"] = f"after a random time of up to {metric.delay} on the device"
             notes.append(Note(metric.id, facts))
@@ -116,9 +119,7 @@ def lint(path: str | Path) -> Lint:
         table = tuple(spending.rows(loaded, admission, today))
         exposure = Exposure.of(loaded)
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
-        if exposure.row_bits or exposure.segment_bits:
-            bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
-            exposed = f"all metrics together show {bits}"
+        exposed = exposure.words
     lines = _placed(path, [*faults, *warnings])
     return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed, table)
 
@@ -240,8 +241,10 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     yield from _moment_doubts(metric)
     if "other" in metric.kind.members and not metric.kind.ordered and metric.other is None:
         many = "options" if metric.kind.options else "answers"
-        rule = f"other is missing: write the {metric.kind.noun} for {many} that are not listed"
-        yield f'{rule}, as in other = "something else"', ...
+        rule = f"other is missing: write the {metric.kind.noun} for {many} that are not listed, which is one of the values"
+        own = next((value for value in ("other", "something else") if value in metric.values), "")
+        mended = f'write other = "{own}"' if own else 'add "something else" to values, and write other = "something else"'
+        yield f"{rule}: {mended}", ...
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} all reports of an answer give it away with odds above 50 to 1; write less"
         yield f"epsilon_permanent: {odds}", float(metric.epsilon_permanent)
@@ -283,9 +286,6 @@ def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if travels + timedelta(hours=1) > duration("grace", metric.grace):
         rule = f"a time by `timed` travels {end} after its block begins, which is after the grace"
         yield f"{rule} of {metric.grace}: write a shorter range if you use `timed`", ...
-    elif longest > LONG_SECONDS:
-        rule = f"a time by `timed` travels {end} after its block begins, so that the moment does not tell the time"
-        yield f"{rule}; it waits in memory, and is lost if the process is killed: write a shorter range if you use `timed`", ...
 
 
 def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:

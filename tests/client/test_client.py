@@ -717,6 +717,12 @@ def test_swapped_arguments_are_told_without_the_answer(client_of, caplog):
     ours = [frame.f_locals for frame, _ in walk_tb(caught.tb) if "deniable" in Path(frame.f_code.co_filename).parts]
     assert CANARY not in str(ours)
     assert not client_of().record(CANARY, "ui.theme")
+    for answer in ([CANARY], {CANARY}, None, 7):  # a set's answer cannot be looked up
+        client = client_of()
+        assert not client.record(answer, "ui.theme")
+        assert client.stats()["dropped"] == {"unknown_metric": 1}
+        with pytest.raises(ParameterError, match="the arguments are swapped"):
+            client_of(strict=True).record(answer, "ui.theme")
     assert CANARY not in caplog.text
 
 
@@ -957,11 +963,18 @@ def test_threads_lose_no_count(client_of):
 
 def test_every_reason_is_ready(client_of):
     """No reason for a drop begins to exist at its first drop, where threads would lose a count."""
+
+    class Odd(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            raise ZeroDivisionError
+
     client = client_of()
     assert client.stats()["dropped"] == {}
     client.record("nosuch", 1)
     client.record("old", value=True)
-    client.record([], 1)
+    client.record(Odd("ui.dark"), value=True)
     client.set_consent(False)
     client.record("ui.dark", value=True)
     client.set_consent(True)

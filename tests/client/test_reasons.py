@@ -275,6 +275,13 @@ def test_an_answer_that_is_dropped_is_told_once(case, caplog, reason):
     assert CANARY not in caplog.text
 
 
+def test_a_store_that_refuses_the_server_may_run_all_the_same():
+    """It may be away, full of clients, or refuse the password: only the server knows, and its operator reads it there."""
+    words = of_answer(503, "store_unavailable").words()
+    assert words.startswith("the server cannot use its store; ")
+    assert words.endswith("; the server's log says why, and so does `deniable doctor` there")
+
+
 def test_every_reason_is_dropped_for():
     """The table above has each of them."""
     assert set(DROPS) == set(ANSWERS)

@@ -28,7 +28,7 @@ def test_a_line_for_each_metric(tmp_path, capsys):
     assert main(["registry", "show", str(file)]) == 0
     output = capsys.readouterr().out
     fingerprint = sheet(parse(file.read_text("utf-8")))["metrics"]["theme"]["fingerprint"]
-    assert output == f"theme version 1: {fingerprint}, binary, 1 x 2 index, 1 bytes\n"
+    assert output == f"theme version 1: {fingerprint}, binary, 1 x 2 index, 1 byte\n"
 
 
 def test_json_is_the_sheet_in_ascii(tmp_path, capsys):

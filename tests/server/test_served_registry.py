@@ -84,6 +84,20 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
         assert epsilon(registry) == "0.5"
 
 
+def test_what_is_restored_breaks_nothing(file):
+    """Whoever tried another epsilon, or another version, and goes back is not told to raise the version."""
+    start = "metrics.toml was edited, and the processes read it: "
+    with ServedRegistry(Settings(registry=str(file))) as registry:
+        for change, words in (
+            ("epsilon = 0.5", "BREAKING theme: epsilon was '1', is '0.5'; raise version to 2"),
+            ("epsilon = 1.0", "theme: restored, as it was at the start"),
+            ("version = 2\nepsilon = 1.0", "theme: version 1 -> 2: a new count begins; "),
+            ("epsilon = 1.0", "theme: restored, as it was at the start"),
+        ):
+            file.write_text(TEXT.replace("epsilon = 1.0", change), "utf-8")
+            assert look(registry).line.startswith(start + words)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [

@@ -204,7 +204,7 @@ class Client:
             return False
 
     def _record(self, metric: str, value: object, elapsed: float | None = None, recorder: Recorder | None = None) -> bool:
-        prepared, session = self._metrics.prepared.get(metric), self._session
+        prepared, session = self._metrics.find(metric), self._session
         if prepared is None:
             return self._drop_unknown(metric, value)
         if session is None or self.disabled:
@@ -224,7 +224,7 @@ class Client:
 
     def _of_time(self, metric: str) -> Prepared | None:
         """Return a metric that counts a time. None for another, which is counted, and raised if strict."""
-        prepared = self._metrics.prepared.get(metric)
+        prepared = self._metrics.find(metric)
         if prepared is None:
             self._drop_unknown(metric, None)
         elif prepared.metric.unit not in PER_SECOND:

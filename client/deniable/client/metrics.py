@@ -82,6 +82,10 @@ class Metrics:
         for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
             self._counts.tell("off", [id_ for id_, reason in off.items() if reason == why], why)
 
+    def find(self, metric: object) -> Prepared | None:
+        """Return a metric that is on; None for any other object, such as an answer that was given in its place."""
+        return self.prepared.get(metric) if isinstance(metric, str) else None
+
     def explain(
         self,
         metric: str,
@@ -151,8 +155,8 @@ class Metrics:
         named: bool,  # Whether its name is told, as while the app is developed. If the arguments were swapped, it is the answer.
     ) -> bool:
         """Count an answer to a metric that is not prepared, and say why; return False."""
-        if metric in self.off:
-            return self._counts.drop("off", error=error, metric=str(metric), facts=self.off[str(metric)])  # `use` has told it
+        if isinstance(metric, str) and metric in self.off:
+            return self._counts.drop("off", error=error, metric=metric, facts=self.off[metric])  # `use` has told it
         name, earlier = "", self._counts.dropped["unknown_metric"]
         if error is None:
             self._warn_of_unknown(metric, value, earlier, named=named)

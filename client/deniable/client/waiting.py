@@ -53,7 +53,8 @@ def lines(
         return ["No report waits on this device."]
     parts = [plural(ready, "report")] * (ready > 0) + [f"{plural(later, 'report')} that may not travel yet"] * (later > 0)
     travel = f"do not travel from here: {off}" if off else f"travel {_when(spool, directory, exit=exit, records=records)}"
-    return [f"On this device wait: {' and '.join(parts)}.", f"They {travel}."]
+    at_once = "; `deniable.flush()` in the app sends what may travel at once" if exit is None and ready else ""
+    return [f"On this device wait: {' and '.join(parts)}.", f"They {travel}{at_once}."]
 
 
 def _when(spool: Spool, directory: Path, *, exit: Exit | None, records: bool) -> str:  # noqa: A002 - as above

@@ -179,7 +179,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable report privacy --registry metrics.toml --output report.html",),
     ),
     "sent": CommandInfo(
-        "show what left this device, from the state directory of an app",
+        "show what left this device, and how much waits on it",
         "",
         ("deniable sent", "deniable sent ~/.local/state/deniable/shop --json"),
     ),

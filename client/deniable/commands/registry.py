@@ -187,7 +187,7 @@ def _show(file: str, *, as_json: bool, as_module: bool) -> int:
         return 0
     for id_, metric in written["metrics"].items():
         layout = metric["layout"]
-        shape = f"{layout['rows']} x {layout['width']} {layout['kind']}, {layout['payload_bytes']} bytes"
+        shape = f"{layout['rows']} x {layout['width']} {layout['kind']}, {plural(layout['payload_bytes'], 'byte')}"
         print(f"{id_} version {metric['version']}: {metric['fingerprint']}, {metric['mechanism']}, {shape}")
     return 0
 

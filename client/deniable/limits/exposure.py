@@ -76,6 +76,13 @@ class Exposure:
         return cls(groups(rows), prod(len(registry.segments[name]) for name in names))
 
     @property
+    def words(self) -> str:
+        """What it is, as a sentence; empty if reports show nothing besides answers."""
+        ways = (("rows of kept answers", self.row_bits), ("segments", self.segment_bits))
+        shows = [f"{bits:.1f} bits by its {name}" for name, bits in ways if bits]
+        return f"besides answers, reports show which device it is: {', '.join(shows)}" if shows else ""
+
+    @property
     def row_bits(self) -> float:
         """Most bits that rows show of a device."""
         return log2(self.rows)

@@ -34,7 +34,7 @@ _KEY = "write a key into the DSN that the server knows, such as the one that `de
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
 _KEPT = "the reports are kept, and sent again later"
-_OURS = "give the server the metrics.toml of this app, and start it again"
+_OURS = "give the server the metrics.toml of this app, and start it again; its log says if the file cannot be used"
 _ONCE_MORE = "to record once more, start with an empty state directory (state= or DENIABLE_STATE_DIR)"
 
 ANSWERS: Mapping[str, Reason] = {
@@ -228,7 +228,7 @@ CODES: Mapping[str, Reason] = {
     "backlog_full": Reason("too many uploads wait at the server to be counted", f"{_KEPT}; see whether a worker runs there"),
     "store_full": Reason("the server's store has no room", f"{_KEPT}; raise maxmemory of the store, or give it a larger disk"),
     "store_unavailable": Reason(
-        "the server cannot use its store", f"{_KEPT}; why is in the server's log, and `deniable doctor` says it there"
+        "the server cannot use its store", f"{_KEPT}; the server's log says why, and so does `deniable doctor` there"
     ),
     "internal": Reason("the server has failed", "read its log, and report the bug"),
     "all_rejected": Reason("no report of the upload can be counted", "the log has the reason for each metric"),

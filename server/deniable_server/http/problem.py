@@ -106,7 +106,7 @@ def register(
     @app.errorhandler(StoreError)
     def on_store(error: StoreError) -> Response:
         outage.failed("", error)
-        detail = "the store cannot be reached; try again later"
+        detail = "the store cannot be used; try again later"
         return written(Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS))
 
     @app.errorhandler(Exception)

@@ -47,6 +47,7 @@ class ServedRegistry:
         self._named = settings
         self.sources = sources.read(settings)  # what is served, by app
         self._last = self._seen = self._served = self._content()  # at the last look, of the last that was told, of the copies
+        self._first = self.registries  # at the start: who goes back to a definition of them breaks nothing
         self._number = 0
 
     def __enter__(self) -> Self:
@@ -108,7 +109,7 @@ class ServedRegistry:
             self.sources = before
             raise
         self._served = content
-        return _changes({app: source.registry for app, source in before.items()}, self.registries)
+        return _changes({app: source.registry for app, source in before.items()}, self.registries, self._first)
 
     def _place(self, path: str | Path, root: str = "current") -> Path:
         """Return where the copy of a path is: under a folder that stands for the root of all."""
@@ -149,9 +150,15 @@ def _put(file: Path, place: Path) -> None:
     shutil.copyfile(file, place)
 
 
-def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry]) -> str:
+def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry], first: Mapping[str, Registry]) -> str:
     """Say in a line what changed."""
-    changes = [str(each).removeprefix("ok").strip() for app in after for each in lint.diff(before[app], after[app])]
+    changes: list[str] = []
+    for app, registry in after.items():
+        broken = {each.metric for each in lint.diff(first[app], registry) if each.breaking}
+        for change in lint.diff(before[app], registry):
+            restored = change.breaking and change.metric in first[app].metrics and change.metric not in broken
+            line = f"{change.metric}: restored, as it was at the start" if restored else str(change).removeprefix("ok").strip()
+            changes += [line] if line not in changes else []
     if not changes:
         return "no metric has changed"
     more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""

@@ -1,4 +1,4 @@
-"""What the SDK costs a program that records and ends: its start, its end, the disk, and the slowest calls.
+"""What the SDK costs a program that records and ends: its start, its end, the disk, the slowest calls, and what travels.
 
     python benchmarks/command_line.py
     python benchmarks/command_line.py --rounds 5     # a smoke run
@@ -6,12 +6,14 @@
 Each figure is of a fresh process, with those of a bare interpreter between them, so that a slow minute hits both. Processor time
 and wall time are over those of the bare one: the least, and the median.
 
-ready         importing the SDK, and `init`, in an interpreter that has loaded nothing else
+ready         importing the SDK, and `init` with the DSN of another machine, in an interpreter that has loaded nothing else
 end           from the last line of the program to the end of its process, with a report in the queue: the server refuses
               connections, takes them and never answers, or answers
 no            importing `deniable.cli` and asking whether anything is recorded, for somebody who said no
 syncs         waits for the disk by the first record of a new device, counted by strace
 p99.9         of `record`, of a metric with many reports a period, with the sending thread beside it
+second runs   how many first runs' reports have arrived after a second run, which records, works for some seconds and ends. The
+              server is on this machine and speaks no TLS
 """
 
 from __future__ import annotations
@@ -27,9 +29,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
-from sdk import servers
+from sdk import Sink, servers
 
 REGISTRY = """
 format = 1
@@ -57,6 +62,7 @@ assert not Telemetry('https://key@t.example/shop', registry='metrics.toml').ask(
 """
 LEAVE = "import os; os._exit(0)"
 END = "import time; print(time.time(), flush=True)"
+WORK = (0.0, 0.1, 0.2, 0.4)
 SYNCS = f"""
 {INIT}
 import os
@@ -82,9 +88,10 @@ os._exit(0)
 """
 
 
-def run(code: str, *before: str) -> tuple[float, float, str, str]:
-    """Run a program; return milliseconds of processor time, and from its last line to its end, and what it wrote."""
-    with tempfile.TemporaryDirectory() as folder:
+def run(code: str, *before: str, folder: str = "") -> tuple[float, float, str, str]:
+    """Run a program, in a new folder or a given one; return milliseconds of processor time and of its end, and what it wrote."""
+    with tempfile.TemporaryDirectory() as new:
+        folder = folder or new
         Path(folder, "metrics.toml").write_text(REGISTRY, "utf-8")
         environment = {name: text for name, text in os.environ.items() if name not in ("CI", "DENIABLE_DSN")}
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -103,6 +110,34 @@ def run(code: str, *before: str) -> tuple[float, float, str, str]:
     return 1000 * cpu, 1000 * wall, done.stdout, done.stderr
 
 
+class Keeping(Sink):
+    """Takes everything, and keeps the keys of the uploads."""
+
+    keys: ClassVar[set[str]] = set()
+
+    def do_POST(self) -> None:  # noqa: N802 - named by the base class
+        self.keys.add(self.headers["Idempotency-Key"])
+        super().do_POST()
+
+
+def second_runs(rounds: int) -> dict[float, int]:
+    """Return how many first runs' reports have arrived after a second run, by the seconds for which that works."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Keeping)
+    Thread(target=server.serve_forever, daemon=True).start()
+    program = RECORD.format(url=f"http://127.0.0.1:{server.server_port}")
+    arrived = dict.fromkeys(WORK, 0)
+    for _ in range(rounds):
+        for seconds in WORK:
+            with tempfile.TemporaryDirectory() as folder:
+                run(program, folder=folder)
+                (kept,) = Path(folder).rglob("*.json.gz")
+                run(f"{program}\nimport time; time.sleep({seconds})", folder=folder)
+                arrived[seconds] += kept.name.split(".")[0] in Keeping.keys
+    server.shutdown()
+    server.server_close()
+    return arrived
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=25, help="processes of each kind")
@@ -111,7 +146,7 @@ def main() -> None:
     with servers() as (sink, closed, silent):
         kinds = {
             "bare": ("pass", LEAVE),
-            "ready": (INIT.format(url=closed), LEAVE),
+            "ready": (INIT.format(url="https://t.invalid"), LEAVE),
             "no": (NO, LEAVE),
             "end of a bare one": ("", END),
             "end, refused": (RECORD.format(url=closed), END),
@@ -126,6 +161,7 @@ def main() -> None:
         calls = json.loads(run(CALLS.format(url=closed, calls=options.calls))[2])
         trace = ("strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,write")
         first = run(SYNCS.format(url=closed), *trace)[3] if shutil.which("strace") else ""
+    arrived = second_runs(options.rounds)
     print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores")
     for place, base, names in ((0, "bare", ("ready", "no")), (1, "end of a bare one", list(kinds)[4:])):
         bare = [each[place] for each in figures[base]]
@@ -136,6 +172,8 @@ def main() -> None:
     if first:
         print(f"syncs            {first.partition('begun')[2].partition('ended')[0].count('sync(')}")
     print("record           p50 {:.4f}, p99 {:.4f}, p99.9 {:.4f} ms".format(*calls))
+    words = ", ".join(f"{number} where it works for {seconds} s" for seconds, number in arrived.items())
+    print(f"second runs      of {options.rounds}: {words}")
 
 
 if __name__ == "__main__":

@@ -598,6 +598,15 @@ def test_auto_answers_directly_where_sets_have_one_member(epsilon):
         assert mechanisms.choose(domain_size=d, epsilon=epsilon).mechanism.name == ("binary" if d == 2 else "grr")
 
 
+@pytest.mark.parametrize("epsilon", ["0.01", "0.3", "1", "2.5", "4", "8", "16"])
+def test_auto_without_its_candidates(epsilon):
+    """Where the choice is known without looking at all candidates, it is the same."""
+    for d in (*range(2, 12), 100, 255, 256, 257):
+        assert (
+            mechanisms.make("auto", domain_size=d, epsilon=epsilon) == mechanisms.choose(domain_size=d, epsilon=epsilon).mechanism
+        )
+
+
 @pytest.mark.parametrize(("d", "epsilon"), [(256, 1), (1000, 4), (2000, 2)])
 def test_auto_takes_small_reports_for_many_values(d, epsilon):
     """Beyond some hundred values a geometry has two bytes for dozens or hundreds, and at most 1% more error."""

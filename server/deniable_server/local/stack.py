@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("deniable.stack")
 
-_START_SECONDS = 30.0
+_START_SECONDS = 120.0  # also on a machine that is busy with other things; a process that has died is noticed at once
 _STOP_SECONDS = 25.0
 _direct = build_opener(ProxyHandler({}))  # this machine's own server is not reached through a proxy
 

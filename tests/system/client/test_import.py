@@ -104,6 +104,18 @@ def test_init_leaves_out_what_is_not_needed_yet(tmp_path):
     assert not more & (HEAVY - OF_INIT)
 
 
+def test_few_values_need_few_mechanisms(tmp_path):
+    """For questions with few answers the choice of `auto` is known without its other candidates."""
+    theme = 'metrics.theme = {type = "categorical", values = ["a", "b", "c"], epsilon = 1, period = "month", '
+    (tmp_path / "metrics.toml").write_text(f'{REGISTRY}{theme}description = "Which", owner = "a@shop.example"}}', "utf-8")
+    file = str(tmp_path / "metrics.toml")
+    more = modules_after(
+        f"import deniable; deniable.init('https://k@t.invalid/shop', registry={file!r}, consent=True, state=None)"
+    )
+    assert "deniable.mechanisms.direct" in more
+    assert not more & {f"deniable.mechanisms.{name}" for name in ("auto", "hadamard", "local_hash", "projective")}
+
+
 def test_names_are_listed_before_they_are_loaded():
     """`dir` tells every public name, whether it is loaded or not, and an unknown one is an AttributeError."""
     program = "import deniable\nassert set(deniable.__all__) <= set(dir(deniable))"

@@ -78,7 +78,8 @@ def test_one_day_far_out_is_an_unusual_day(shop):
     assert line["between"]["pairs"] == 20
     assert line["between"]["sd"] < 0.1
     assert re.search(
-        r"an unusual day: “yes” rose by [\d.]+ to [\d.]+ points on \d+ \w+ 2\d{3}, and perhaps not for long", page(shop, "used")
+        r"<b>\d+ \w+ 2\d{3}:</b> <span class=.up.>“yes” rose by [\d.]+ to [\d.]+ points</span>, an unusual day, and perhaps not",
+        page(shop, "used"),
     )
 
 
@@ -98,7 +99,11 @@ def test_the_page_marks_where_a_shift_begins(shop):
     shop.drain(days=40)
     html = page(shop, "used")
     assert re.search(r"Days differ (by about|no more than chance)", html)
-    (mark,) = re.findall(r'<line class="shift"[^>]*><title>([^<]*)</title>', html)
-    assert re.fullmatch(r"“yes” rose by [\d.]+ to [\d.]+ points from \d+ \w+ 2\d{3} on, seen with \d+ \w+ 2\d{3}", mark)
-    assert "An upright line is where a shift began, or an unusual period." in html
+    (shift,) = re.findall(r"<li><i aria-hidden=.true.>1</i><span>(.*?)</span></li>", html)
+    words = re.fullmatch(r"<b>\d+ \w+ 2\d{3}:</b> <span class=.up.>(.*)</span>(, seen with \d+ \w+ 2\d{3})\.", shift)
+    assert re.fullmatch(r"“yes” rose by [\d.]+ to [\d.]+ points", words[1])
+    assert html.count('class="flag"') == html.count('class="pin"') == 1
+    assert re.search(r'<text class="flagged long"[^>]*>\d+ \w+: \+[\d.]+ to \+[\d.]+</text>', html)
+    assert "A shift says that answers changed, and not why." in html
+    mark = words[1] + words[2]
     assert f"<td>{mark}</td>" in html  # in the table, too, which is read aloud

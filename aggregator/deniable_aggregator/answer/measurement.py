@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deniable.declared import Declared, Definition
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.shares import ValueEstimate
+    from deniable_aggregator.answer.question.date_range import DateRange
     from deniable_aggregator.answer.select import Published
 
 _HOMOGENEOUS = 0.9  # least share of one answer that raises a warning
@@ -64,13 +65,16 @@ def measure(
     segment: str | None = None,
     level: float = LEVEL,  # of the intervals
     *,
+    dates: DateRange | None = None,  # which periods to estimate together, if no `period` is named
     strict: bool = False,  # whether bands of quantiles hold without any approximation
 ) -> Measurement:
     """Estimate a metric over a period, or over all; raise the first `Refusal` if a version refuses and none has reports."""
 
     def ask(version: Published) -> tuple[Published, str, Selection]:
         cell = version.cell(segment)
-        return version, cell, version.covering(cell, period)
+        if dates is None:
+            return version, cell, version.covering(cell, period)
+        return version, cell, version.within(cell, *dates.names(version.length))
 
     answered = answers(published, ask, lambda answer: answer[2].n)
     selections = [selection for _, _, selection in answered]
@@ -96,8 +100,12 @@ def measure(
         segment=cell or None,
         warnings=_warnings(version.declared, numbers.estimates) if cell else [],
         merged=merged(list(zip(selections, readings, strict=True)), level),
-        earlier=[] if segment else earlier(published, period, level),
-        reason=None if first.n else why_absent(metric.id, period, periods, metric.period, app.awaited(version.declared)),
+        earlier=[] if segment or dates else earlier(published, period, level),
+        reason=None
+        if first.n
+        else f"nothing of {metric.id} is published in this range"
+        if dates and periods
+        else why_absent(metric.id, period, periods, metric.period, app.awaited(version.declared)),
     )
 
 

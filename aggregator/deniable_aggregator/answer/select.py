@@ -164,6 +164,14 @@ class Published:
             raise withheld(self.declared, self.breakdown, cell, others)
         return Selection(self.app, self.declared, dict(selected))
 
+    def within(self, cell: str, first: str, last: str) -> Selection:
+        """Select the releases of a cell between two periods; raise `WithheldCell` if only other cells are published there."""
+        selection = self.between(cell, first, last)
+        others = {each for each, releases in self.cells.items() if any(first <= name <= last for name in releases)}
+        if not selection.releases and others and not self.app.trial:
+            raise withheld(self.declared, self.breakdown, cell, others)
+        return selection
+
     def overall(self, period: str | None = None) -> Selection:
         """Select the releases of all reports that cover a period, or all; none where the period is not one of its own."""
         releases = self.cells.get("", {})

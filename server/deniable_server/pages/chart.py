@@ -41,7 +41,7 @@ class Scale:
 
     def across(self, value: float) -> float:
         """Return the position of a value in percent from the left, clipped to the picture."""
-        return round(100 * self._portion(value), 3)
+        return round(100 * self._portion(value), 2)
 
     def down(self, value: float, digits: int = 2) -> float:
         """Return the position of a value in percent from the top, clipped to the picture."""
@@ -128,6 +128,13 @@ def number_scale(low: float, high: float, *, is_log: bool) -> Scale:
         values = [step * place for place in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
     labels = (f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.3g}" for value in values)  # noqa: PLR2004
     return Scale(low, high, is_log, tuple(map(Tick, map(scale.across, values), labels)))
+
+
+def round_scale(low: float, high: float) -> Scale:
+    """Make a linear scale that begins and ends at round numbers, with ticks between."""
+    step = 10.0 ** floor(log10((high - low) / _MOST_TICKS))
+    step = next(step * times for times in (1, 2, 5, 10) if (high - low) / (step * times) <= _MOST_TICKS)
+    return number_scale(step * floor(low / step + 1e-9), step * ceil(high / step - 1e-9), is_log=False)
 
 
 def path(points: Iterable[tuple[float, float]], digits: str = "g") -> str:

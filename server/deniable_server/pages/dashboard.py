@@ -3,7 +3,7 @@
 * ``GET /``: the metrics of an app, by what happened to them; ``GET /overview.csv``: the same as a file
 * ``GET /m/<id>``: one metric, every value with its intervals
 * ``GET /m/<id>/compare``: two periods or two segments of it
-* ``GET /m/<id>/values.csv``, ``GET /m/<id>/series.csv``: its tables as files
+* ``GET /m/<id>/values.csv``, ``series.csv``, ``segments.csv``, ``chart.svg``: its tables and its picture as files
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
 * ``GET, POST /login``: the form for the read key
@@ -14,13 +14,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
-from flask import make_response, redirect, request, url_for
+from flask import make_response, redirect, render_template, request, url_for
 from msgspec.structs import asdict
 
 from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.measurement import measure
-from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
@@ -29,9 +29,10 @@ from deniable_server.api.answers import live
 from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
-from deniable_server.pages import comparison_page, download, list_page, live_page, metric_page, series_page, visitor
+from deniable_server.pages import comparison_page, download, list_page, live_page, metric_page, visitor
 from deniable_server.pages.frame import blueprint, page, sentence
 from deniable_server.pages.parts import theme
+from deniable_server.pages.parts.metric_data import MetricData
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Response as BaseResponse
 
     from deniable_server.service import App
+
+_METRIC = ("range", "period", "segment", "level", "app")
+"""What a page and its files are asked by."""
 
 
 @blueprint.get("/")
@@ -58,20 +62,42 @@ def overview_file() -> Response:
 
 
 @blueprint.get("/m/<id_>")
-def metric(id_: str) -> Response:
-    """Show one metric: over everything published, or over one ``period`` or ``segment``; in an ``order`` and a ``view``."""
+def metric(id_: str) -> BaseResponse:
+    """Show one metric: over a ``range`` or a ``period``, of all reports or a ``segment``, in an ``order`` and a ``view``."""
     app = visitor.app_shown()
-    only_parameters("period", "segment", "level", "order", "view", "page", "app")
-    period, segment = _cell()
-    level = level_asked()
-    published = published_of(app, id_)
-    measured = measure(published, release.summaries(app.store), period, segment, level)
-    over_time = series_page.view(series(published, segment, level))
-    arms = [] if segment else comparison_page.arms(published, period, level)
+    only_parameters(*_METRIC, "from", "to", "by", "base", "order", "view", "page")
+    data = MetricData.asked(app, id_)
+    if request.args.get("from") or request.args.get("to"):  # a form has two fields, and an address one range
+        question = {name: value for name, value in request.args.items() if value and name not in ("from", "to", "range")}
+        address = url_for(".metric", id_=id_)
+        return redirect(f"{address}?{urlencode({**question, 'range': data.range.text})}", 303)
+    measured = data.measured
+    arms = [] if data.segment else comparison_page.arms(data.published, data.period, data.level)
     facts = asdict(measured) | {"name": id_, "merged": metric_page.pooled(measured.merged), "arms": arms}
-    facts["withheld"] = metric_page.withheld(published, measured.version, period)
-    facts["earlier"] = [metric_page.before(each, level) for each in measured.earlier]
-    return metric_page.page_of(app, measured, facts, period, segment, over_time)
+    facts["withheld"] = metric_page.withheld(data.published, measured.version, data.period)
+    facts["earlier"] = [metric_page.before(each, data.level) for each in measured.earlier]
+    return metric_page.page_of(app, measured, facts, data)
+
+
+@blueprint.get("/m/<id_>/chart.svg")
+def chart_file(id_: str) -> Response:
+    """Send the first picture of a metric over time."""
+    app = visitor.app_shown()
+    only_parameters(*_METRIC, "by")
+    data = MetricData.asked(app, id_)
+    over_time = data.over_time
+    if not over_time or not over_time.pictures:
+        raise Problem(404, "no_picture", "a picture needs two published periods")
+    picture = over_time.pictures[0]
+    text = render_template(
+        "chart.svg",
+        picture=picture,
+        ticks=over_time.ticks,
+        title=f"{app.name}, {data.name}: {picture.label}, by {over_time.length}",
+        note=f"{100 * data.level:g}% intervals of one {over_time.length}, and of all together",
+        foot=" ".join(filter(None, (over_time.note, *app.marks, "Estimated from randomised answers."))),
+    )
+    return _file(app, f"{id_}-chart", text, "svg")
 
 
 @blueprint.get("/m/<id_>/compare")
@@ -114,29 +140,31 @@ def comparison(id_: str) -> Response:
 def values_file(id_: str) -> Response:
     """Send the estimates that the page of a metric shows, of all values."""
     app = visitor.app_shown()
-    only_parameters("period", "segment", "level", "app")
-    measured = measure(published_of(app, id_), release.summaries(app.store), *_cell(), level_asked())
-    return _file(app, f"{id_}-values", download.of_values(measured))
+    only_parameters(*_METRIC)
+    return _file(app, f"{id_}-values", download.of_values(MetricData.asked(app, id_).measured))
 
 
 @blueprint.get("/m/<id_>/series.csv")
 def series_file(id_: str) -> Response:
-    """Send a metric over time."""
+    """Send a metric over time, in the periods that the page draws or ``by`` names."""
     app = visitor.app_shown()
-    only_parameters("segment", "level", "app")
-    over_time = series(published_of(app, id_), _cell()[1], level_asked())
-    return _file(app, f"{id_}-series", download.of_series(over_time))
+    only_parameters("range", "segment", "level", "by", "app")
+    return _file(app, f"{id_}-series", download.of_series(MetricData.asked(app, id_).drawn))
 
 
-def _cell() -> tuple[str | None, str | None]:
-    """Return the period and the segment of the request. A form sends an empty one for all."""
-    return request.args.get("period") or None, request.args.get("segment") or None
+@blueprint.get("/m/<id_>/segments.csv")
+def segments_file(id_: str) -> Response:
+    """Send all segments side by side."""
+    app = visitor.app_shown()
+    only_parameters("range", "period", "level", "base", "app")
+    data = MetricData.asked(app, id_)
+    return _file(app, f"{id_}-segments", download.of_segments(data.measured, data.segments))
 
 
-def _file(app: App, table: str, text: str) -> Response:
+def _file(app: App, table: str, text: str, kind: str = "csv") -> Response:
     response = make_response(text)
-    response.mimetype = "text/csv"
-    response.headers["Content-Disposition"] = f'attachment; filename="{"-".join([app.name, table, *app.marks])}.csv"'
+    response.mimetype = {"csv": "text/csv", "svg": "image/svg+xml"}[kind]
+    response.headers["Content-Disposition"] = f'attachment; filename="{"-".join([app.name, table, *app.marks])}.{kind}"'
     return response
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.series import Series
     from deniable_aggregator.answer.model.shares import ValueEstimate
     from deniable_server.pages.parts.row import Row
+    from deniable_server.pages.parts.segments import SegmentTable
 
 # Columns are called as in the rows of a query.
 _INTERVALS = ("low", "high", "low_all", "high_all")
@@ -42,6 +43,7 @@ _OVERVIEW = (
     "high",
     *_CHANGES,
 )
+_SEGMENTS = ("segment", "name", "value", "state", "n", "estimate", "low", "high", "difference", "diff_low", "diff_high", "p_holm")
 _ALIKE = ("metric", "version", "segment", "from", "to", "level")
 
 Figures = Iterator[tuple[Cell, ...]]
@@ -58,6 +60,13 @@ def of_values(measured: Measurement) -> str:
 def of_series(series: Series) -> str:
     """Write a metric over time: a line for each period and value."""
     return _file((*_ALIKE, *_PERIODS), _points(series))
+
+
+def of_segments(measured: Measurement, table: SegmentTable | None) -> str:
+    """Write the segments: a line for each, with its difference from the base."""
+    alike = (measured.id, measured.version, *_days(measured.days), measured.level)
+    lines = [(name, row.name, table.label, *row.numbers) for name, rows in table.groups for row in rows] if table else []
+    return _file((*(each for each in _ALIKE if each != "segment"), *_SEGMENTS), ((*alike, *line) for line in lines))
 
 
 def of_rows(rows: Sequence[Row]) -> str:

@@ -151,7 +151,7 @@ def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], toda
     )
     versions = [each.definition for each in app.versions_of(id_)]
     awaited = app.awaited(app.highest[id_])
-    return app.registry.digest, app.store.simulated, app.highest[id_].candidates, tuple(versions), tuple(under), awaited, today
+    return app.registry.digest, app.highest[id_].candidates, tuple(versions), tuple(under), awaited, today
 
 
 def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary], today: date) -> dict[str, Row]:
@@ -177,7 +177,7 @@ def together(rows: list[Row]) -> list[Row]:
     tested = [at for at, each in enumerate(rows) if each.change]
     if len(rows) <= _EACH_ALONE:
         return rows
-    changed = holm(np.array([change.p_value for each in rows if (change := each.change)]), _ALPHA) if tested else []
+    changed = holm(np.array([change.p_value for each in rows if (change := each.change)]), _ALPHA)
     listed = list(rows)
     for at, differs in zip(tested, changed, strict=True):
         if listed[at].state == "changed" and not differs:

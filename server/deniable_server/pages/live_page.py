@@ -51,4 +51,4 @@ def metric(app: App, id_: str) -> Response:
         "warnings": [],
         "updated": None,
     }
-    return metric_page.page_of(app, measured, facts, period)
+    return metric_page.page_of(app, measured, facts, period=period)

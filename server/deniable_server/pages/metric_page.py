@@ -18,6 +18,7 @@ from deniable_aggregator.answer.refusal import withholding
 from deniable_aggregator.decode.multiple_testing import rivals
 from deniable_server.http import paging
 from deniable_server.pages import chart, figures, frame, number_page
+from deniable_server.pages.parts import time_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.metric import Earlier, Estimates, Merged
     from deniable_aggregator.answer.model.shares import FactorShare, ValueEstimate
     from deniable_aggregator.answer.select import Published
-    from deniable_server.pages.series_page import SeriesView
+    from deniable_server.pages.parts.metric_data import MetricData
     from deniable_server.service import App
 
 LEVELS = (0.9, 0.95, 0.99, 0.999)  # to choose from
@@ -50,9 +51,9 @@ def page_of(
     app: App,
     measured: Estimates,
     facts: dict[str, Any],  # members of the answer, and what else the template asks for
-    period: str | None,  # as it was asked for
-    segment: str | None = None,
-    series: SeriesView | None = None,
+    data: MetricData | None = None,  # of what is published; None of what is counted
+    *,
+    period: str | None = None,  # as it was asked for, of what is counted
 ) -> Response:
     """Show the estimates of a metric, in the ``order`` and ``view`` of the request, on one ``page`` of many values."""
     declared = app.versions[measured.id, measured.version]
@@ -67,7 +68,15 @@ def page_of(
     number = paging.number()
     parts = picture(measured, order, view, number)
     paging.check(number, parts["pages"])
-    chosen = {"period": period, "segment": segment} | {name: request.args.get(name) for name in ("level", "order", "view")}
+    period = data.period if data else period
+    over_time = data.over_time if data else None
+    unit, units = data.units if data else ("", [])
+    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "by")} | {
+        "period": period,
+        "segment": data.segment if data else None,
+        "range": data.range.text if data else "",
+    }
+    days = facts["days"]
     return frame.page(
         "metric.html",
         app=app,
@@ -77,7 +86,18 @@ def page_of(
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
         levels=sorted({*LEVELS, facts.get("level", LEVEL)}),
-        series=series,
+        series=over_time,
+        unit=unit,
+        units=units,
+        segments=data.segments if data and measured.n else None,
+        ranges=time_range.RANGES,
+        days=data.range.days if data and ".." in data.range.text else None,
+        range_words=data.range.words if data else "",
+        range_link=data.range.fixed if data and ".." not in data.range.text else "",
+        covered=figures.brief_range(str(days.first), str(days.last), "day")
+        if days and days.first and days.first != days.last
+        else "",
+        query_address=data.query_address if data else "",
         orders=_ORDERS,
         order=order,
         views=views,
@@ -179,7 +199,7 @@ def _share(row: ValueEstimate) -> str:
 
 def share_ends(interval: tuple[float, float], row: ValueEstimate) -> str:
     """Write an interval of a share, as far as it is possible."""
-    return figures.share_range(_possible(interval), row.stderr)
+    return figures.share_range(possible(interval), row.stderr)
 
 
 def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
@@ -272,11 +292,12 @@ def _lowered(measured: Estimates) -> str:
 
 def _consistent(row: ValueEstimate, n: int) -> ValueEstimate:
     """Return a row with its consistent share for the unbiased one, and what is possible of its intervals."""
-    interval, simultaneous = _possible(row.interval), _possible(row.simultaneous)
+    interval, simultaneous = possible(row.interval), possible(row.simultaneous)
     return replace(row, frequency=row.consistent, count=row.consistent * n, interval=interval, simultaneous=simultaneous)
 
 
-def _possible(interval: tuple[float, float]) -> tuple[float, float]:
+def possible(interval: tuple[float, float]) -> tuple[float, float]:
+    """Return an interval of a share, as far as it is possible."""
     low, high = (min(max(end, 0.0), 1.0) for end in interval)
     return low, high
 
@@ -350,7 +371,7 @@ def _order_and_options(measured: Estimates) -> dict[str, Any]:
             {
                 "names": " and ".join(pair.options),
                 "reports": figures.count(pair.n),
-                "between": " to ".join(figures.share(end, pair.stderr) for end in _possible(pair.interval)),
+                "between": " to ".join(figures.share(end, pair.stderr) for end in possible(pair.interval)),
                 "both": figures.share(pair.both, pair.stderr),
                 "linked": pair.p_value is not None and pair.p_value < level,
             }

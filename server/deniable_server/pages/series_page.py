@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from math import expm1, isnan
 from typing import TYPE_CHECKING
 
-from deniable_server.pages import chart, figures
-from deniable_server.pages.chart import Scale
+from deniable.messages.plural import plural
+from deniable_server.pages import figures
 from deniable_server.pages.figures import Measure, distance, moment
+from deniable_server.pages.parts import timeline
+from deniable_server.pages.parts.timeline import Pin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Shift
+    from deniable_server.pages.parts.timeline import LinePicture, TimeTick
 
 _MOST_LINES = 6
 _NAMES = {"mean": "Mean", "geometric_mean": "Geometric mean", "median": "Median"}
@@ -22,35 +25,13 @@ _REMARKS = {"joined": "too few reports: counted with the next period", "withheld
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A period's estimate in a picture."""
+class ShiftText:
+    """A shift in the list below the pictures."""
 
-    # x, y: its place, from the top left corner
-    x: float
-    y: float
-    ends: tuple[float, float]  # the upper and the lower end of its interval
-    hollow: bool  # whether the period is open
-    alone: bool  # whether no line leads to it, so that its interval is drawn
-    title: str  # period and estimate, as text
-
-
-@dataclass(frozen=True, slots=True)
-class LinePicture:
-    """A value, a mean or a median over time."""
-
-    label: str  # its name
-    latest: str  # the last estimate, as text
-    marks: tuple[Mark, ...]  # one for each period with an estimate
-    # curves, bands, wide: paths in a square of 100 by 100 units: the line, its pointwise band, and that of all periods together.
-    # A gap ends a path.
-    curves: tuple[str, ...]
-    bands: tuple[str, ...]
-    wide: tuple[str, ...]
-    # low, high: what the lower and the upper edge stand for
-    low: str
-    high: str
-    shifts: tuple[tuple[float, str], ...]  # where each shift begins, and the shift in words
-    between: str  # by how much periods differ beyond chance, in words; empty where it is not known
+    number: int
+    when: str  # when it began
+    what: str  # what shifted, and by how much
+    more: str  # when it was seen, and whether it may be of one period alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,38 +54,95 @@ class SeriesView:
     pictures: tuple[LinePicture, ...]
     rows: tuple[PeriodRow, ...]  # the same as a table, the last period first
     reports: tuple[tuple[float, float, float], ...]  # left end, width and height of a bar for each period: its number of reports
-    most: str  # the largest of these numbers, as text
+    most: str  # what the top of these bars stands for
     versions: tuple[tuple[float, int], ...]  # where a version begins, and its number
-    # first, last: the first and the last period
-    first: str
-    last: str
+    ticks: tuple[TimeTick, ...]  # names below the pictures
+    shifts: tuple[ShiftText, ...]
+    length: str  # of a period drawn
+    note: str  # what is drawn, of how much
     # gaps, open: whether a period has no estimate, and whether one is open
     gaps: bool
     open: bool
 
 
-def view(series: Series) -> SeriesView | None:
+def view(
+    series: Series,  # what is said
+    drawn: Series | None = None,  # the same in longer periods, which are drawn; None: what is drawn is what is said
+    total: int | None = None,  # how many releases there are; None: those of the series
+) -> SeriesView | None:
     """Describe what a page shows of a series; None if it has no estimates."""
-    lines, periods = _chosen(series), series.periods
+    course = drawn or series
+    lines, periods, length = _chosen(course), course.periods, course.period_length
     if not lines:
         return None
-    most, width = max(each.n for each in periods), 100 / len(periods)
-    bars = tuple((width * (at + 0.15), width * 0.7, 100 * each.n / most) for at, each in enumerate(periods) if each.n)
+    top, most = timeline.report_ticks(max(each.n for each in periods))
+    width = 100 / len(periods)
+    bars = tuple((width * (at + 0.15), width * 0.7, 100 * each.n / top) for at, each in enumerate(periods) if each.n)
     ends = [end for line in lines for point in line.points if point for end in point.simultaneous]
     is_drawn = sum(each.state == "published" for each in periods) > 1
+    pins, shifts = _pins(series, course, lines)
+    own = {line.label: line for line in series.lines}
     return SeriesView(
         sentence=_sentence(series),
         trend=_trend(series),
-        pictures=tuple(_picture(line, series, ends) for line in lines) if is_drawn else (),
-        rows=tuple(_row(series, lines, at) for at in reversed(range(len(periods)))),
+        pictures=tuple(
+            timeline.picture(
+                line,
+                periods,
+                length,
+                _measure(line, series),
+                ends,
+                _NAMES.get(line.kind, line.label),
+                pins=pins.get(line.label, ()),
+                between=_between(own[line.label], series) if line.label in own else "",
+                pictures=len(lines),
+            )
+            for line in lines
+        )
+        if is_drawn
+        else (),
+        rows=tuple(_row(course, lines, at) for at in reversed(range(len(periods)))),
         reports=bars,
-        most=figures.count(most),
+        most=most,
         versions=tuple(_versions(periods)),
-        first=moment(periods[0].period, series.period_length),
-        last=moment(periods[-1].period, series.period_length),
+        ticks=timeline.time_ticks(periods, length),
+        shifts=tuple(shifts),
+        length=length,
+        note=_note(series, course, total),
         gaps=any(each.state in ("withheld", "missing") for each in periods),
         open=any(each.state == "published" and not each.closed for each in periods),
     )
+
+
+def _note(series: Series, course: Series, total: int | None) -> str:
+    """Say what is drawn, of how much."""
+    length, number = series.period_length, sum(each.state == "published" for each in course.periods)
+    if course.period_length != length:
+        all_ = plural(total or 0, length) if total is not None else f"The {length}s"
+        return f"{all_} of the range are drawn as {plural(number, course.period_length)}."
+    if total is not None and total > number:
+        return f"The last {number} of {plural(total, length)} are drawn."
+    return ""
+
+
+def _pins(series: Series, course: Series, lines: Sequence[Line]) -> tuple[dict[str, list[Pin]], list[ShiftText]]:
+    """Give the shifts of the lines that are drawn numbers, in the order of time. Return pins by line, and the list."""
+    labels, length = {line.label for line in lines}, series.period_length
+    listed = sorted(
+        ((shift, line) for line in series.lines if line.label in labels for shift in line.shifts), key=lambda pair: pair[0].begins
+    )
+    pins: dict[str, list[Pin]] = {}
+    texts = []
+    for number, (shift, line) in enumerate(listed, 1):
+        when, what, more = _shift(line, shift, series)
+        texts.append(ShiftText(number, when, what, more))
+        at = timeline.place(shift.begins, course.periods, length, course.period_length)
+        if at is not None:
+            by = _by(line, shift, series, sign=True)
+            name = figures.brief(shift.begins, length)
+            begin = name.rpartition(" ")[0] if length == "day" else name  # the year stands in the list
+            pins.setdefault(line.label, []).append(Pin(at, number, f"{begin}: {by}", at > 50))  # noqa: PLR2004
+    return pins, texts
 
 
 def _chosen(series: Series) -> list[Line]:
@@ -171,19 +209,27 @@ def _trend(series: Series) -> str:
     return f"On average {subject} {verb} by {by} a {series.period_length} ({interval}) from {since} to {last}.{others}"
 
 
-def _shift(line: Line, shift: Shift, series: Series) -> tuple[float, str]:
-    """Return where a shift begins in the picture, and what it is in words."""
+def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:
+    """Say of a shift when it began, what it is, and what else is to be known."""
     begins, seen = (moment(name, series.period_length) for name in (shift.begins, shift.seen))
-    ends = shift.interval
-    if series.scale != "log" and shift.size <= 0:
-        ends = (-ends[1], -ends[0])  # the verb says the sign
-    by = _measure(line, series).difference(ends, shift.interval)
     name = _NAMES.get(line.kind) or figures.quoted(line.label)
-    words = f"{name} {shift.direction} by {by} from {begins} on, seen with {seen}"
+    what = f"{name} {shift.direction} by {_by(line, shift, series)}"
     if shift.single:
-        words = f"an unusual {series.period_length}: {name} {shift.direction} by {by} on {begins}, and perhaps not for long"
-    before = sum(each.period < shift.begins for each in series.periods)
-    return round(100 * before / len(series.periods), 2), words
+        return begins, what, f"an unusual {series.period_length}, and perhaps not for long"
+    return begins, what, f"seen with {seen}"
+
+
+def _by(line: Line, shift: Shift, series: Series, *, sign: bool = False) -> str:
+    """Write the size of a shift: without a sign, or in few letters with one."""
+    ends = shift.interval
+    if series.scale == "log":
+        return _measure(line, series).difference(ends, ends)
+    low, high = ends if shift.size > 0 else (-ends[1], -ends[0])
+    words = _measure(line, series).difference((low, high), shift.interval)
+    if not sign:
+        return words
+    mark = "+" if shift.size > 0 else figures.MINUS
+    return f"{mark}{words.removesuffix(' points').replace(' to ', f' to {mark}')}"
 
 
 def _between(line: Line, series: Series) -> str:
@@ -203,68 +249,6 @@ def _between(line: Line, series: Series) -> str:
 
 
 # Pictures
-
-
-def _picture(line: Line, series: Series, ends: Sequence[float]) -> LinePicture:
-    measure, periods = _measure(line, series), series.periods
-    if measure.is_share:
-        scale = chart.share_scale(max(ends))
-        edges = (scale.ticks[0].label, scale.ticks[-1].label)
-    else:
-        low, high = min(ends), max(ends)
-        scale = Scale(low, high) if high > low else Scale(low - 1, high + 1)
-        edges = (measure.estimate(scale.low, (scale.low, scale.high)), measure.estimate(scale.high, (scale.low, scale.high)))
-
-    def x(at: int) -> float:
-        return round(100 * (at + 0.5) / len(periods), 2)
-
-    def band(run: Sequence[tuple[int, Point]], intervals: Sequence[tuple[float, float]]) -> str:
-        """Draw an area: along the upper ends of intervals, and back along the lower ones."""
-        low, high = ([(x(at), scale.down(ends[side])) for (at, _), ends in zip(run, intervals, strict=True)] for side in (0, 1))
-        return chart.path([*high, *reversed(low)]) + "Z"
-
-    runs = _runs(line.points, periods)
-    marks = tuple(
-        Mark(
-            x(at),
-            scale.down(point.estimate),
-            (scale.down(point.interval[1]), scale.down(point.interval[0])),
-            hollow=not periods[at].closed,
-            alone=len(run) == 1,
-            title=f"{moment(periods[at].period, series.period_length)}: {measure.estimate(point.estimate, point.interval)}",
-        )
-        for run in runs
-        for at, point in run
-    )
-    long = [run for run in runs if len(run) > 1]
-    last = next(point for point in reversed(line.points) if point)
-    return LinePicture(
-        label=_NAMES.get(line.kind, line.label),
-        latest=measure.estimate(last.estimate, last.interval),
-        marks=marks,
-        curves=tuple(chart.path((x(at), scale.down(point.estimate)) for at, point in run) for run in long),
-        bands=tuple(band(run, [point.interval for _, point in run]) for run in long),
-        wide=tuple(band(run, [point.simultaneous for _, point in run]) for run in long),
-        low=edges[0],
-        high=edges[1],
-        shifts=tuple(_shift(line, shift, series) for shift in line.shifts),
-        between=_between(line, series),
-    )
-
-
-def _runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> list[list[tuple[int, Point]]]:
-    """Return the points that a line joins: those of one version, with no period without a release between them."""
-    runs: list[list[tuple[int, Point]]] = []
-    version, broken = None, True
-    for at, (point, period) in enumerate(zip(points, periods, strict=True)):
-        if point is None or isnan(point.estimate):
-            broken = broken or period.state != "joined"  # the reports of a joined period are in the next point
-            continue
-        if broken or period.version != version:
-            runs.append([])
-        runs[-1].append((at, point))
-        version, broken = period.version, False
-    return runs
 
 
 def _versions(periods: Sequence[SeriesPeriod]) -> list[tuple[float, int]]:
@@ -287,7 +271,8 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> PeriodRow:
     remarks = [_REMARKS.get(period.state, "" if period.closed else "open: more may come")]
     if versions and period.version not in (None, versions[-1]):
         remarks.append(f"version {period.version} begins")
-    remarks += [_shift(line, shift, series)[1] for line in lines for shift in line.shifts if shift.begins == period.period]
+    of_period = [(line, shift) for line in lines for shift in line.shifts if shift.begins == period.period]
+    remarks += [", ".join(_shift(line, shift, series)[1:]) for line, shift in of_period]
     return PeriodRow(
         moment(period.period, series.period_length),
         tuple(_cell(line.points[at], _measure(line, series)) for line in lines),
@@ -297,8 +282,4 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> PeriodRow:
 
 
 def _cell(point: Point | None, measure: Measure) -> str:
-    if point is None or isnan(point.estimate):
-        return ""
-    bare = measure._replace(unit="")  # the estimate before has the unit
-    ends = " to ".join(bare.estimate(end, point.interval).removesuffix("%") for end in point.interval)
-    return f"{measure.estimate(point.estimate, point.interval)} ({ends})"
+    return "" if point is None or isnan(point.estimate) else timeline.estimate(point, measure)

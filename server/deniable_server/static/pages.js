@@ -5,7 +5,7 @@
 const list = document.querySelector(".groups[data-all]");
 const form = document.querySelector("form.search");
 if (list && form) {
-  const said = document.createElement("p");
+  const said = document.createElement("span");
   said.setAttribute("role", "status");
   form.append(said);
   const rows = [...list.querySelectorAll(".metrics > li")].map((row) => {
@@ -28,41 +28,41 @@ const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -
 const rows = [...document.querySelectorAll(".periods tbody tr")].reverse();
 
 document.querySelectorAll(".courses .course").forEach((picture, column) => {
-  const marks = [...picture.querySelectorAll("circle")];
-  const places = marks.map((mark) => parseFloat(mark.getAttribute("cx")));
-  const texts = places.map((place) => {
-    const { cells } = rows[Math.floor((place * rows.length) / 100)];
-    return `${cells[0].textContent}: ${cells[column + 1].textContent}`;
-  });
+  const texts = rows.map(({ cells }) => cells[column + 1].textContent && `${cells[0].textContent}: ${cells[column + 1].textContent}`);
+  const places = [...texts.keys()].filter((row) => texts[row]);
   const caption = picture.closest("figure").querySelector("figcaption");
   const told = document.createElement("span");
   told.className = "told";
   caption.append(told);
-  let at = marks.length - 1;
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+  line.setAttribute("y2", "100%");
+  picture.append(line);
+  let at = places.length - 1;
 
   const go = (to) => {
-    marks[at].classList.remove("at");
-    at = Math.min(Math.max(to, 0), marks.length - 1);
+    at = Math.min(Math.max(to, 0), places.length - 1);
     picture.setAttribute("aria-valuenow", at + 1);
-    picture.setAttribute("aria-valuetext", texts[at]);
+    picture.setAttribute("aria-valuetext", texts[places[at]]);
   };
   const show = (to) => {
     go(to);
-    marks[at].classList.add("at");
-    told.textContent = texts[at];
+    const x = `${(100 * (places[at] + 0.5)) / rows.length}%`;
+    line.setAttribute("x1", x);
+    line.setAttribute("x2", x);
+    line.setAttribute("class", "at");
+    told.textContent = texts[places[at]];
   };
   const hide = () => {
-    marks[at].classList.remove("at");
+    line.removeAttribute("class");
     told.textContent = "";
   };
   const follow = (event) => {
     const box = picture.getBoundingClientRect();
-    const x = (100 * (event.clientX - box.left)) / box.width;
-    show(places.reduce((best, place, i) => (Math.abs(place - x) < Math.abs(places[best] - x) ? i : best), 0));
+    const row = (rows.length * (event.clientX - box.left)) / box.width - 0.5;
+    show(places.reduce((best, place, i) => (Math.abs(place - row) < Math.abs(places[best] - row) ? i : best), 0));
   };
 
-  picture.removeAttribute("aria-hidden");
-  const attributes = { role: "slider", tabindex: 0, "aria-valuemin": 1, "aria-valuemax": marks.length };
+  const attributes = { role: "slider", tabindex: 0, "aria-valuemin": 1, "aria-valuemax": places.length };
   for (const [name, value] of Object.entries(attributes)) picture.setAttribute(name, value);
   picture.setAttribute("aria-label", `${caption.querySelector("bdi").textContent} over time`);
   go(at);

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.series import Series
 from deniable_aggregator.answer.over_time.numbers import number_lines
-from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, last_periods, period_state
+from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, join, last_periods, period_state
 from deniable_aggregator.answer.over_time.shares import share_lines
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
@@ -15,6 +15,8 @@ from deniable_aggregator.answer.versions import answers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deniable_aggregator.answer.over_time.changes import Look
+    from deniable_aggregator.answer.question.date_range import DateRange
     from deniable_aggregator.answer.select import Published, Selection
 
 __all__ = ["series"]
@@ -25,38 +27,45 @@ def series(
     segment: str | None = None,  # the cell; None: all reports
     level: float = LEVEL,  # of the intervals
     *,
-    brief: bool = False,  # whether of changes only that between two periods is wanted: no trends and no shifts
+    dates: DateRange | None = None,  # which periods; None: all
+    by: str = "",  # a longer period: all releases of one version in it are estimated together; empty: each alone
+    look: Look = "all",  # for which changes is looked
 ) -> Series:
     """Estimate a metric in each of its last periods; raise the first `Refusal` if no version has a release of the cell."""
     # A metric's versions may have periods of other lengths, which are no part of one series.
     versions = [each for each in published if each.length == published[0].length]
     named: list[tuple[Published, str]] = []
+    first, last = dates.names(published[0].length) if dates else ("", "~")
 
     def ask(version: Published) -> Selection:
         named.append((version, version.cell(segment)))
         return version.covering(named[-1][1])
 
     selections = answers(versions, ask, lambda selection: selection.releases)
-    by_last = {last: each for selection in reversed(selections) for last, each in selection.by_last.items()}
+    everything = {last: each for selection in reversed(selections) for last, each in selection.by_last.items()}
+    by_last = {name: each for name, each in everything.items() if first <= name <= last}
     current, app = by_last[max(by_last)].declared if by_last else published[0].declared, published[0].app
-    names = last_periods(current, by_last)
-    estimated = estimate([(at, by_last[name]) for at, name in enumerate(names) if name in by_last])
     metric = current.metric
-    past = [] if metric.least_shift is None or brief else estimate(earlier_releases(current, by_last, names))
-    lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level, brief=brief)
+    length = metric.period
+    if by and by != length:
+        by_last, length, look = join(by_last, length, by), by, "none"
+    names = last_periods(current, by_last, length)
+    estimated = estimate([(at, by_last[name]) for at, name in enumerate(names) if name in by_last])
+    past = [] if metric.least_shift is None or look != "all" else estimate(earlier_releases(current, everything, names))
+    lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level, look=look)
     return Series(
         trial=app.trial,
         simulated=app.simulated,
         earlier=earlier_in_words(published),
         id=metric.id,
         version=metric.version,
-        period_length=metric.period,
+        period_length=length,
         segment=next((cell for version, cell in named if version.declared is current), "") or None,
         level=level,
         target="population",
         unit=metric.unit,
         scale=metric.scale,
-        periods=[period_state(name, by_last, named) for name in names],
+        periods=[period_state(name, by_last, named if length == metric.period else []) for name in names],
         lines=lines,
         left_out=left_out,
         least_shift=None if metric.least_shift is None else float(metric.least_shift),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     Changes = tuple[PeriodChange | None, Trend | None, list[Shift], BetweenPeriods | None]
 
+Look = Literal["all", "last", "none"]
+"""For which changes is looked: for all; for that between the last two periods, without trends and shifts; or for none."""
 COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
 """How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""
 _REFERENCE = 56  # last periods that tell by how much periods differ
@@ -127,11 +129,13 @@ def changes_of(
     hypotheses: int,  # how many estimates are tested for shifts
     level: float,
     *,
-    brief: bool = False,  # whether only two periods are compared
+    look: Look = "all",  # for what is looked
 ) -> list[Changes]:
     """Return what changed in each line: between two periods, on average, and for good."""
-    changes, trends = current.changes(level), [] if brief else current.trends(level)
-    looks = current.declared.metric.least_shift is not None and bool(remembered.periods) and not brief
+    if look == "none":
+        return [(None, None, [], None)] * lines
+    changes, trends = current.changes(level), current.trends(level) if look == "all" else []
+    looks = current.declared.metric.least_shift is not None and bool(remembered.periods) and look == "all"
     shifts, usual = (remembered.shifts(hypotheses), remembered.usual_differences()) if looks else ({}, [])
     return [
         (

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.registry import Metric
+    from deniable_aggregator.answer.over_time.changes import Look
     from deniable_aggregator.answer.over_time.periods import Estimated
     from deniable_aggregator.answer.reading import Reading
 
@@ -29,7 +30,7 @@ def number_lines(
     names: Sequence[str],
     level: float,
     *,
-    brief: bool = False,  # whether of changes only that between two periods is wanted
+    look: Look = "all",  # for which changes is looked
 ) -> tuple[list[Line], int]:
     """Return the lines of the mean and the median, and that no value is left out."""
     metric = current.metric
@@ -50,7 +51,7 @@ def number_lines(
             closed.append(period)
     earlier, recent = of_kind(past, NumberReading), _closed_periods(current, closed)
     remembered = _closed_periods(current, [*earlier, *closed]) if earlier else recent
-    of_mean, of_median = changes_of(recent, remembered, 2, 1, level, brief=brief)
+    of_mean, of_median = changes_of(recent, remembered, 2, 1, level, look=look)
     name = mean_name(current.metric)
     lines = [Line(name, None, name, means, *of_mean)]
     if any(medians):

@@ -44,15 +44,32 @@ def of_kind(periods: Sequence[Estimated[Reading]], kind: type[R_co]) -> list[Est
     return [Estimated(each.selection, each.reading, each.at) for each in periods if isinstance(each.reading, kind)]
 
 
-def last_periods(current: Declared, by_last: Mapping[str, Selection]) -> list[str]:
-    """Name the last periods up to the last release; the first one has a release, those between may have none."""
-    metric, names = current.metric, list[str]()
+def most_periods(current: Declared) -> int:
+    """Return how many periods a series of a metric has at most."""
+    metric = current.metric
     size = len(current.candidates) if metric.open else 1 if metric.axis else metric.domain_size
     # A page shows the more periods the fewer values each has, so that it stays fast.
     most = (_OPEN if metric.open else _LISTED) // max(size, 1)
-    most = min(max(most, _FEWEST), _MOST_PERIODS)
+    return min(max(most, _FEWEST), _MOST_PERIODS)
+
+
+def join(by_last: Mapping[str, Selection], length: str, by: str) -> dict[str, Selection]:
+    """Join releases by the longer period in which their last period begins: of several versions those of the last one."""
+    by_name: dict[str, Selection] = {}
+    for last in sorted(by_last):
+        each, name = by_last[last], period.of(period.bounds(last, length)[0], by)
+        before = by_name.get(name)
+        if before and before.declared is each.declared:
+            each = each._replace(releases={**before.releases, **each.releases})
+        by_name[name] = each
+    return by_name
+
+
+def last_periods(current: Declared, by_last: Mapping[str, Selection], length: str) -> list[str]:
+    """Name the last periods up to the last release; the first one has a release, those between may have none."""
+    names = list[str]()
     if by_last:
-        names = list(islice(back(max(by_last), min(by_last), metric.period), most))
+        names = list(islice(back(max(by_last), min(by_last), length), most_periods(current)))
     names.reverse()
     return names[next((at for at, name in enumerate(names) if name in by_last), 0) :]
 

@@ -35,7 +35,7 @@ def recent(app: AppMetrics, versions: Sequence[Declared], known: Mapping[Definit
     listed = []
     for version in versions:
         releases = {each.period: (each, notes[each]) for each in strata[version.definition] if each in notes}
-        listed.append(series([Published(app, version, {"": releases})], brief=True))
+        listed.append(series([Published(app, version, {"": releases})], look="last"))
     return listed
 
 

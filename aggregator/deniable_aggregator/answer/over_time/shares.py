@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.declared import Declared
+    from deniable_aggregator.answer.over_time.changes import Look
     from deniable_aggregator.answer.over_time.periods import Estimated
     from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.decode.estimate import Estimate
@@ -31,7 +32,7 @@ def share_lines(
     names: Sequence[str],
     level: float,
     *,
-    brief: bool = False,  # whether of changes only that between two periods is wanted
+    look: Look = "all",  # for which changes is looked
 ) -> tuple[list[Line], int]:
     """Return a line for each of the most frequent values, and how many values have none."""
     metric, readings = current.metric, of_kind(estimated, ShareReading)
@@ -57,7 +58,7 @@ def share_lines(
             closed.append((period, of_values))
     recent = _closed_periods(current, closed[earlier:])
     remembered = _closed_periods(current, closed) if earlier else recent
-    changes = changes_of(recent, remembered, len(places), shares.hypotheses, level, brief=brief)
+    changes = changes_of(recent, remembered, len(places), shares.hypotheses, level, look=look)
     lines = [
         Line("share", metric.value(position), metric.label(position), points[meaning], *changes[at])
         for at, (meaning, position) in enumerate(meanings.items())

@@ -236,4 +236,4 @@ def _spark(app: AppMetrics, measured: Latest, series: Series | None, change: Cha
     largest = chart.order(rows, by_estimate=True)
     listed = rows if (kind.ordered or not kind.ranked) and len(rows) <= 2 * _MOST_BARS else largest[:_MOST_BARS]
     top = largest[0]
-    return Spark(f"{plural(len(rows), kind.noun)}; the largest is {top.label}, {_share(top)}", bars=chart.bars(listed))
+    return spark.shape(listed, f"{plural(len(rows), kind.noun)}; the largest is {top.label}, {_share(top)}")

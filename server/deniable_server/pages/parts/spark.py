@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.answer.model.series import Line, SeriesPeriod
-    from deniable_server.pages.chart import Bar
+    from deniable_aggregator.answer.model.shares import ValueShare
     from deniable_server.pages.number_page import NumberView
 
 _SIDE = 1000  # units of a path's square: paths have whole numbers
 _ROOM = 0.06  # of the height, above and below
-_MOST_BARS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,9 @@ class Spark:
     last: tuple[float, float] | None = None  # the place of the last period, in percent
     hollow: bool = False  # whether it is open
     change: float | None = None  # where the last change lies, in percent
-    bars: tuple[Bar, ...] = ()
+    # bars, whiskers: of a shape, with their intervals, each as one path
+    bars: str = ""
+    whiskers: str = ""
     number: NumberView | None = None
 
 
@@ -82,3 +83,15 @@ def line(
         hollow=not periods[at].closed,
         change=None if change is None else round(100 * change / len(points), 1),
     )
+
+
+def shape(
+    rows: Sequence[ValueShare],
+    label: str,
+) -> Spark:
+    """Draw values as bars side by side."""
+    bars = chart.bars(rows)
+    # A bar is drawn from its upper left corner, and an interval from its upper end.
+    rects = (f"M{10 * bar.left:.0f} {10 * bar.top:.0f}h{10 * bar.width:.0f}V{_SIDE}h-{10 * bar.width:.0f}z" for bar in bars)
+    ends = (f"M{10 * bar.middle:.0f} {10 * bar.interval[0]:.0f}V{10 * bar.interval[1]:.0f}" for bar in bars)
+    return Spark(label, bars="".join(rects), whiskers="".join(ends))

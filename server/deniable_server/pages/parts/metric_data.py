@@ -1,0 +1,134 @@
+"""What the page of a metric, its files and its picture are made of: read from the request, and from the releases."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from flask import request, url_for
+
+from deniable.registry import period
+from deniable_aggregator.answer.measurement import measure
+from deniable_aggregator.answer.over_time import series
+from deniable_aggregator.answer.select import state_of
+from deniable_aggregator.publish import release
+from deniable_server.api.answers.parameters import level_asked, published_of
+from deniable_server.pages import series_page
+from deniable_server.pages.parts import memo, segments, time_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deniable_aggregator.answer.model.fields import Span
+    from deniable_aggregator.answer.model.metric import Measurement
+    from deniable_aggregator.answer.model.series import Series
+    from deniable_aggregator.answer.select import Published
+    from deniable_server.pages.parts.segments import SegmentTable
+    from deniable_server.pages.parts.time_range import TimeRange
+    from deniable_server.pages.series_page import SeriesView
+    from deniable_server.service import App
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MetricData:
+    """One metric, as a request asks for it."""
+
+    app: App
+    name: str  # `metric` or `metric@version`
+    published: Sequence[Published]
+    level: float
+    period: str | None
+    segment: str | None
+    range: TimeRange
+    by: str  # the parameter
+    base: str
+
+    @classmethod
+    def asked(cls, app: App, name: str) -> MetricData:
+        """Read what the request asks of a metric. A form sends an empty parameter for all."""
+        period, segment, by, base = (request.args.get(each) or None for each in ("period", "segment", "by", "base"))
+        return cls(app, name, published_of(app, name), level_asked(), period, segment, time_range.asked(), by or "", base or "")
+
+    @cached_property
+    def measured(self) -> Measurement:
+        """Its estimates."""
+        known = release.summaries(self.app.store)
+        return measure(self.published, known, self.period, self.segment, self.level, dates=self.range.dates)
+
+    @cached_property
+    def version(self) -> Published:
+        """What was published of the version that is estimated."""
+        return next(each for each in self.published if each.declared.metric.version == self.measured.version)
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Its releases in the range, whatever period is chosen."""
+        first, last = self.range.dates.names(self.version.length) if self.range.dates else ("", "~")
+        return [span for span in self.measured.periods if first <= span.last <= last]
+
+    @cached_property
+    def units(self) -> tuple[str, list[str]]:
+        """The length of the periods that are drawn, and all to choose from."""
+        return time_range.unit(self.spans, self.version.declared, self.by)
+
+    @cached_property
+    def course(self) -> Series:
+        """It over time, period by period, with what changed."""
+        return series(self.published, self.segment, self.level, dates=self.range.dates)
+
+    @cached_property
+    def drawn(self) -> Series:
+        """It over time, in the periods that are drawn."""
+        unit, _ = self.units
+        if unit == self.course.period_length:
+            return self.course
+        return series(self.published, self.segment, self.level, dates=self.range.dates, by=unit)
+
+    @cached_property
+    def over_time(self) -> SeriesView | None:
+        """It over time, as the page shows it."""
+        return self._once("over time", (self.units[0],), lambda: series_page.view(self.course, self.drawn, len(self.spans)))
+
+    @cached_property
+    def segments(self) -> SegmentTable | None:
+        """All segments; None where one is chosen."""
+        if self.segment:
+            return None
+        return self._once(
+            "segments", (self.period, self.base), lambda: segments.table(self.published, self.measured, self._days(), self.base)
+        )
+
+    @property
+    def query_address(self) -> str:
+        """The same as a query, without a key."""
+        days, filters = self._days(), []
+        if self.segment:
+            filters = [["is", *part.split("=", 1)] for part in self.segment.split(",")]
+        return url_for(
+            "rows.get",
+            metrics=self.name,
+            date_range=",".join(days) if days else None,
+            filters=json.dumps([[op, name, [value]] for op, name, value in filters]) if filters else None,
+            level=None if self.level == 0.95 else f"{self.level:g}",  # noqa: PLR2004
+        )
+
+    def _days(self) -> tuple[str, str] | None:
+        """Return the first and the last day or time of the range or period; None: all."""
+        if self.range.days:
+            return str(self.range.days[0]), str(self.range.days[1])
+        if not self.period or not self.measured.included:
+            return None
+        begins, ends = period.bounds(self.measured.included[-1].last, self.version.length)
+        if self.version.length == "hour":
+            return begins.isoformat(), begins.isoformat()
+        return str(begins.date()), str((ends - timedelta(microseconds=1)).date())
+
+    def _once(self, part: str, asked: tuple[object, ...], make: Callable[[], T]) -> T:
+        dates = self.range.dates and self.range.dates.names(self.version.length)
+        about = (part, self.name, state_of(self.app, self.published), dates, self.segment, self.level, *asked)
+        return memo.once(self.app.store, about, make)

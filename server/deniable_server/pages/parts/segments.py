@@ -1,0 +1,229 @@
+"""All segments of a metric side by side: one answer or the mean of each, with a test of it against a base."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from deniable.registry import OTHER
+from deniable_aggregator.answer.model.query import CompareWith, Filter, Query
+from deniable_aggregator.answer.question import date_range, questions
+from deniable_aggregator.answer.question.cells import segments_of, with_columns
+from deniable_aggregator.answer.refusal import Refusal
+from deniable_aggregator.answer.table import rows
+from deniable_server.pages import chart, figures, metric_page
+from deniable_server.pages.figures import Measure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deniable_aggregator.answer.model.metric import Measurement
+    from deniable_aggregator.answer.model.rows import Cell
+    from deniable_aggregator.answer.select import Published
+    from deniable_server.pages.chart import Scale
+
+_WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
+_MOST_VALUES = 200  # of all segments: with more the table is left out
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """One segment."""
+
+    name: str  # its value
+    cell: str  # as `segment` names it
+    state: str  # "base", "more", "less", "alike", "few" or "withheld"
+    words: str  # the same in words
+    estimate: str
+    between: str
+    reports: str
+    at: float  # places in percent of the axis, as those of `chart.ValueBar`
+    interval: tuple[float, float]
+    beyond: tuple[bool, bool]  # whether the interval goes on below and above the axis
+    numbers: tuple[Cell, ...] = ()  # the state and all numbers, for a file
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTable:
+    """The segments of a metric."""
+
+    label: str  # what is estimated of each
+    scale: Scale
+    overall: SegmentRow  # all reports
+    groups: tuple[tuple[str, tuple[SegmentRow, ...]], ...]  # of each dimension its rows
+    bases: tuple[str, ...]  # cells that may be the base
+
+
+def table(
+    published: Sequence[Published],
+    measured: Measurement,  # all reports, in the same periods
+    days: tuple[str, str] | None,  # the first and the last day; None: all
+    base: str,  # a cell; of other dimensions, and if it is empty, the base is the value with most reports
+) -> SegmentTable | None:
+    """Describe all segments; None if there are none, or nothing that can be compared."""
+    version = next(each for each in published if each.declared.metric.version == measured.version)
+    metric, app = version.declared.metric, version.app
+    answer = _answer(measured)
+    names = version.breakdown.names
+    if answer is None or not names or metric.discover:
+        return None
+    if sum(len(version.breakdown.values[name]) for name in names) > _MOST_VALUES:
+        return None
+    label, estimate, interval = answer
+    listed: dict[str, list[Mapping[str, Any]]] = {}
+    bases = {}
+    first, last = date_range.read(days, datetime.now(UTC)).names(version.length)
+    for name in names:
+        words = [word for word in version.breakdown.values[name] if word != OTHER]
+        reports = {word: version.between(f"{name}={word}", first, last).n for word in words}
+        bases[name] = next((word for word in words if f"{name}={word}" == base), max(words, key=lambda word: reports[word]))
+        query = with_columns(
+            Query(
+                metrics=(metric.id,),
+                date_range=days,
+                dimensions=(name,) if measured.number else (name, "value"),
+                filters=() if measured.number else (Filter("is", "value", (label,)),),
+                compare=CompareWith(dimension=name, base=bases[name]),
+                level=measured.level,
+            )
+        )
+        try:
+            (question,) = questions(app.registry, query, [[version.declared]], datetime.now(UTC))
+            answered = rows(app, query, [(question, [version])])
+        except Refusal:  # it asks for too much, so that the page does without it
+            return None
+        column = segments_of(query)[0]
+        listed[name] = [{**each, "": each[column]} for each in answered.rows]
+    scale = _scale(measured, interval, [each for own in listed.values() for each in own])
+    measure = Measure(measured.number is None, metric.unit, metric.scale)
+    writer = _Writer(measure, scale, 1 - measured.level)
+    overall = {
+        "": "All reports",
+        "estimate": estimate,
+        "low": interval[0],
+        "high": interval[1],
+        "n": measured.n,
+        "state": "published",
+    }
+    return SegmentTable(
+        label=label,
+        scale=scale,
+        overall=writer.row(overall, "", is_base=False),
+        groups=tuple(
+            (name, tuple(writer.row(each, f"{name}={each['']}", is_base=each[""] == bases[name]) for each in own))
+            for name, own in listed.items()
+        ),
+        bases=tuple(f"{name}={word}" for name in names for word in version.breakdown.values[name] if word != OTHER),
+    )
+
+
+def _answer(measured: Measurement) -> tuple[str, float, tuple[float, float]] | None:
+    """Return what the segments are compared by, with its estimate of all reports: yes, the largest answer, or the mean."""
+    if measured.number is not None:
+        number = measured.number
+        if number.geometric_mean:
+            return _mean_name(number.scale), number.geometric_mean.value, number.geometric_mean.interval
+        return _mean_name(number.scale), number.mean, number.interval
+    listed = metric_page.estimated(measured)
+    if not listed:
+        return None
+    best = next((each for each in listed if each.value is True), None) or max(listed, key=lambda each: each.frequency)
+    return best.label, best.frequency, best.interval
+
+
+def _scale(measured: Measurement, interval: tuple[float, float], listed: Sequence[Mapping[str, Any]]) -> Scale:
+    ends = [(each["low"], each["high"]) for each in listed if each["low"] is not None and each["high"] is not None]
+    if measured.number is None:
+        narrow = [high for low, high in ends if high - low <= _WIDEST]
+        return chart.share_scale(max([interval[1], *narrow]))
+    low, high = min([interval[0], *(end[0] for end in ends)]), max([interval[1], *(end[1] for end in ends)])
+    most = measured.number.range
+    low, high = max(low, most[0]), min(high, most[1])
+    return (
+        chart.number_scale(low, high, is_log=measured.number.scale == "log")
+        if low < high
+        else chart.number_scale(*most, is_log=False)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes rows of one table."""
+
+    measure: Measure
+    scale: Scale
+    alpha: float
+
+    def row(self, answered: Mapping[str, Any], cell: str, *, is_base: bool) -> SegmentRow:
+        """Describe one segment."""
+        name = answered[""]
+        value, low, high = (answered.get(column) for column in ("estimate", "low", "high"))
+        if answered["state"] != "published" or value is None or low is None or high is None:
+            state = "withheld" if answered["state"] == "withheld" else "few"
+            words = "withheld" if state == "withheld" else "nothing published" if answered["state"] != "published" else _FEW
+            return SegmentRow(name, cell, state, words, _NONE, "", "", 0, (0, 0), (False, False), (answered["state"],))
+        interval = (low, high)
+        reach = (high - low) / (1.0 if self.measure.is_share else max(self.scale.high - self.scale.low, 1e-9))
+        is_wide = self.measure.is_share and reach > _WIDEST
+        state, words = ("base", "the base") if is_base else self._against(answered)
+        if not cell:
+            state, words = "all", ""
+        elif is_wide and not is_base:
+            state, words = "few", _FEW
+        error = figures.stderr(interval)
+        between = (
+            figures.share_range(metric_page.possible(interval), error)
+            if self.measure.is_share
+            else self.measure.difference(interval, interval)
+        )
+        return SegmentRow(
+            name,
+            cell,
+            state,
+            words,
+            _NONE if is_wide else self.measure.estimate(value, interval),
+            between,
+            figures.count(answered["n"]),
+            self.scale.across(value),
+            (self.scale.across(low), self.scale.across(high)),
+            (self.measure.is_share and low < self.scale.low, high > self.scale.high * (1 + 1e-9)),
+            (answered["state"], *(answered.get(column) for column in _NUMBERS)),
+        )
+
+    def _against(self, answered: Mapping[str, Any]) -> tuple[str, str]:
+        """Say whether a segment differs from its base."""
+        difference, p_value = answered.get("difference"), answered.get("p_holm")
+        if difference is None or p_value is None or not isfinite(difference):
+            return "few", str(answered.get("reason") or "not compared")
+        ends = (answered["diff_low"], answered["diff_high"])
+        between = _signed(ends, self.measure)
+        if p_value > self.alpha:
+            return "alike", f"cannot be told apart ({between})"
+        is_more = figures.distance(difference, self.measure.scale) > 0
+        return ("more", f"higher ({between})") if is_more else ("less", f"lower ({between})")
+
+
+_NUMBERS = ("n", "estimate", "low", "high", "difference", "diff_low", "diff_high", "p_holm")
+_NONE = "\N{EN DASH}"
+_FEW = "too few reports to say"
+
+
+def _signed(ends: tuple[float, float], measure: Measure) -> str:
+    if measure.scale == "log":
+        return f"{ends[0]:.3g} to {ends[1]:.3g} times"
+    texts = []
+    for end in ends:
+        text = (
+            figures.percent(end, max(figures.share_digits(figures.stderr(ends)) - 1, 0), "")
+            if measure.is_share
+            else figures.number(end, ends)
+        )
+        texts.append(text if text.startswith(figures.MINUS) else f"+{text}")
+    return f"{texts[0]} to {texts[1]}{'' if measure.is_share else f' {measure.unit}'.rstrip()}"
+
+
+def _mean_name(scale: str) -> str:
+    """Name the mean that is compared."""
+    return "Geometric mean" if scale == "log" else "Mean"

@@ -1,0 +1,232 @@
+"""The picture of a line over time: its bands, its axes, and pins where it shifted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from math import isnan
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.registry import period
+from deniable_server.pages import chart, figures
+from deniable_server.pages.chart import Scale, Tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from deniable_aggregator.answer.model.series import Line, Point, SeriesPeriod
+    from deniable_server.pages.figures import Measure
+
+_SIDE = 1000  # units of a path's square: paths have whole numbers
+_MOST_DAYS = 15  # below so many days each has its name
+_MOST_WEEKS = 9  # below so many weeks of days each Monday has its name
+_MOST_TICKS = 14
+_MOST_SHORT = 7  # ticks on a telephone
+_FEWEST_TOGETHER = 4  # periods of which the band of all together is drawn
+_MOST_HITS = 120  # periods over all pictures that say what they are under the pointer
+_MOST_DOTS = 60
+
+
+class Mark(NamedTuple):
+    """A period's estimate in a picture."""
+
+    # x, y: its place, from the top left corner
+    x: float
+    y: float
+    ends: tuple[float, float]  # the upper and the lower end of its interval
+    hollow: bool  # whether the period is open
+    alone: bool  # whether no line leads to it, so that its interval is drawn
+
+
+class Pin(NamedTuple):
+    """A shift in a picture."""
+
+    x: float
+    number: int  # in the list below the picture
+    text: str  # when and by how much, in few letters
+    is_left: bool  # whether the text stands left of it
+
+
+class Hit(NamedTuple):
+    """What is shown while the pointer is over a period."""
+
+    x: float
+    width: float
+    middle: float
+    text: str
+
+
+class TimeTick(NamedTuple):
+    """A name below the picture."""
+
+    at: float
+    label: str
+    is_long: bool  # whether narrow screens leave it out
+
+
+@dataclass(frozen=True, slots=True)
+class LinePicture:
+    """A value, a mean or a median over time."""
+
+    label: str  # its name
+    is_share: bool  # whether this is an answer
+    latest: str  # the last estimate, as text
+    marks: tuple[Mark, ...]  # one for each period with an estimate
+    # curves, bands, wide: paths in a square of `_SIDE` units: the line, its pointwise band, and that of all periods together.
+    # A gap ends a path.
+    curves: tuple[str, ...]
+    bands: tuple[str, ...]
+    wide: tuple[str, ...]
+    ticks: tuple[Tick, ...]  # of the axis, in percent from the top
+    pins: tuple[Pin, ...]
+    hits: tuple[Hit, ...]  # none where there are too many
+    dots: bool  # whether each mark is drawn
+    words: str  # what the picture shows
+    between: str  # by how much periods differ beyond chance, in words; empty where it is not known
+
+
+def picture(
+    line: Line,
+    periods: Sequence[SeriesPeriod],
+    length: str,  # of a period drawn
+    measure: Measure,
+    ends: Sequence[float],  # of all intervals that share the axis
+    label: str,
+    *,
+    pins: Sequence[Pin] = (),
+    between: str = "",
+    pictures: int = 1,  # how many there are
+) -> LinePicture:
+    """Draw a line."""
+    if measure.is_share:
+        scale = chart.share_scale(max(ends))
+        ticks = tuple(Tick(round(100 - tick.at, 2), tick.label) for tick in scale.ticks)
+    else:
+        low, high = min(ends), max(ends)
+        scale = chart.round_scale(low, high) if high > low else Scale(low - 1, high + 1)
+        ticks = tuple(Tick(round(100 - tick.at, 2), tick.label) for tick in scale.ticks)
+
+    def x(at: int) -> float:
+        return round(100 * (at + 0.5) / len(periods), 2)
+
+    def y(value: float) -> float:
+        return scale.down(value)
+
+    def band(run: Sequence[tuple[int, Point]], intervals: Sequence[tuple[float, float]]) -> str:
+        """Draw an area: along the upper ends of intervals, and back along the lower ones."""
+        low, high = ([(x(at), y(ends[side])) for (at, _), ends in zip(run, intervals, strict=True)] for side in (0, 1))
+        return _path([*high, *reversed(low)]) + "Z"
+
+    runs = _runs(line.points, periods)
+    known = [(at, point) for run in runs for at, point in run]
+    marks = tuple(
+        Mark(x(at), y(point.estimate), (y(point.interval[1]), y(point.interval[0])), not periods[at].closed, len(run) == 1)
+        for run in runs
+        for at, point in run
+    )
+    long = [run for run in runs if len(run) > 1]
+    width = 100 / len(periods)
+    hits = (
+        Hit(
+            round(width * at, 2),
+            round(width, 2),
+            x(at),
+            f"{_begin(periods[at].period, length)}: {estimate(point, measure)}, {figures.count(point.n)} reports",
+        )
+        for at, point in known
+    )
+    estimates = [point.estimate for _, point in known]
+    lowest, highest = (measure.estimate(end, known[0][1].interval) for end in (min(estimates), max(estimates)))
+    last = known[-1][1]
+    return LinePicture(
+        label=label,
+        is_share=measure.is_share,
+        latest=measure.estimate(last.estimate, last.interval),
+        marks=marks,
+        curves=tuple(_path((x(at), y(point.estimate)) for at, point in run) for run in long),
+        bands=tuple(band(run, [point.interval for _, point in run]) for run in long),
+        wide=tuple(band(run, [point.simultaneous for _, point in run]) for run in long) if len(known) >= _FEWEST_TOGETHER else (),
+        ticks=ticks,
+        pins=tuple(pins),
+        hits=tuple(hits) if pictures * len(periods) <= _MOST_HITS else (),
+        dots=pictures * len(known) <= _MOST_DOTS,
+        words=f"{label} in {len(known)} {length}s: from {lowest} to {highest}. The table below has every number.",
+        between=between,
+    )
+
+
+def estimate(point: Point, measure: Measure) -> str:
+    """Write an estimate with its interval."""
+    bare = measure._replace(unit="")  # the estimate before has the unit
+    ends = " to ".join(bare.estimate(end, point.interval).removesuffix("%") for end in point.interval)
+    return f"{measure.estimate(point.estimate, point.interval)} ({ends})"
+
+
+def _path(points: Iterable[tuple[float, float]]) -> str:
+    return chart.path(((round(_SIDE / 100 * x), round(_SIDE / 100 * y)) for x, y in points), "d")
+
+
+def _begin(name: str, length: str) -> str:
+    """Name a period by the day on which it begins."""
+    begins, _ = period.bounds(name, length)
+    if length == "week":
+        return f"week of {begins.day} {begins:%b}"
+    return figures.brief(name, length)
+
+
+def _runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> list[list[tuple[int, Point]]]:
+    """Return the points that a line joins: those of one version, with no period without a release between them."""
+    runs: list[list[tuple[int, Point]]] = []
+    version, broken = None, True
+    for at, (point, each) in enumerate(zip(points, periods, strict=True)):
+        if point is None or isnan(point.estimate):
+            broken = broken or each.state != "joined"  # the reports of a joined period are in the next point
+            continue
+        if broken or each.version != version:
+            runs.append([])
+        runs[-1].append((at, point))
+        version, broken = each.version, False
+    return runs
+
+
+def time_ticks(periods: Sequence[SeriesPeriod], length: str) -> tuple[TimeTick, ...]:
+    """Name months below a picture, or each day of few, or days of hours; of many names every second, third and so on."""
+    begins = [period.bounds(each.period, length)[0] for each in periods]
+    if length == "day" and len(periods) < _MOST_DAYS:
+        names = [f"{each:%a} {each.day}" for each in begins]
+    elif length == "day" and len(periods) < _MOST_WEEKS * 7:
+        weeks = [each - timedelta(days=each.weekday()) for each in begins]
+        names = [f"{each.day} {each:%b}" for each in weeks]
+    elif length == "hour":
+        names = [f"{each.day} {each:%b}" for each in begins]
+    else:
+        names = [f"{each:%b %Y}" if each.month == 1 else f"{each:%b}" for each in begins]
+    first = [at for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
+    if len(first) > 2 and first[1] - first[0] < first[2] - first[1]:  # noqa: PLR2004 - the first month lacks its beginning
+        first = first[1:]
+    every = -(-len(first) // _MOST_TICKS)
+    first = first[::every]
+    thin = -(-len(first) // _MOST_SHORT)
+    return tuple(
+        TimeTick(round(100 * (at + 0.5) / len(periods), 2), names[at], place % thin > 0) for place, at in enumerate(first)
+    )
+
+
+def place(name: str, periods: Sequence[SeriesPeriod], length: str, by: str) -> float | None:
+    """Return where a period begins in a picture that may be drawn in longer ones; None if it lies before."""
+    begins, _ = period.bounds(name, length)
+    names = [each.period for each in periods]
+    drawn = period.of(begins, by)
+    if not names or drawn < names[0] or drawn > names[-1]:
+        return None
+    at = names.index(drawn)
+    first, end = period.bounds(drawn, by)
+    portion = (begins - first) / (end - first)
+    return round(100 * (at + portion) / len(periods), 2)
+
+
+def report_ticks(most: int) -> tuple[int, str]:
+    """Return a round number not below the most reports of a period, as a number and as text."""
+    power = 10 ** max(len(str(most)) - 1, 0)
+    top = next(int(step * power) for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= most)
+    return max(top, 1), figures.count(max(top, 1))

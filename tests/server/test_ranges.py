@@ -1,0 +1,215 @@
+"""The page of a metric over a range of time, drawn in longer periods, with all segments side by side; and its files."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from fillings import once
+from registries import metric_toml, registry_toml
+
+from deniable.registry import period
+from deniable.wire.report import Stratum
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.store import connect
+from deniable_server import create_app
+from deniable_server.settings import Settings
+
+READ = "shop-reads"
+HEAD = {"Authorization": f"Bearer {READ}"}
+LAST = datetime.now(UTC).date() - timedelta(days=5)
+DAYS = [LAST - timedelta(days=ago) for ago in range(119, -1, -1)]
+REGISTRY = registry_toml(
+    metric_toml("used", mechanism="grr", segments=["platform"], min_reports=300),
+    metric_toml("theme", values=["dark", "light", "blue"], epsilon=2.0, mechanism="grr"),
+    segments={"platform": ["linux", "macos", "beos"]},
+    publication={"min_reports": 1},
+)
+
+
+@pytest.fixture(scope="module")
+def client(start_store, tmp_path_factory):
+    """Make a browser before open pages of 120 days; nobody on the last platform has answered."""
+    store = connect(start_store("server"))
+    store.flushall()
+    path = tmp_path_factory.mktemp("registry") / "metrics.toml"
+    path.write_text(REGISTRY, "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deniable_server.settings.opened", lambda _url, **_: store)
+        app = create_app(Settings(redis_url="redis://unused", registry=str(path), read_keys=f"shop:{READ}", dashboard="open"))
+    shop = app.extensions["deniable"].apps["shop"]
+    once(f"ranges {shop.registry.digest} {LAST}", "", store, lambda: fill(shop))
+    yield app.test_client()
+    store.close()
+
+
+def fill(shop):
+    """Count more yes on one platform than on the other."""
+    rng = np.random.default_rng(5)
+    strata = {}
+    for day in DAYS:
+        for platform, yes in (("linux", 0.6), ("macos", 0.4)):
+            stratum = Stratum("used", 1, shop.highest["used"].fingerprint, str(day), f"platform={platform}")
+            strata[stratum] = rng.multinomial(1000, [1 - yes, yes]).astype(np.int64)
+        declared = shop.highest["theme"]
+        strata[Stratum("theme", 1, declared.fingerprint, str(day), "")] = rng.multinomial(900, [0.5, 0.3, 0.2]).astype(np.int64)
+    now = int(period.bounds(str(LAST), "day")[1].timestamp())
+    assert shop.store.partitions[0].commit("test", [], strata, now) == []
+    for _ in range(3):
+        Publisher(shop.store, shop.registry).publish(datetime.now(UTC).timestamp())
+
+
+def page(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.get_data(as_text=True)
+    return answer.get_data(as_text=True)
+
+
+def ask(client, **query):
+    return client.post("/api/v1/query", json=query, headers=HEAD).get_json()["rows"]
+
+
+def test_a_range_is_of_the_whole_page(client):
+    """Its sentence, facts, values, segments and files are those of the query with this date_range."""
+    first, last = DAYS[20], DAYS[49]
+    html = page(client, f"/m/used?range={first}..{last}")
+    (row,) = ask(client, metrics=["used"], date_range=[str(first), str(last)], filters=[["is", "value", ["yes"]]])
+    assert f"<b>{row['n']:,}</b> reports on 30 days" in html
+    assert f"{100 * row['estimate']:.1f}" in html.partition('class="headline"')[2].partition("</p>")[0]
+    rows = list(csv.DictReader(StringIO(page(client, f"/m/used/values.csv?range={first}..{last}"))))
+    assert {float(each["estimate"]) for each in rows if each["value"] == "yes"} == {row["estimate"]}
+    assert (rows[0]["from"], rows[0]["to"]) == (str(first), str(last))
+    assert html.count('class="hit"') == 30
+    assert 'name="from" value="' + str(first) in html
+    (link,) = re.findall(r'href="([^"]+)">The same as a query', html)
+    answer = client.get(link.replace("&amp;", "&"), headers=HEAD).get_json()["rows"]
+    assert row["estimate"] in {each["estimate"] for each in answer}
+
+
+@pytest.mark.parametrize(
+    ("query", "unit", "number"),
+    [("", "week", 18), ("?by=day", "day", 100), ("?by=month", "month", 4), ("?range=365d", "week", 18)],
+)
+def test_a_long_range_is_drawn_in_longer_periods(client, query, unit, number):
+    """At most a hundred are drawn; a note says of how many days. The periods of the picture are those of the table."""
+    html = page(client, f"/m/used{query}")
+    assert re.search(rf'aria-current="true">{unit}</a>', html)
+    drawn = html.count('class="hit"')
+    assert abs(drawn - number) <= 1
+    assert drawn == html.partition('class="periods"')[2].partition("</table>")[0].count('<th scope="row">')
+    note = "The last 100 of 120 days are drawn." if unit == "day" else f"120 days of the range are drawn as {drawn} {unit}s."
+    assert note in html
+
+
+def test_a_week_is_the_estimate_of_its_days_together(client):
+    """With an interval that allows for people who answered on several of its days, as the query has it."""
+    rows = list(csv.DictReader(StringIO(page(client, "/m/used/series.csv?by=week"))))
+    monday = next(day for day in DAYS if day.weekday() == 0)
+    (week,) = [each for each in rows if each["from"] == str(monday) and each["value"] == "yes"]
+    (row,) = ask(
+        client, metrics=["used"], date_range=[str(monday), str(monday + timedelta(days=6))], filters=[["is", "value", ["yes"]]]
+    )
+    assert [float(week[name]) for name in ("estimate", "low", "high", "n")] == [
+        row[name] for name in ("estimate", "low", "high", "n")
+    ]
+
+
+def test_the_form_of_dates_leads_to_a_range(client):
+    """Two fields become one range in the address, with everything else that was chosen."""
+    answer = client.get(f"/m/used?from={DAYS[0]}&to={DAYS[9]}&level=0.9&segment=")
+    assert answer.status_code == 303
+    assert answer.location == f"/m/used?level=0.9&range={DAYS[0]}..{DAYS[9]}"
+    assert page(client, answer.location).count('class="hit"') == 10
+    assert client.get(f"/m/used?from={DAYS[0]}&range=30d").location.endswith(f"range={DAYS[0]}..{datetime.now(UTC).date()}")
+
+
+def test_relative_dates_are_named(client):
+    """The page prints the days of a relative range in UTC, and links to these."""
+    html = page(client, "/m/used?range=30d")
+    today = datetime.now(UTC).date()
+    assert f"range={today - timedelta(days=29)}..{today}" in html
+    assert "in UTC" in html
+    assert 'aria-current="true">30 days</a>' in html
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("range=soon", "range is some last days, such as 90d, or two days"),
+        ("range=2026-02-02..2026-01-01", "write the earlier one first"),
+        ("range=30d&period=2026-01-01", "not of both"),
+        ("by=year", "by is one of day, week, month"),
+        ("from=yesterday", "is no day and no time"),
+        ("ranges=30d", "there is no such parameter"),
+    ],
+)
+def test_what_is_no_range_is_refused(client, query, words):
+    answer = client.get(f"/m/used?{query}")
+    assert answer.status_code == 400
+    assert words in answer.get_data(as_text=True).replace("&#39;", "'").replace("Range is", "range is").replace("By is", "by is")
+
+
+def test_a_range_without_releases_says_so(client):
+    html = page(client, "/m/used?range=2020-01-01..2020-02-01")
+    assert "Nothing of used is published in this range" in html
+    assert "Show everything published" in html
+
+
+def test_segments_stand_side_by_side(client):
+    """Each declared value has a row with the estimate and the test of the query API; a withheld one says only that it is."""
+    html = page(client, "/m/used")
+    table = html.partition('id="segments"')[2].partition("</table>")[0]
+    names = re.findall(r'<tr class="sub[^"]*"><th scope="row">(?:<a [^>]*>)?(\w+)', table)
+    assert names == ["linux", "macos", "beos"]
+    rows = ask(
+        client,
+        metrics=["used"],
+        dimensions=["platform", "value"],
+        filters=[["is", "value", ["yes"]]],
+        compare={"dimension": "platform", "base": "linux"},
+    )
+    by_name = {each["platform"]: each for each in rows}
+    macos = table.partition(">macos<")[2].partition("</tr>")[0]
+    assert f"{100 * by_name['macos']['estimate']:.1f}%" in macos
+    assert "<b>lower (" in macos
+    assert by_name["macos"]["p_holm"] < 0.05
+    withheld = table.partition(">beos<")[2]
+    assert '<td class="words">withheld</td>' in withheld
+    assert "300" not in withheld
+    other = page(client, "/m/used?base=platform%3Dmacos").partition('id="segments"')[2]
+    assert "<b>higher (" in other.partition(">linux<")[2].partition("</tr>")[0]
+    lines = list(csv.DictReader(StringIO(page(client, "/m/used/segments.csv"))))
+    assert [(each["name"], each["state"]) for each in lines] == [
+        ("linux", "published"),
+        ("macos", "published"),
+        ("beos", "withheld"),
+    ]
+    assert [float(each["p_holm"]) for each in lines if each["name"] == "macos"] == [by_name["macos"]["p_holm"]]
+    assert "Segments side by side" not in page(client, "/m/used?segment=platform%3Dmacos")
+    assert "Segments side by side" not in page(client, "/m/theme")
+
+
+def test_the_picture_is_a_file(client):
+    """It is well-formed, has its own colours, and names what it shows."""
+    answer = client.get("/m/used/chart.svg?by=month")
+    assert answer.mimetype == "image/svg+xml"
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="shop-used-chart.svg"'
+    picture = ET.fromstring(answer.get_data(as_text=True))
+    assert picture.tag.endswith("svg")
+    text = answer.get_data(as_text=True)
+    assert "shop, used: yes, by month" in text
+    assert "var(" not in text
+    assert client.get("/m/used/chart.svg?range=2020-01-01..2020-02-01").status_code == 404
+
+
+def test_addresses_say_all(client):
+    """Links to other orders and units keep the range, and parameters at their default are left out."""
+    html = page(client, "/m/theme?range=90d&level=0.9")
+    assert re.search(r'href="/m/theme\?range=90d&amp;level=0.9&amp;order=domain"', html)
+    assert re.search(r'href="/m/theme\?range=90d&amp;by=month&amp;level=0.9"', html)
+    assert '<a href="/m/theme?level=0.9">All</a>' in html

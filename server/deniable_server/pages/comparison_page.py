@@ -7,12 +7,13 @@ from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.figures import Measure, distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.refusal import Refusal
-from deniable_server.pages import chart, figures
+from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
-from deniable_server.pages.figures import Measure, distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

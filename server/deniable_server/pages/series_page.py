@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from math import expm1, isnan
 from typing import TYPE_CHECKING
 
-from deniable_server.pages import chart, figures
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.figures import Measure, distance, moment
+from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
-from deniable_server.pages.figures import Measure, distance, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

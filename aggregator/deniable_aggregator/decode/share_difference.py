@@ -12,7 +12,6 @@ from deniable_aggregator.decode.discovery import Discovery
 from deniable_aggregator.decode.options import OptionShares
 from deniable_aggregator.decode.pair_support import pair_support
 from deniable_aggregator.decode.panel import Panel
-from deniable_aggregator.decode.pool_estimate import Pooled
 from deniable_aggregator.decode.support_estimate import Supported
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def difference_variance(
         case Supported(touched=None):
             pairs = pair_support(estimate.mechanism)
             return _score_variance(pairs, estimate.frequency, places) / (estimate.n * (pairs.p - pairs.q) ** 2)
-        case Supported() | Partial() | Pooled():
+        case Supported() | Partial():
             # Devices randomise what they say of each value apart from what they say of others, so what is left is that nobody
             # holds two. What two values in one block have in common with a third one only makes it greater.
             covariance = -_outer(estimate.plausible, places) / estimate.n

@@ -11,9 +11,7 @@ from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import hash_lookup
 from deniable_aggregator.decode.clusters import stderr_of_mean
 from deniable_aggregator.decode.discovery import discover
-from deniable_aggregator.decode.multiple_testing import rivals
 from deniable_aggregator.decode.support_estimate import Supported
-from deniable_aggregator.planning.simulation import Simulation
 from deniable_aggregator.tally import Tally
 
 from .test_discovery import simulate
@@ -200,26 +198,3 @@ def test_what_nothing_found_accounts_for(cls, runs):
         false.append(missed(discovered.selected_interval(detected), held, detected)[0])
     assert hold(np.array(errors))
     assert np.mean(false) < 0.05
-
-
-@pytest.mark.first_cases(6)
-@pytest.mark.parametrize("name", ["grr", "hadamard", "pgr"])
-@pytest.mark.parametrize("shares", [(0.45, 0.44, 0.04, 0.04, 0.03), (0.22, 0.21, 0.2, 0.19, 0.18)], ids=["two", "five"])
-@pytest.mark.parametrize("n", [20, 46, 1000])
-def test_an_answer_that_is_not_the_most_frequent_is_seldom_named_as_it(name, shares, n):
-    """Near ties, few reports, and whatever was largest by chance: at most 5% of names are wrong."""
-    rng, mechanism, runs = np.random.default_rng(61), mechanisms.make(name, domain_size=len(shares), epsilon=2), 200
-    simulation, wrong = Simulation(mechanism), 0
-    for held in rng.multinomial(n, shares, runs):
-        estimate = decode.estimate(mechanism, simulation.draw(held, rng))
-        near = rivals(estimate.frequency, *estimate.interval(0.95, simultaneous=True))
-        wrong += not near.any() and np.argmax(estimate.frequency) != 0
-    assert wrong <= 0.05 * runs
-
-
-def test_a_clear_winner_has_no_rivals():
-    mechanism = mechanisms.make("grr", domain_size=5, epsilon=2)
-    estimate = decode.estimate(
-        mechanism, Simulation(mechanism).draw(np.array([3000, 500, 500, 500, 500]), np.random.default_rng(7))
-    )
-    assert not rivals(estimate.frequency, *estimate.interval(0.95, simultaneous=True)).any()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
+from io import StringIO
 
 import pytest
 from fillings import once
@@ -13,7 +16,7 @@ from registries import metric_toml, registry_toml
 from deniable.registry import period
 from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Trend
 from deniable_server.api.openapi import OPERATIONS
-from deniable_server.pages import series_page
+from deniable_server.pages import comparison_page, series_page
 
 from .test_openapi import check
 
@@ -438,18 +441,69 @@ def test_two_periods_in_words(filled):
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ("?a=platform%3Dlinux&b=platform%3Dlinux", 400, "nobody can be in both"),
+        ("?a=platform%3Dlinux&b=platform%3Dlinux", 200, "nobody can be in both"),
         ("?a=platform%3Dlinux&b=platform%3Dbeos", 403, "withheld"),
-        ("?a=platform%3Dlinux&b=never", 400, "two periods"),
+        ("?a=platform%3Dlinux&b=never", 200, "two periods"),
     ],
 )
 def test_what_cannot_be_compared(filled, query, status, words):
-    """The page says why, and keeps its forms."""
+    """The page says why, keeps its forms, and has a link to a pair that can be compared."""
     results, html = compared(filled, "used", query)
     assert results == status
+    link = re.search(r'<ul class="pairs"><li><a href="(.*?)">platform = linux with platform = macos</a>', html)[1]
+    assert '<p class="headline"' in filled.http.get(unescape(link)).get_data(as_text=True)
     assert words in re.search(r'role="alert">(.*?)</p>', html)[1]
     assert "Compare two segments" in html
     assert 'class="headline"' not in html
+
+
+CELLS = ["arm=a", "arm=b", "arm=b,platform=x", "platform=x", "platform=x,arm=a", "platform=x,arm=b", "platform=y,arm=b"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "others"),
+    [
+        ("arm=a", ["arm=b"]),
+        ("platform=x", []),
+        ("platform=x,arm=b", ["platform=x,arm=a", "platform=y,arm=b"]),
+        ("platform=x,arm=a", ["arm=b,platform=x", "platform=x,arm=b"]),
+    ],
+)
+def test_what_a_segment_is_compared_with(cell, others):
+    """Segments of the same dimensions, in one of them of another value."""
+    assert comparison_page.beside(cell, CELLS) == others
+    pairs = list(comparison_page.pairs_of_segments(CELLS, cell))
+    assert [other for one, other in pairs if one == cell] == others
+    assert len({frozenset(pair) for pair in pairs}) == len(pairs)
+
+
+def test_the_form_offers_what_can_be_compared(filled):
+    """What it sends, unchanged, is answered."""
+    _, html = compared(filled, "used")
+    form = re.search(r'aria-label="Compare two segments">(.*?)</form>', html, re.DOTALL)[1]
+    a, b = (
+        re.findall(r'<option value="(.*?)"', part) for part in re.findall(r'<select name="[ab]">(.*?)</select>', form, re.DOTALL)
+    )
+    assert (a, b) == (["platform=linux", "platform=macos"], ["platform=macos"])
+    status, html = compared(filled, "used", f"?a={a[0]}&b={b[0]}&period=")
+    assert status == 200
+    assert '<p class="headline"' in html
+
+
+def test_a_comparison_as_a_file(filled):
+    """A line for each value, with the numbers of the API; a refusal is one."""
+    query = "?a=platform%3Dlinux&b=platform%3Dmacos"
+    _, html = compared(filled, "used", query)
+    assert f'href="/m/used/compare.csv{query}" download' in unescape(html)
+    answer = filled.http.get(f"/m/used/compare.csv{query}")
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="shop-used-compare.csv"'
+    rows, body = list(csv.DictReader(StringIO(answer.get_data(as_text=True)))), ask(filled, f"used/compare{query}")
+    assert [row["value"] for row in rows] == [each["label"] for each in body["differences"]]
+    for row, each in zip(rows, body["differences"], strict=True):
+        assert float(row["difference"]) == each["difference"]
+        assert [float(row["diff_low_all"]), float(row["diff_high_all"])] == each["simultaneous"]
+        assert (int(row["a_n"]), row["b"]) == (body["a"]["n"], "platform=macos")
+    assert filled.http.get("/m/used/compare.csv?a=platform%3Dlinux&b=platform%3Dbeos").status_code == 403
 
 
 def test_nothing_to_compare_yet(shop):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.comparison import (
     Arms,
     ArmSize,
@@ -119,7 +120,8 @@ def compare(
 def _unpublished(sides: _Sides, version: int, a: str, b: str) -> str:
     """Say which sides have no reports; empty if both have."""
     names = [name for name, side in ((a, sides.a), (b, sides.b)) if not side.n]
-    return f"{_listed(names)} {'has' if len(names) == 1 else 'have'} no published reports of version {version}" if names else ""
+    verb = "has" if len(names) == 1 else "have"
+    return f"{figures.listed(names)} {verb} no published reports of version {version}" if names else ""
 
 
 def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
@@ -234,14 +236,10 @@ def arm_sizes_of(
 
 def _says(sizes: list[ArmSize]) -> str:
     digits = next(few for few in range(3, 17) if f"{sizes[0].share:.{few}g}" != f"{sizes[0].declared:.{few}g}" or few == _DIGITS)
-    has = _listed([f"{100 * size.share:.{digits}g}%" for size in sizes])
-    wants = _listed([f"{100 * size.declared:.{digits}g}%" for size in sizes])
-    names = _listed([size.arm for size in sizes])
+    has = figures.listed([f"{100 * size.share:.{digits}g}%" for size in sizes])
+    wants = figures.listed([f"{100 * size.declared:.{digits}g}%" for size in sizes])
+    names = figures.listed([size.arm for size in sizes])
     return (
         f"The arms {names} have {has} of the reports, declared were {wants}. So fewer devices of one arm report, or the draw is "
         "not as declared. The comparison may mislead."
     )
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

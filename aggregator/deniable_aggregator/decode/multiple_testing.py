@@ -46,21 +46,6 @@ def benjamini_hochberg(
     return np.asarray(adjusted <= alpha, np.bool_)
 
 
-def rivals(
-    frequency: NDArray[np.float64],  # (values,), nan if unknown
-    # low, high: ends of intervals that hold together at a level, (values,)
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-) -> NDArray[np.bool_]:
-    """Return which values cannot be told from the one of the largest estimate, which is none of them; (values,)."""
-    # While all intervals hold, a value without rivals is the largest. So a false one is named with the chance at most that any
-    # interval misses, whichever was picked by looking, however estimates depend on each other, and whatever was detected.
-    first = int(np.nanargmax(frequency))
-    near = ~(high < low[first]) & ~np.isnan(frequency)
-    near[first] = False
-    return np.asarray(near, np.bool_)
-
-
 def tail(level: float, intervals: int = 1) -> float:
     """Compute the error probability on each side of intervals that hold together with a confidence (Bonferroni)."""
     if not 0 < level < 1:

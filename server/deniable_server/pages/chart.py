@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, TypeVar
 
+from deniable_aggregator.answer.figures import count, percent, share_digits
 from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
-from deniable_server.pages.figures import count, percent, share_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

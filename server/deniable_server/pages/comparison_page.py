@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.figures import Measure, distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.refusal import Refusal
-from deniable_server.pages import chart, figures
+from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
-from deniable_server.pages.figures import Measure, distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _NONE = "no difference beyond chance"
 _MOST_ARMS = 8  # of a metric
+_MOST_PAIRS = 3  # that are offered where two sides cannot be compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +70,55 @@ class Arm(NamedTuple):
 
 
 def default_sides(measured: Measurement) -> tuple[str, str] | None:
-    """Choose two sides: the last period, and the one before that is like it; or two segments of one dimension."""
+    """Choose two sides: the last period, and the one before that is like it; or two segments."""
+    return default_periods(measured) or next(iter(pairs_of_segments(measured.segments)), None)
+
+
+def default_periods(measured: Measurement) -> tuple[str, str] | None:
+    """Choose the last period, and the one before that is like it; None if fewer than two are published."""
     names, length = [span.last for span in measured.periods], measured.period_length
     if len(names) > 1:
         begins, _ = period.bounds(names[-1], length)  # people do other things at night, and on Sundays
         alike = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
         return alike if alike in names else names[-2], names[-1]
-    first: dict[str, str] = {}
-    for name in measured.segments:
-        dimension = name.partition("=")[0]
-        if "," not in name and dimension in first:
-            return first[dimension], name
-        first[dimension] = name
     return None
+
+
+def beside(
+    name: str,  # of a segment
+    segments: Sequence[str],  # those that are published
+) -> list[str]:
+    """Return the segments that a segment can be compared with: of the same dimensions, in one of them of another value."""
+    own = _values(name)
+    return [
+        other
+        for other in segments
+        if (values := _values(other)).keys() == own.keys() and sum(values[of] != own[of] for of in own) == 1
+    ]
+
+
+def pairs_of_segments(segments: Sequence[str], *first: str) -> Iterator[tuple[str, str]]:
+    """Name pairs of segments that can be compared: those with one of the first ones first, each pair once."""
+    seen = set[frozenset[str]]()
+    for name in (*(each for each in first if each in segments), *segments):
+        for other in beside(name, segments):
+            if frozenset((name, other)) not in seen:
+                seen.add(frozenset((name, other)))
+                yield name, other
+
+
+def alternatives(measured: Measurement, a: str, b: str) -> list[tuple[str, str]]:
+    """Name up to three pairs that can be compared, where two sides cannot: segments beside these, or periods."""
+    if "=" in a + b:
+        return list(islice(pairs_of_segments(measured.segments, a, b), _MOST_PAIRS))
+    names = [span.last for span in measured.periods]
+    pairs = [default_periods(measured), *zip(reversed(names[:-1]), reversed(names[1:]), strict=True)]
+    return [pair for pair in dict.fromkeys(pairs) if pair and pair != (a, b)][:_MOST_PAIRS]
+
+
+def _values(segment: str) -> dict[str, str]:
+    """Return the value of each dimension of a segment."""
+    return dict(part.split("=", 1) for part in segment.split(","))
 
 
 def arms(

@@ -3,7 +3,7 @@
 * ``GET /``: the metrics of an app, by what happened to them; ``GET /overview.csv``: the same as a file
 * ``GET /m/<id>``: one metric, every value with its intervals
 * ``GET /m/<id>/compare``: two periods or two segments of it
-* ``GET /m/<id>/values.csv``, ``series.csv``, ``segments.csv``, ``chart.svg``: its tables and its picture as files
+* ``GET /m/<id>/values.csv``, ``series.csv``, ``segments.csv``, ``compare.csv``, ``chart.svg``: its tables and picture as files
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
 * ``GET, POST /login``: the form for the read key
@@ -21,7 +21,7 @@ from msgspec.structs import asdict
 
 from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.measurement import measure
-from deniable_aggregator.answer.refusal import Refusal
+from deniable_aggregator.answer.refusal import Incomparable, Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_server.access.roles import why_unknown
@@ -110,6 +110,7 @@ def comparison(id_: str) -> Response:
     measured = measure(published, release.summaries(app.store))
     pairs = comparison_page.arm_pairs(published[0])
     arms = next((pair for pair in pairs if set(measured.segments).issuperset(pair)), None)
+    default = arms or next(iter(comparison_page.pairs_of_segments(measured.segments)), None)
     if not question and (pair := arms or comparison_page.default_sides(measured)):
         question = {"a": pair[0], "b": pair[1]}
     answer, why, status = None, "", 200
@@ -117,8 +118,12 @@ def comparison(id_: str) -> Response:
         try:
             answer = compare(published, **question, level=level)
         except Refusal as refusal:  # shown above the form, so that another pair can be chosen
-            why, status = refusal.on_page, refused(refusal).status
+            # Two sides that are there, and cannot be compared, are an answer. A side that there is not is a fault.
+            status = 200 if isinstance(refusal, Incomparable) else refused(refusal).status
+            why = refusal.on_page
             logs.note(code=refusal.code)
+    cannot = bool(question.get("b")) and (answer is None or not answer.differences) and not measured.discover
+    first = question["a"] if question.get("a") in measured.segments else (default or ("",))[0]
     return page(
         "compare.html",
         status,
@@ -126,14 +131,27 @@ def comparison(id_: str) -> Response:
         m=measured,
         offered=metric_page.offered(measured.periods, question.get("a"), question.get("b"), question.get("period")),
         metric=id_,
-        segments=arms or measured.segments[:2],
+        segments=default,
+        beside=comparison_page.beside(first, measured.segments) if first else [],
+        alternatives=comparison_page.alternatives(measured, question.get("a", ""), question["b"]) if cannot else [],
         question=question,
+        links=visitor.remembered() | question,
         level=level,
         levels=sorted({*metric_page.LEVELS, level}),
         refused=sentence(why),
         comparison=answer,
         view=answer and comparison_page.view(answer, measured.period_length),
     )
+
+
+@blueprint.get("/m/<id_>/compare.csv")
+def comparison_file(id_: str) -> Response:
+    """Send the differences that the page of a comparison shows."""
+    app = visitor.app_shown()
+    only_parameters("a", "b", "period", "segment", "level", "app")
+    a, b, period, segment = (request.args.get(name, "") for name in ("a", "b", "period", "segment"))
+    compared = compare(published_of(app, id_), a, b, period=period or None, segment=segment or None, level=level_asked())
+    return _file(app, f"{id_}-compare", download.of_comparison(compared))
 
 
 @blueprint.get("/m/<id_>/values.csv")

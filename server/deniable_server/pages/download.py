@@ -15,6 +15,7 @@ from deniable_server.api.answers.export import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deniable_aggregator.answer.model.comparison import Comparison
     from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.number import NumberEstimate
@@ -44,6 +45,21 @@ _OVERVIEW = (
     *_CHANGES,
 )
 _SEGMENTS = ("segment", "name", "value", "state", "n", "estimate", "low", "high", "difference", "diff_low", "diff_high", "p_holm")
+_COMPARED = (
+    *("metric", "version", "period", "segment", "level", "a", "a_n", "b", "b_n"),
+    *(
+        "value",
+        "a_estimate",
+        "b_estimate",
+        "difference",
+        "diff_low",
+        "diff_high",
+        "diff_low_all",
+        "diff_high_all",
+        "p",
+        "differs",
+    ),
+)
 _ALIKE = ("metric", "version", "segment", "from", "to", "level")
 
 Figures = Iterator[tuple[Cell, ...]]
@@ -80,6 +96,30 @@ def _row(row: Row) -> tuple[Cell, ...]:
         return *begin, *([""] * 7)
     change = row.change.change
     return *begin, row.change.line.label, change.since, change.last, change.difference, *change.simultaneous, row.change.p_value
+
+
+def of_comparison(comparison: Comparison) -> str:
+    """Write what two sides differ in: a line for each value, or for each figure of a number."""
+    of = (comparison.id, comparison.version, comparison.period or "", comparison.segment or "", comparison.level)
+    sides = (comparison.a.name, comparison.a.n, comparison.b.name, comparison.b.n)
+    return _file(
+        _COMPARED,
+        (
+            (
+                *of,
+                *sides,
+                row.label,
+                row.first,
+                row.second,
+                row.difference,
+                *row.interval,
+                *row.simultaneous,
+                row.p_value,
+                row.differs,
+            )
+            for row in comparison.differences
+        ),
+    )
 
 
 def _days(days: Days | None) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from flask import Blueprint, make_response, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 
 from deniable.messages.plural import plural, plural_noun
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import CommandForbidden, StoreError
@@ -16,7 +17,7 @@ from deniable_server.agreement import Agreement
 from deniable_server.api.audit_trail import log_query
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
 from deniable_server.http.visit import visit
-from deniable_server.pages import figures, visitor
+from deniable_server.pages import visitor
 from deniable_server.pages.parts import theme
 from deniable_server.service import service
 

@@ -6,18 +6,16 @@ from datetime import UTC, datetime
 from math import ceil, exp, isnan
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from flask import request
 from msgspec.structs import asdict, replace
 
 from deniable.messages.plural import plural
-from deniable.registry.answers import types
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.refusal import withholding
-from deniable_aggregator.decode.multiple_testing import rivals
 from deniable_server.http import paging
-from deniable_server.pages import chart, figures, frame, number_page
+from deniable_server.pages import chart, frame, number_page
 from deniable_server.pages.parts import time_range
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from flask import Response
 
     from deniable.registry import Metric
-    from deniable.registry.answers.types import Type
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.fields import Days, Span
     from deniable_aggregator.answer.model.metric import Earlier, Estimates, Merged
@@ -81,7 +78,7 @@ def page_of(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
-        headline=headline(measured, kind, facts["days"], facts.get("level", LEVEL)),
+        headline=headline(measured, facts["days"], facts.get("level", LEVEL)),
         basis=_basis(facts["included"], facts["periods"], declared.metric.period, measured.n, closed=facts.get("closed", True)),
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
@@ -115,65 +112,26 @@ def page_of(
 
 def headline(
     measured: Estimates,
-    kind: Type,
     days: Days | None,  # that it covers
     level: float,  # of the intervals
 ) -> str:
     """Say what reports of some days say of a metric; nothing where they tell nothing."""
-    sentence = _sentence(measured, kind, level)
+    sentence = _sentence(measured, level)
     if not sentence or days is None:
         return sentence
-    # A quoted answer, a share, a mean and "no answer" begin alike after the days.
-    return f"{figures.days(days)}, {sentence[0].lower() if sentence.startswith(('The ', 'No ')) else sentence[0]}{sentence[1:]}"
+    return f"{figures.days(days)}, {figures.within(sentence)}"
 
 
-def _sentence(measured: Estimates, kind: Type, level: float) -> str:
-    interval = figures.interval(level)
+def _sentence(measured: Estimates, level: float) -> str:
     if measured.number is not None:
         view = number_page.view(measured.number)
-        return "" if view is None else _of_number(view.first, interval, positions=not measured.number.unit)
-    detected = [
-        row for row in measured.estimates if row.detected and row.value is not False
-    ]  # the share of no mirrors that of yes
-    if not detected:
-        return ""
-    if detected[0].value is True:
-        return f"{_share(detected[0])} of people say yes ({interval} {share_ends(detected[0].interval, detected[0])})."
-    noun = "option" if kind.options else "answer"
-    return _of_values(estimated(measured), f"{noun} found" if measured.discover else noun, level)
+        return "" if view is None else _of_number(view.first, figures.interval(level), positions=not measured.number.unit)
+    return measured.leading.says if measured.leading else ""
 
 
 def _of_number(first: number_page.Figure, interval: str, *, positions: bool) -> str:
     place = "position " if positions else ""
     return f"The {first.name.lower()} is {place}{first.value} ({interval} {first.low} to {first.high})."
-
-
-def leaders(rows: list[ValueEstimate]) -> list[ValueEstimate]:
-    """Return the values that may be the most frequent one, the largest estimate first; none if none is detected."""
-    if not any(row.detected for row in rows):
-        return []
-    top, near = _first(rows)
-    if not near and not top.detected:
-        return []
-    return [top, *chart.order(near, by_estimate=True)]
-
-
-def _first(rows: list[ValueEstimate]) -> tuple[ValueEstimate, list[ValueEstimate]]:
-    """Return the value with the largest estimate, and those that cannot be told from it."""
-    columns = (np.array([row.frequency for row in rows]), *np.array([row.simultaneous for row in rows]).T)
-    near = [row for row, may_be in zip(rows, rivals(*columns), strict=True) if may_be]
-    return max(rows, key=lambda row: row.frequency), near
-
-
-def _of_values(rows: list[ValueEstimate], noun: str, level: float) -> str:
-    """Name the most frequent of all values, those too that are not detected, if no other may be it."""
-    top, near = _first(rows)
-    share = f"{_share(top)} of people ({figures.interval(level, together=True)}: {share_ends(top.simultaneous, top)})"
-    if top.detected and not near:
-        return f"{figures.quoted(top.label)} is the most frequent {noun}: {share}."
-    others = figures.quoted(near[0].label) if len(near) == 1 else f"{len(near)} others"
-    estimate = f"{figures.quoted(top.label)} has the largest estimate, {share}"
-    return f"No {noun} is known to be the most frequent: {estimate}, and cannot be told from {others}."
 
 
 def _basis(
@@ -191,15 +149,6 @@ def _basis(
     still = "" if closed else f" The last {length} is open: more reports may come."
     together = f"It rests on {plural(n, 'report')} of {all_}{plural(len(included), length)} together."
     return f"{together} A {length} with more reports counts more.{still}"
-
-
-def _share(row: ValueEstimate) -> str:
-    return figures.share(row.frequency, row.stderr)
-
-
-def share_ends(interval: tuple[float, float], row: ValueEstimate) -> str:
-    """Write an interval of a share, as far as it is possible."""
-    return figures.share_range(possible(interval), row.stderr)
 
 
 def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
@@ -241,7 +190,7 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     rows = chart.order(estimated(earlier), by_estimate=True)
     return asdict(earlier) | {
         "title": f"{earlier.says[:1].upper()}{earlier.says[1:]}",
-        "headline": headline(earlier, types.of(earlier.type), earlier.days, level),
+        "headline": headline(earlier, earlier.days, level),
         "chart": chart.chart(rows[:_MOST_ROWS], over=rows) if rows else None,
     }
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 from math import isnan
 from typing import TYPE_CHECKING
 
-from deniable_server.pages import chart, figures
+from deniable_aggregator.answer import figures
+from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from math import expm1, isnan
 from typing import TYPE_CHECKING
 
 from deniable.messages.plural import plural
-from deniable_server.pages import figures
-from deniable_server.pages.figures import Measure, distance, moment
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.figures import Measure, distance, moment
 from deniable_server.pages.parts import timeline
 from deniable_server.pages.parts.timeline import Pin
 

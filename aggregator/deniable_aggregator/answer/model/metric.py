@@ -10,7 +10,15 @@ from msgspec import Meta, Struct
 from deniable.registry.period import LENGTHS
 from deniable_aggregator.answer.model.fields import Count, Days, Moment, Number, Simulated, Span, Trial
 from deniable_aggregator.answer.model.number import NumberEstimate
-from deniable_aggregator.answer.model.shares import Association, Chosen, OrderEstimate, Unallocated, ValueEstimate, ValueShare
+from deniable_aggregator.answer.model.shares import (
+    Association,
+    Chosen,
+    Leading,
+    OrderEstimate,
+    Unallocated,
+    ValueEstimate,
+    ValueShare,
+)
 
 
 class Version(Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,6 +107,10 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
             description="The amount by which the consistent share of each value is below the unbiased one, as far as it is "
             "above 0; negative if it is above. Null for a set, whose shares need no whole, and where there are no shares."
         ),
+    ]
+    leading: Annotated[
+        Leading | None,
+        Meta(description="Which value is the most frequent one, or which ones may be; null of a number, and without reports"),
     ]
     estimates: Annotated[
         list[ValueEstimate],

@@ -47,6 +47,22 @@ class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
     detected: Annotated[bool, Meta(description="Whether the value is present, at the level for all values together")]
 
 
+class Leading(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which value is the most frequent one, or which ones may be: at the level, of all values together."""
+
+    says: Annotated[str, Meta(description="The finding in a sentence, as pages print it")]
+    leaders: Annotated[
+        list[Value],
+        Meta(
+            description="The values that may be the most frequent one, by falling estimate; one if it is found to be; none if no "
+            "value is detected. Of a search only those detected."
+        ),
+    ]
+    count: Annotated[Count, Meta(description="How many values may be the most frequent one")]
+    of: Annotated[Count, Meta(description="Of how many values that have an estimate")]
+    ahead: Annotated[bool, Meta(description="Whether each of them is found to be more frequent than every other value")]
+
+
 class Unallocated(Struct, frozen=True, forbid_unknown_fields=True):
     """The share that none of the candidates accounts for, or of what a search found; detected or not."""
 

@@ -123,6 +123,7 @@ class NumberReading(Reading):
             unallocated=None,
             association=None,
             lowered_by=_UNKNOWN,
+            leading=None,
             estimates=[],
             number=self._number(level),
             order=None,

@@ -23,6 +23,7 @@ from deniable_aggregator.answer.model.shares import (
     ValuesBelow,
 )
 from deniable_aggregator.answer.reading import Lines, Reading
+from deniable_aggregator.answer.readings.leading import leading
 from deniable_aggregator.decode import panel
 from deniable_aggregator.decode.consistent import consistent, lowered_by
 from deniable_aggregator.decode.discovery import discover
@@ -97,16 +98,18 @@ class ShareReading(Reading):
     def estimates(self, about: Description, level: float) -> Estimates:
         """Return the answer about shares."""
         metric, shares = self.declared.metric, self.shares
+        rows, limit = list(self._rows(level)), shares.detection_frequency(1 - level)
         return Estimates(
             **asdict(about),
             n=self.n,
             target="population",
-            detection_frequency=shares.detection_frequency(1 - level),
+            detection_frequency=limit,
             unallocated=_unallocated(shares, level) if metric.open else None,
             association=self._association(level),
             lowered_by=self.lowered_by,
+            leading=leading(metric, shares, rows, level, limit) if self.n else None,
             # What a search tried and could not confirm is not an answer that anybody is known to have given.
-            estimates=[row for row in self._rows(level) if row.detected or not metric.discover],
+            estimates=[row for row in rows if row.detected or not metric.discover],
             number=None,
             order=self._order(level),
             chosen=self._chosen(level),

@@ -8,8 +8,9 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable.messages.plural import plural
-from deniable_server.pages import chart, figures, metric_page, number_page
-from deniable_server.pages.figures import Measure, distance
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.figures import Measure, distance
+from deniable_server.pages import chart, metric_page, number_page
 from deniable_server.pages.parts import spark
 from deniable_server.pages.parts.spark import Spark
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.metric import Latest
     from deniable_aggregator.answer.model.series import Line, PeriodChange, Series
-    from deniable_aggregator.answer.model.shares import ValueEstimate
+    from deniable_aggregator.answer.model.shares import Leading, ValueEstimate
 
 State = Literal["changed", "unpublished", "steady", "single"]
 TITLES: dict[State, str] = {
@@ -137,21 +138,21 @@ def _headline(app: AppMetrics, measured: Latest) -> tuple[str, str, Estimate]:
     if yes:
         return f"{_share(yes)} {figures.quoted('yes')}", _between(yes), _estimate(yes)
     is_set = app.versions[measured.id, measured.version].metric.kind.options
-    return _leading(rows, "most chosen" if is_set else "most frequent")
+    return _leading(measured.leading, rows, "most chosen" if is_set else "most frequent")
 
 
-def _leading(rows: list[ValueEstimate], first: str) -> tuple[str, str, Estimate]:
+def _leading(leading: Leading | None, rows: list[ValueEstimate], first: str) -> tuple[str, str, Estimate]:
     """Name the most frequent answer, or those that may be it."""
-    names = metric_page.leaders(rows)
-    if not names:
+    if leading is None or not leading.leaders:
         return "Nothing detected", "", Estimate()
-    if len(names) == 1:
+    names = [each for value in leading.leaders for each in rows if each.value == value]
+    if leading.count == 1:
         return names[0].label, f"{first}: {_share(names[0])} ({_between(names[0])})", _estimate(names[0])
     shares = [each.frequency for each in names]
     between = figures.share_range((min(shares), max(shares)), max(each.stderr for each in names))
-    if len(names) <= _MOST_LEADERS:
-        return ", ".join(each.label for each in names), f"may be first, {between} each", Estimate()
-    return "No clear leader", f"{len(names):,} of {len(rows):,} may be first, {between}", Estimate()
+    if leading.count <= _MOST_LEADERS and leading.count == len(names) < leading.of:
+        return ", ".join(each.label for each in names), f"lead, {between} each", Estimate()
+    return "No clear leader", f"{leading.count:,} of {leading.of:,} may be first, {between}", Estimate()
 
 
 def _share(row: ValueEstimate) -> str:
@@ -159,7 +160,7 @@ def _share(row: ValueEstimate) -> str:
 
 
 def _between(row: ValueEstimate) -> str:
-    return metric_page.share_ends(row.interval, row)
+    return figures.share_range(metric_page.possible(row.interval), row.stderr)
 
 
 def _estimate(row: ValueEstimate) -> Estimate:

@@ -8,13 +8,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from deniable.registry import OTHER
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.figures import Measure
 from deniable_aggregator.answer.model.query import CompareWith, Filter, Query
 from deniable_aggregator.answer.question import date_range, questions
 from deniable_aggregator.answer.question.cells import segments_of, with_columns
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.answer.table import rows
-from deniable_server.pages import chart, figures, metric_page
-from deniable_server.pages.figures import Measure
+from deniable_server.pages import chart, metric_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from flask import request
 
 from deniable.registry import period
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.over_time.periods import most_periods
 from deniable_aggregator.answer.question import date_range
 from deniable_server.http.problem import Problem
-from deniable_server.pages import figures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,14 +8,15 @@ from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
-from deniable_server.pages import chart, figures
+from deniable_aggregator.answer import figures
+from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale, Tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from deniable_aggregator.answer.figures import Measure
     from deniable_aggregator.answer.model.series import Line, Point, SeriesPeriod
-    from deniable_server.pages.figures import Measure
 
 _SIDE = 1000  # units of a path's square: paths have whole numbers
 _MOST_DAYS = 15  # below so many days each has its name

@@ -1,4 +1,4 @@
-"""How figures are written: shares, numbers, differences, counts and periods."""
+"""How answers are written in sentences: values, shares, numbers, differences, chances, counts, lists and periods."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.registry import period
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deniable_aggregator.answer.model.fields import Days
 
 MINUS = "\N{MINUS SIGN}"
 _DIGITS = 4  # of a percentage after the point, at most
+_HALF, _OFTEN, _RAREST = 0.5, 0.25, 1e-4  # p-values
+_ROUNDING = 1e-9  # what the inverse of a p-value may be off by, because of how numbers are stored
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
@@ -179,3 +183,45 @@ def quoted(label: str) -> str:
 def segment(name: str) -> str:
     """Write the name of a segment with spaces, as people read it."""
     return name.replace("=", " = ").replace(",", ", ")
+
+
+def listed(names: Sequence[str]) -> str:
+    """List names as a sentence does.
+
+    Examples
+    --------
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def within(sentence: str) -> str:
+    """Write a sentence of ours as the end of another one: its first word small, unless it begins with a value or a number.
+
+    Examples
+    --------
+    >>> within("No clear leader."), within("\u201cNo\u201d leads.")
+    ('no clear leader.', '\u201cNo\u201d leads.')
+    """
+    return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
+def chance(p_value: float) -> str:
+    """Write in words how often something happens by chance alone, with two digits at most.
+
+    Examples
+    --------
+    >>> chance(0.0625), chance(0.003), chance(0.4), chance(0.8), chance(1e-9)
+    ('1 in 16', '1 in 330', '2 in 5', 'more than 1 in 2', 'under 1 in 10,000')
+    """
+    if p_value > _HALF:
+        return "more than 1 in 2"
+    if p_value < _RAREST:
+        return f"under 1 in {round(1 / _RAREST):,}"
+    if p_value > _OFTEN:
+        of = min((of for of in range(2, 11)), key=lambda of: abs(max(round(p_value * of), 1) / of - p_value))
+        return f"{max(round(p_value * of), 1)} in {of}"
+    times = 1 / p_value * (1 + _ROUNDING)
+    step = 10 ** max(floor(log10(times)) - 1, 0)
+    return f"1 in {floor(times / step) * step:,}"

@@ -1,0 +1,81 @@
+"""What is said first of shares: which value is the most frequent one, or which ones may be."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.messages.plural import plural_noun
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.model.shares import Leading
+from deniable_aggregator.inference.leaders import Leaders
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable.registry import Metric
+    from deniable_aggregator.answer.model.shares import ValueEstimate
+    from deniable_aggregator.decode.estimate import Estimate
+
+_MOST_NAMED = 4
+
+
+def leading(
+    metric: Metric,
+    shares: Estimate,  # with reports
+    rows: Sequence[ValueEstimate],  # what is estimated of each value, as they stand in `shares`
+    level: float,
+    limit: float,  # the share that is detected half of the time, nan if none is
+) -> Leading | None:
+    """Say which values lead; None if no value has an estimate."""
+    tests = Leaders(shares, level)
+    count, of = len(tests.places), len(tests.order)
+    if not of:
+        return None
+    if not any(row.detected for row in rows):
+        return Leading(_undetected(limit), [], of, of, ahead=False)
+    # What a search tried and could not confirm is not an answer that anybody is known to have given.
+    named = [rows[place] for place in tests.places.tolist() if rows[place].detected or not metric.discover]
+    says = _of_yes(rows) if metric.type == "boolean" else _of_many(metric, named, tests)
+    return Leading(says, [row.value for row in named], count, of, tests.ahead)
+
+
+def _undetected(limit: float) -> str:
+    if isnan(limit):
+        return "These reports detect no answer, and could detect none, however many give it."
+    return f"These reports detect no answer. They would detect one that {figures.share(limit, limit)} give half of the time."
+
+
+def _of_yes(rows: Sequence[ValueEstimate]) -> str:
+    """Say how many answer yes: the share of no mirrors it."""
+    yes = next(row for row in rows if row.value is True)
+    return f"{figures.share(yes.frequency, yes.stderr)} answer {figures.quoted('yes')} ({_between([yes])})."
+
+
+def _of_many(metric: Metric, named: Sequence[ValueEstimate], tests: Leaders) -> str:
+    noun = "option" if metric.kind.options else "answer"
+    count, of = len(tests.places), len(tests.order)
+    if of == 1:
+        return f"{_share(named[0])} answer {figures.quoted(named[0].label)} ({_between(named)})."
+    found = " found" if metric.discover else ""
+    if count == 1 and named:
+        return f"{figures.quoted(named[0].label)} is the most frequent {noun}{found}: {_share(named[0])} ({_between(named)})."
+    if count == of or count > _MOST_NAMED or count > len(named):
+        those = f"all {count:,}" if count == of else f"{count:,} of {of:,}"
+        return f"No clear leader: {those} {plural_noun(noun)}{found} may be first."
+    names = figures.listed([figures.quoted(row.label) for row in named])
+    most = f"are the {count} most frequent {plural_noun(noun)}{found}" if tests.ahead else "lead"
+    return f"{names} {most}: {_between(named)} each. Which is first cannot be told."
+
+
+def _share(row: ValueEstimate) -> str:
+    return figures.share(row.frequency, row.stderr)
+
+
+def _between(rows: Sequence[ValueEstimate]) -> str:
+    """Write between which shares some values lie, by the intervals of all values together."""
+    lows, highs = zip(*(row.simultaneous for row in rows), strict=True)
+    ends = np.clip([min(lows), max(highs)], 0.0, 1.0).tolist()
+    return figures.share_range((ends[0], ends[1]), min(row.stderr for row in rows))

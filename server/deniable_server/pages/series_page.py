@@ -7,17 +7,18 @@ from math import expm1, isnan
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.figures import Measure, distance, moment
+from deniable_aggregator.answer.figures import distance, moment
+from deniable_aggregator.answer.over_time.sentence import NAMES, measure_of
 from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deniable_aggregator.answer.figures import Measure
     from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Shift
 
 _MOST_LINES = 6
-_NAMES = {"mean": "Mean", "geometric_mean": "Geometric mean", "median": "Median"}
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
 _REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
 
@@ -94,7 +95,7 @@ def view(series: Series) -> SeriesView | None:
     ends = [end for line in lines for point in line.points if point for end in point.simultaneous]
     is_drawn = sum(each.state == "published" for each in periods) > 1
     return SeriesView(
-        sentence=_sentence(series),
+        sentence=series.says,
         trend=_trend(series),
         pictures=tuple(_picture(line, series, ends) for line in lines) if is_drawn else (),
         rows=tuple(_row(series, lines, at) for at in reversed(range(len(periods)))),
@@ -123,33 +124,6 @@ def _latest(line: Line) -> float:
 # Words
 
 
-def _measure(line: Line, series: Series) -> Measure:
-    return Measure(line.kind == "share", series.unit, series.scale)
-
-
-def _sentence(series: Series) -> str:
-    """Say what changed most, if anything changed beyond chance."""
-    changes = [(line, line.change) for line in series.lines if line.change and line.value is not False]
-    if not changes:
-        published = sum(each.state == "published" for each in series.periods)
-        return f"What changed is said once two {series.period_length}s of one version are closed." if published > 1 else ""
-    moved = [pair for pair in changes if pair[1].differs]
-    since, last = (moment(name, series.period_length) for name in (changes[0][1].since, changes[0][1].last))
-    if not moved:
-        return f"No change beyond chance from {since} to {last}."
-    line, change = max(moved, key=lambda pair: abs(distance(pair[1].difference, series.scale)))
-    verb = "rose" if distance(change.difference, series.scale) > 0 else "fell"
-    measure = _measure(line, series)
-    ends = change.simultaneous if measure.is_share else change.interval
-    # The interval of a ratio becomes one of the second estimate in the metric's unit.
-    interval = (change.second / ends[1], change.second / ends[0]) if series.scale == "log" else ends
-    subject = figures.quoted(line.label) if measure.is_share else f"The {_NAMES[line.kind].lower()}"
-    first, second = (measure.estimate(value, interval) for value in (change.first, change.second))
-    others = f" {len(moved) - 1} more changed." if len(moved) > 1 else ""
-    by = measure.difference(ends, interval)
-    return f"{subject} {verb} from {first} to {second} ({by}) from {since} to {last}.{others}"
-
-
 def _trend(series: Series) -> str:
     """Say of the straight lines which is steepest, if any rises or falls beyond chance."""
     trends = [(line, line.trend) for line in series.lines if line.trend and line.value is not False]
@@ -163,9 +137,9 @@ def _trend(series: Series) -> str:
     line, trend = max(steep, key=lambda pair: abs(distance(pair[1].slope, series.scale)))
     ends = [distance(end, series.scale) for end in trend.simultaneous]
     low, high = sorted(map(abs, ends))
-    measure = _measure(line, series)
+    measure = measure_of(line, series)
     by = f"{100 * expm1(low):.2g} to {100 * expm1(high):.2g}%" if is_log else measure.difference((low, high), (low, high))
-    subject = figures.quoted(line.label) if measure.is_share else f"the {_NAMES[line.kind].lower()}"
+    subject = figures.quoted(line.label) if measure.is_share else f"the {NAMES[line.kind].lower()}"
     others = f" {len(steep) - 1} more {'has' if len(steep) == 2 else 'have'} a trend." if len(steep) > 1 else ""  # noqa: PLR2004
     verb = "rose" if ends[0] > 0 else "fell"
     interval = figures.interval(series.level, together=len(trends) > 1)
@@ -178,8 +152,8 @@ def _shift(line: Line, shift: Shift, series: Series) -> tuple[float, str]:
     ends = shift.interval
     if series.scale != "log" and shift.size <= 0:
         ends = (-ends[1], -ends[0])  # the verb says the sign
-    by = _measure(line, series).difference(ends, shift.interval)
-    name = _NAMES.get(line.kind) or figures.quoted(line.label)
+    by = measure_of(line, series).difference(ends, shift.interval)
+    name = NAMES.get(line.kind) or figures.quoted(line.label)
     words = f"{name} {shift.direction} by {by} from {begins} on, seen with {seen}"
     if shift.single:
         words = f"an unusual {series.period_length}: {name} {shift.direction} by {by} on {begins}, and perhaps not for long"
@@ -207,7 +181,7 @@ def _between(line: Line, series: Series) -> str:
 
 
 def _picture(line: Line, series: Series, ends: Sequence[float]) -> LinePicture:
-    measure, periods = _measure(line, series), series.periods
+    measure, periods = measure_of(line, series), series.periods
     if measure.is_share:
         scale = chart.share_scale(max(ends))
         edges = (scale.ticks[0].label, scale.ticks[-1].label)
@@ -240,7 +214,7 @@ def _picture(line: Line, series: Series, ends: Sequence[float]) -> LinePicture:
     long = [run for run in runs if len(run) > 1]
     last = next(point for point in reversed(line.points) if point)
     return LinePicture(
-        label=_NAMES.get(line.kind, line.label),
+        label=NAMES.get(line.kind, line.label),
         latest=measure.estimate(last.estimate, last.interval),
         marks=marks,
         curves=tuple(chart.path((x(at), scale.down(point.estimate)) for at, point in run) for run in long),
@@ -291,7 +265,7 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> PeriodRow:
     remarks += [_shift(line, shift, series)[1] for line in lines for shift in line.shifts if shift.begins == period.period]
     return PeriodRow(
         moment(period.period, series.period_length),
-        tuple(_cell(line.points[at], _measure(line, series)) for line in lines),
+        tuple(_cell(line.points[at], measure_of(line, series)) for line in lines),
         figures.count(period.n) if period.n else "",
         "; ".join(filter(None, remarks)),
     )

@@ -15,6 +15,7 @@ from registries import metric_toml, registry_toml
 
 from deniable.registry import period
 from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Trend
+from deniable_aggregator.answer.over_time.sentence import change_in_words
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.pages import comparison_page, series_page
 
@@ -235,10 +236,12 @@ def test_the_page_says_what_changed_and_draws_it(shop):
     shop.drain(days=40)
     html = page(shop, "theme")
     sentence = re.search(r'<p class="changed">([^<]*)</p>', html)[1]
-    assert re.match(
-        r"(“dark” rose|“light” fell) from \d+\.?\d*% to \d+\.?\d*% \(.* points\) from week \d+ of \d+ to week", sentence
+    assert re.fullmatch(
+        r"(“dark” rose|“light” fell) by \d+\.?\d* to \d+\.?\d* points, week \d+( of \d+)? to week \d+ of \d+\. "
+        r"1 other value changed, too\.",
+        sentence,
     )
-    assert sentence.endswith("1 more changed.")
+    assert ask(shop, "theme/series")["says"] == sentence
     trend = re.search(r'<p class="changed trend">([^<]*)</p>', html)[1]
     assert trend.startswith("No trend beyond chance from week ")  # of three points only steep lines are known
     section = html[html.index('<section class="part timeline"') :]
@@ -257,7 +260,7 @@ def test_the_page_says_that_nothing_changed(shop):
         send(shop, "wait", [shop.app.registry.metrics["wait"].position(300)] * 100, week(ago))
     shop.drain(days=40)
     for id_ in ("used", "wait"):
-        assert '<p class="changed">No change beyond chance from ' in page(shop, id_)
+        assert '<p class="changed">No change beyond chance since ' in page(shop, id_)
     assert page(shop, "used").count('class="tall course"') == 1  # of yes and no, yes
     assert page(shop, "wait").count('class="tall course"') == 2
 
@@ -284,14 +287,15 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     answer = {"id": "theme", "version": 2, "period_length": "day", "periods": answer, "lines": [line], "left_out": 0}
     remainder = {"trial": False, "segment": None, "level": 0.95, "target": "population", "unit": "", "scale": "linear"}
     remainder |= {"simulated": False, "earlier": []}
-    result = series_page.view(Series(**answer, **remainder))
+    series = Series(**answer, **remainder)
+    result = series_page.view(series)
     (picture,) = result.pictures
     assert [path.count("L") for path in picture.curves] == [1, 1]
     assert [mark.alone for mark in picture.marks] == [False, False, True, False, False]
     assert [mark.hollow for mark in picture.marks] == [False] * 4 + [True]
     assert result.versions == ((pytest.approx(500 / 7, abs=0.01), 2),)
     assert (result.gaps, result.open) == (True, True)
-    assert result.sentence == "What changed is said once two days of one version are closed."
+    assert change_in_words(series) == "What changed is said once two days of one version are closed."
     assert [(row.cells, row.reports, row.remark) for row in reversed(result.rows)] == [
         (("20.0% (10.0 to 30.0)",), "100", ""),
         (("",), "", "too few reports: counted with the next period"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor, log, log10
+from math import exp, floor, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
@@ -42,6 +42,17 @@ class Measure(NamedTuple):
         if self.scale == "log":
             return f"a factor of {low:.3g} to {high:.3g}"
         return f"{number(low, interval)} to {number(high, interval, self.unit)}"
+
+    def size(
+        self,
+        ends: tuple[float, float],  # of the interval of a difference, or on a logarithmic scale of a ratio
+        interval: tuple[float, float],  # which sets the number of digits
+    ) -> str:
+        """Write between which ends the size of a difference lies, without its sign."""
+        low, high = sorted(abs(distance(end, self.scale)) for end in ends)
+        if self.scale == "log":
+            low, high = exp(low), exp(high)
+        return self.difference((low, high), interval if self.is_share else (low, high))
 
 
 def distance(difference: float, scale: str) -> float:
@@ -148,6 +159,25 @@ def brief_range(since: str, last: str, length: str) -> str:
     while common < len(parts) - 1 and parts[-1 - common] == ends[-1 - common]:
         common += 1
     return f"{' '.join(parts[: len(parts) - common])} to {end}"
+
+
+def moments(
+    first: str,  # the period
+    last: str,
+    length: str,
+) -> str:
+    """Write two periods in words, with the year of both once.
+
+    Examples
+    --------
+    >>> moments("2026-09", "2026-10", "month"), moments("2026-W02", "2026-W03", "week"), moments("2025-12", "2026-01", "month")
+    ('September to October 2026', 'week 2 to week 3 of 2026', 'December 2025 to January 2026')
+    """
+    one, other = moment(first, length), moment(last, length)
+    for year in (f" of {first[:4]}", f" {first[:4]}"):
+        if one.endswith(year) and other.endswith(year):
+            one = one.removesuffix(year)
+    return f"{one} to {other}"
 
 
 def days(

@@ -194,7 +194,11 @@ def _sentence(comparison: Comparison, a: str, b: str) -> str:
         return f"No difference beyond chance between {a} and {b}."
     most = max(moved, key=lambda row: abs(distance(row.difference, scale)))
     up, of_shares = distance(most.difference, scale) > 0, _is_of_shares(comparison)
-    first, second, by = _estimate(most.first, most, comparison), _estimate(most.second, most, comparison), _size(most, comparison)
+    first, second, by = (
+        _estimate(most.first, most, comparison),
+        _estimate(most.second, most, comparison),
+        _measure(most, comparison).size(most.simultaneous, most.interval),
+    )
     subject = figures.quoted(most.label) if of_shares else f"The {_name(most)}"
     others = f" {len(moved) - 1} more {'differs' if len(moved) == 2 else 'differ'}." if len(moved) > 1 else ""  # noqa: PLR2004
     if comparison.kind == "periods":
@@ -264,14 +268,6 @@ def _signed(value: float, row: ValueDiffering, comparison: Comparison) -> str:
     text = measure.estimate(value, row.interval)
     text = text.removesuffix("%") if measure.is_share else text
     return f"+{text}" if value > 0 else text
-
-
-def _size(row: ValueDiffering, comparison: Comparison) -> str:
-    """Write between which ends the size of a difference lies, without its sign."""
-    sizes = (abs(distance(end, comparison.scale)) for end in row.simultaneous)
-    low, high = sorted(map(exp, sizes) if comparison.scale == "log" else sizes)
-    measure = _measure(row, comparison)
-    return measure.difference((low, high), row.interval if measure.is_share else row.simultaneous)
 
 
 def _ends(comparison: Comparison, reach: float) -> tuple[str, str]:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.figures import Measure, distance, moment
+from deniable_aggregator.answer.figures import distance, moment
+from deniable_aggregator.answer.over_time.sentence import NAMES, measure_of
 from deniable_server.pages.parts import timeline
 from deniable_server.pages.parts.timeline import Pin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deniable_aggregator.answer.figures import Measure
     from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Shift
     from deniable_server.pages.parts.timeline import LinePicture, TimeTick
 
 _MOST_LINES = 6
-_NAMES = {"mean": "Mean", "geometric_mean": "Geometric mean", "median": "Median"}
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
 _REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
 
@@ -83,16 +84,16 @@ def view(
     pins, shifts = _pins(series, course, lines)
     own = {line.label: line for line in series.lines}
     return SeriesView(
-        sentence=_sentence(series),
+        sentence=series.says,
         trend=_trend(series),
         pictures=tuple(
             timeline.picture(
                 line,
                 periods,
                 length,
-                _measure(line, series),
+                measure_of(line, series),
                 ends,
-                _NAMES.get(line.kind, line.label),
+                NAMES.get(line.kind, line.label),
                 pins=pins.get(line.label, ()),
                 between=_between(own[line.label], series) if line.label in own else "",
                 pictures=len(lines),
@@ -160,33 +161,6 @@ def _latest(line: Line) -> float:
 # Words
 
 
-def _measure(line: Line, series: Series) -> Measure:
-    return Measure(line.kind == "share", series.unit, series.scale)
-
-
-def _sentence(series: Series) -> str:
-    """Say what changed most, if anything changed beyond chance."""
-    changes = [(line, line.change) for line in series.lines if line.change and line.value is not False]
-    if not changes:
-        published = sum(each.state == "published" for each in series.periods)
-        return f"What changed is said once two {series.period_length}s of one version are closed." if published > 1 else ""
-    moved = [pair for pair in changes if pair[1].differs]
-    since, last = (moment(name, series.period_length) for name in (changes[0][1].since, changes[0][1].last))
-    if not moved:
-        return f"No change beyond chance from {since} to {last}."
-    line, change = max(moved, key=lambda pair: abs(distance(pair[1].difference, series.scale)))
-    verb = "rose" if distance(change.difference, series.scale) > 0 else "fell"
-    measure = _measure(line, series)
-    ends = change.simultaneous if measure.is_share else change.interval
-    # The interval of a ratio becomes one of the second estimate in the metric's unit.
-    interval = (change.second / ends[1], change.second / ends[0]) if series.scale == "log" else ends
-    subject = figures.quoted(line.label) if measure.is_share else f"The {_NAMES[line.kind].lower()}"
-    first, second = (measure.estimate(value, interval) for value in (change.first, change.second))
-    others = f" {len(moved) - 1} more changed." if len(moved) > 1 else ""
-    by = measure.difference(ends, interval)
-    return f"{subject} {verb} from {first} to {second} ({by}) from {since} to {last}.{others}"
-
-
 def _trend(series: Series) -> str:
     """Say of the straight lines which is steepest, if any rises or falls beyond chance."""
     trends = [(line, line.trend) for line in series.lines if line.trend and line.value is not False]
@@ -200,9 +174,9 @@ def _trend(series: Series) -> str:
     line, trend = max(steep, key=lambda pair: abs(distance(pair[1].slope, series.scale)))
     ends = [distance(end, series.scale) for end in trend.simultaneous]
     low, high = sorted(map(abs, ends))
-    measure = _measure(line, series)
+    measure = measure_of(line, series)
     by = f"{100 * expm1(low):.2g} to {100 * expm1(high):.2g}%" if is_log else measure.difference((low, high), (low, high))
-    subject = figures.quoted(line.label) if measure.is_share else f"the {_NAMES[line.kind].lower()}"
+    subject = figures.quoted(line.label) if measure.is_share else f"the {NAMES[line.kind].lower()}"
     others = f" {len(steep) - 1} more {'has' if len(steep) == 2 else 'have'} a trend." if len(steep) > 1 else ""  # noqa: PLR2004
     verb = "rose" if ends[0] > 0 else "fell"
     interval = figures.interval(series.level, together=len(trends) > 1)
@@ -212,7 +186,7 @@ def _trend(series: Series) -> str:
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:
     """Say of a shift when it began, what it is, and what else is to be known."""
     begins, seen = (moment(name, series.period_length) for name in (shift.begins, shift.seen))
-    name = _NAMES.get(line.kind) or figures.quoted(line.label)
+    name = NAMES.get(line.kind) or figures.quoted(line.label)
     what = f"{name} {shift.direction} by {_by(line, shift, series)}"
     if shift.single:
         return begins, what, f"an unusual {series.period_length}, and perhaps not for long"
@@ -223,9 +197,9 @@ def _by(line: Line, shift: Shift, series: Series, *, sign: bool = False) -> str:
     """Write the size of a shift: without a sign, or in few letters with one."""
     ends = shift.interval
     if series.scale == "log":
-        return _measure(line, series).difference(ends, ends)
+        return measure_of(line, series).difference(ends, ends)
     low, high = ends if shift.size > 0 else (-ends[1], -ends[0])
-    words = _measure(line, series).difference((low, high), shift.interval)
+    words = measure_of(line, series).difference((low, high), shift.interval)
     if not sign:
         return words
     mark = "+" if shift.size > 0 else figures.MINUS
@@ -275,7 +249,7 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> PeriodRow:
     remarks += [", ".join(_shift(line, shift, series)[1:]) for line, shift in of_period]
     return PeriodRow(
         moment(period.period, series.period_length),
-        tuple(_cell(line.points[at], _measure(line, series)) for line in lines),
+        tuple(_cell(line.points[at], measure_of(line, series)) for line in lines),
         figures.count(period.n) if period.n else "",
         "; ".join(filter(None, remarks)),
     )

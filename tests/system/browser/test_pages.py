@@ -292,7 +292,7 @@ def test_picture(browser, address, reader, windows):
     page = browser.new_context(storage_state=reader, viewport={"width": 1280, "height": 1400}).new_page()
     page.goto(f"{address}/m/ui.theme")
     assert re.match(r"(From|Up to|On) .* “light” is the most frequent answer: ", page.locator(".headline").inner_text())
-    assert re.match(r"“dark” rose from .* points\) from ", page.locator(".changed:not(.basis):not(.trend)").inner_text())
+    assert re.match(r"“dark” rose by .* points, ", page.locator(".changed:not(.basis):not(.trend)").inner_text())
     for seen in (".facts", ".controls", ".timeline figure"):
         assert page.locator(seen).first.bounding_box()["y"] < 1300, f"{seen} is below the picture"
     picture = page.screenshot()

@@ -176,3 +176,10 @@ class Series(Struct, frozen=True, forbid_unknown_fields=True):
         float | None,
         Meta(description="The smallest shift that counts, as declared; null if shifts are not looked for"),
     ] = None
+    says: Annotated[
+        str,
+        Meta(
+            description="What changed most between the last two closed periods that are alike, as pages print it: tested of all "
+            "values together; a day is compared with that of the week before. Empty if fewer than two are published."
+        ),
+    ] = ""

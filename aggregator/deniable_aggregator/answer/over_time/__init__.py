@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.series import Series
 from deniable_aggregator.answer.over_time.numbers import number_lines
 from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, join, last_periods, period_state
+from deniable_aggregator.answer.over_time.sentence import change_in_words
 from deniable_aggregator.answer.over_time.shares import share_lines
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
@@ -53,7 +56,7 @@ def series(
     estimated = estimate([(at, by_last[name]) for at, name in enumerate(names) if name in by_last])
     past = [] if metric.least_shift is None or look != "all" else estimate(earlier_releases(current, everything, names))
     lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level, look=look)
-    return Series(
+    answer = Series(
         trial=app.trial,
         simulated=app.simulated,
         earlier=earlier_in_words(published),
@@ -70,3 +73,4 @@ def series(
         left_out=left_out,
         least_shift=None if metric.least_shift is None else float(metric.least_shift),
     )
+    return replace(answer, says=change_in_words(answer))

@@ -1,0 +1,149 @@
+"""How answers are written in sentences: each rule as a table of cases."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from deniable.messages.plural import plural
+from deniable.registry.answers import types
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.figures import Measure
+from deniable_aggregator.answer.model.comparison import Differing
+from deniable_aggregator.answer.model.series import Line, PeriodChange, Series
+from deniable_aggregator.answer.model.shares import ValueEstimate
+from deniable_aggregator.answer.over_time.sentence import change_in_words
+from deniable_aggregator.answer.readings import leading as module
+from deniable_aggregator.answer.readings.leading import leading
+
+RULES = [
+    # plurals
+    (plural, (0, "report"), "0 reports"),
+    (plural, (1, "report"), "1 report"),
+    (plural, (2, "report"), "2 reports"),
+    # values in prose
+    (figures.quoted, ("once",), "“once”"),
+    (figures.segment, ("airport=EWR,carrier=9E",), "airport = EWR, carrier = 9E"),
+    (figures.listed, ([],), ""),
+    (figures.listed, (["a"],), "a"),
+    (figures.listed, (["a", "b"],), "a and b"),
+    (figures.listed, (["a", "b", "c"],), "a, b and c"),
+    # digits by the standard error, no negative nought
+    (figures.share, (0.2112, 0.013), "21.1%"),
+    (figures.share, (0.2112, 0.13), "21%"),
+    (figures.share, (-0.0001, 0.01), "0.0%"),
+    (figures.share_range, ((0.186, 0.238), 0.013), "18.6 to 23.8%"),
+    # sizes of differences, without a sign
+    (Measure(is_share=True).size, ((-0.076, -0.042), (-0.076, -0.042)), "4.20 to 7.60 points"),
+    (Measure(is_share=False, unit="ms").size, ((3, 5), (3, 5)), "3 to 5\u202fms"),
+    (Measure(is_share=False, scale="log").size, ((0.5, 0.8), (0.5, 0.8)), "a factor of 1.25 to 2"),
+    # chance
+    (figures.chance, (0.9,), "more than 1 in 2"),
+    (figures.chance, (0.5,), "1 in 2"),
+    (figures.chance, (0.4,), "2 in 5"),
+    (figures.chance, (0.0625,), "1 in 16"),
+    (figures.chance, (0.05,), "1 in 20"),
+    (figures.chance, (0.003,), "1 in 330"),
+    (figures.chance, (0.0001,), "1 in 10,000"),
+    (figures.chance, (1e-12,), "under 1 in 10,000"),
+    (figures.chance, (0.0,), "under 1 in 10,000"),
+    # time
+    (figures.moments, ("2026-09", "2026-10", "month"), "September to October 2026"),
+    (figures.moments, ("2025-12", "2026-01", "month"), "December 2025 to January 2026"),
+    (figures.moments, ("2026-11-08", "2026-11-15", "day"), "8 November to 15 November 2026"),
+    (figures.within, ("These reports detect no answer.",), "these reports detect no answer."),
+    (figures.within, ("“No” leads.",), "“No” leads."),
+]
+
+
+@pytest.mark.parametrize(("rule", "arguments", "text"), RULES)
+def test_each_rule_of_writing(rule, arguments, text):
+    assert rule(*arguments) == text
+
+
+def row(label, share, *, detected=True):
+    ends = (share - 0.01, share + 0.01)
+    numbers = {"n": 1000, "frequency": share, "stderr": 0.004, "consistent": share, "count": 1000 * share}
+    intervals = {"interval": ends, "simultaneous": ends, "interval_kind": "pointwise"}
+    return ValueEstimate(value=label, label=str(label), detected=detected, **numbers, **intervals)
+
+
+def metric(type_="categorical", *, discover=False):
+    return SimpleNamespace(type=type_, kind=types.of(type_), discover=discover)
+
+
+FOUR = [row("EV", 0.17), row("UA", 0.168), row("B6", 0.166), row("9E", 0.02)]
+UNSEEN = [row("a", 0.2), row("b", 0.19, detected=False), row("c", 0.1)]
+YES_AND_NO = [row(label=False, share=0.8), row(label=True, share=0.2)]
+HEADLINES = [
+    (FOUR, [0], True, metric(), "“EV” is the most frequent answer: 17.00% (16.00 to 18.00%)."),
+    (FOUR, [0], True, metric("set"), "“EV” is the most frequent option: 17.00% (16.00 to 18.00%)."),
+    (
+        FOUR,
+        [0, 1],
+        True,
+        metric(),
+        "“EV” and “UA” are the 2 most frequent answers: 15.80 to 18.00% each. Which is first cannot be told.",
+    ),
+    (FOUR, [0, 1, 2], False, metric(), "“EV”, “UA” and “B6” lead: 15.60 to 18.00% each. Which is first cannot be told."),
+    (FOUR, [0, 1, 2, 3], False, metric(), "No clear leader: all 4 answers may be first."),
+    (
+        [row(str(at), 0.05) for at in range(20)],
+        list(range(12)),
+        False,
+        metric(),
+        "No clear leader: 12 of 20 answers may be first.",
+    ),
+    (UNSEEN, [0, 1], False, metric(), "“a” and “b” lead: 18.00 to 21.00% each. Which is first cannot be told."),
+    # what a search could not confirm is not named
+    (UNSEEN, [0, 1], False, metric(discover=True), "No clear leader: 2 of 3 answers found may be first."),
+    ([row("a", 0.2)], [0], False, metric(), "20.00% answer “a” (19.00 to 21.00%)."),
+    (YES_AND_NO, [0], True, metric("boolean"), "20.00% answer “yes” (19.00 to 21.00%)."),
+]
+
+
+@pytest.mark.parametrize(("rows", "places", "ahead", "of", "text"), HEADLINES)
+def test_what_is_said_of_leaders(monkeypatch, rows, places, ahead, of, text):
+    """One that is first, some that lead, and no clear leader."""
+    tests = SimpleNamespace(places=np.array(places), order=np.arange(len(rows)), ahead=ahead)
+    monkeypatch.setattr(module, "Leaders", lambda *_: tests)
+    answer = leading(of, None, rows, 0.95, 0.1)
+    assert answer.says == text
+    assert (answer.count, answer.of) == (len(places), len(rows))
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (0.12, "These reports detect no answer. They would detect one that 12% give half of the time."),
+        (float("nan"), "These reports detect no answer, and could detect none, however many give it."),
+    ],
+)
+def test_what_is_said_where_nothing_is_detected(monkeypatch, limit, text):
+    tests = SimpleNamespace(places=np.arange(2), order=np.arange(2), ahead=False)
+    monkeypatch.setattr(module, "Leaders", lambda *_: tests)
+    answer = leading(metric(), None, [row("a", 0.2, detected=False), row("b", 0.1, detected=False)], 0.95, limit)
+    assert (answer.says, answer.leaders, answer.count) == (text, [], 2)
+
+
+@pytest.mark.parametrize(
+    ("differs", "ends", "text"),
+    [
+        ((True,), (0.042, 0.076), "“a” rose by 4.20 to 7.60 points, September to October 2026."),
+        ((True,), (-0.076, -0.042), "“a” fell by 4.20 to 7.60 points, September to October 2026."),
+        ((True, True), (0.042, 0.076), "“a” rose by 4.20 to 7.60 points, September to October 2026. 1 other value changed, too."),
+        ((False,), (-0.01, 0.03), "No change beyond chance since September 2026."),
+    ],
+)
+def test_what_is_said_of_changes(differs, ends, text):
+    """The interval is repeated, not the estimate; where nothing is found, that there is no change is not said."""
+    lines = []
+    for at, each in enumerate(differs):
+        size = sum(ends) / 2 / (at + 1)
+        fields = dict.fromkeys(Differing.__struct_fields__, 0.0) | {"difference": size, "interval": ends, "simultaneous": ends}
+        change = PeriodChange(**(fields | {"differs": each}), since="2026-09", last="2026-10")
+        lines.append(Line("share", "ab"[at], "ab"[at], [], change, None))
+    fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "month", "unit": "", "scale": "linear"}
+    assert change_in_words(Series(**(fields | {"lines": lines, "periods": []}))) == text

@@ -102,7 +102,12 @@ class Distribution:
         # stated where the share is at least four standard errors away from 0 and from 1 (`resolves`). Elsewhere it may
         # not.
         if self.profile is not None and self.values is not None:
-            place, low, high = (float(self.values[at]) for at in self.profile.quantile(share, level))
+            best, first, last = self.profile.quantile(share, level)
+            # The best fit is spiky, since nothing smooths it. So where the reports fit the smooth fit's quantile as well, within
+            # one standard error, it is taken.
+            smooth = int(np.abs(self.values - _invert(self.cumulative, self.edges, share)).argmin())
+            best = smooth if self.profile.allows(smooth, share, 1.0) else best
+            place, low, high = (float(self.values[at]) for at in (best, first, last))
         else:
             place = _invert(self.cumulative, self.edges, share)
             low, high = self._resampled_band(share, level) if self.profile is None else self._profiled_band(share, level)

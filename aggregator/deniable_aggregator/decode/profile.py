@@ -91,6 +91,14 @@ class Profile:
 
         return middle, _first(0, middle, not_below), _first(middle, last, above)
 
+    def allows(self, place: int, share: float, most: float) -> bool:
+        """Return whether the reports fit worse by so much at most if a place holds the quantile."""
+        middle = min(int(np.searchsorted(self.cumulative, share)), self.places - 1)
+        if place < middle:
+            return self.distance(place, share) <= most
+        # As in `near`: a place holds the quantile if no more than the share lies at or below the one before.
+        return place == middle or self.cumulative[place - 1] <= share or self.distance(place - 1, share) <= most
+
     def near(self, share: float, most: float) -> tuple[int, NDArray[np.float64]]:
         """Return the first place that can hold a quantile, and of it and those after it by how much the reports fit worse."""
         # No place is in it of which that is more than `most`. Further places never fit better.

@@ -34,8 +34,8 @@ def headings(page):
     file = next((each for each in files if each.is_file()), None)
     if file is None:
         return None
-    found = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in found}
+    texts = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in texts}
 
 
 def missing(text, *, installed):

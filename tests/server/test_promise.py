@@ -64,9 +64,9 @@ def test_a_password_that_is_refused_is_told_once(settings, store_url, caplog, se
     http = flask.test_client()
     for path in ("/readyz", "/", "/readyz", "/api/v1/metrics", "/v1/registry"):
         http.get(path, headers={"Authorization": "Bearer rk_any_12345678"})
-    (told,) = [each for each in caplog.messages if "cannot be used" in each]
-    assert "it refuses the user or the password. To mend that: DENIABLE_REDIS_URL" in told
-    assert f"names the user '{serves}'" in told
+    (line,) = [each for each in caplog.messages if "cannot be used" in each]
+    assert "it refuses the user or the password. To mend that: DENIABLE_REDIS_URL" in line
+    assert f"names the user '{serves}'" in line
     assert "wrong-password" not in caplog.text
     ready = http.get("/readyz")
     assert (ready.status_code, ready.get_json()["parts"]["store"]) == (

@@ -10,6 +10,8 @@ from deniable_aggregator.publish import release
 from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deniable.registry import Registry
     from deniable_aggregator.store import Store
 
@@ -18,7 +20,7 @@ def definitions(registry: Registry, store: Store) -> Finding:
     """Check for metrics that are defined differently now, in the same version."""
     from deniable_aggregator.publish.definitions import changes  # noqa: PLC0415 - a server for uploads has no numpy
 
-    former = {key: set(records) for key, records in changes(store, registry).items()}
+    former = changes(store, registry)
     published: dict[tuple[str, int], set[str]] = {}
     live = 0
     for metric in registry.definitions:
@@ -34,11 +36,9 @@ def definitions(registry: Registry, store: Store) -> Finding:
     if not former and not published:
         seen = f"each version means what it meant before; releases of them: {live:,}"
         return Finding("definitions", "ok", seen, app=registry.app)
-    named = [
-        f"{id_} version {version} was also {verb} as {', '.join(sorted(tags))}"
-        for verb, found in (("published", published), ("declared", former))
-        for (id_, version), every in sorted(found.items())
-        if (tags := every if found is published else every - published.get((id_, version), set()))
+    named = [_also(of, "published", tags) for of, tags in sorted(published.items())]
+    named += [
+        _also(of, "declared", more) for of, tags in sorted(former.items()) if (more := set(tags) - published.get(of, set()))
     ]
     meaning = (
         "its definition was changed without a new version: what was counted before is shown apart from what comes now, and "
@@ -46,6 +46,11 @@ def definitions(registry: Registry, store: Store) -> Finding:
     )
     remedy = "restore the definition, or raise the version: `deniable registry diff OLD NEW` names what changed"
     return Finding("definitions", "warning", "; ".join(named), meaning, remedy, registry.app)
+
+
+def _also(of: tuple[str, int], verb: str, tags: Iterable[str]) -> str:
+    id_, version = of
+    return f"{id_} version {version} was also {verb} as {', '.join(sorted(tags))}"
 
 
 def expired(registry: Registry) -> Finding:

@@ -9,6 +9,7 @@ and wall time are over those of the bare one: the least, and the median.
 ready         importing the SDK, and `init` with the DSN of another machine, in an interpreter that has loaded nothing else
 end           from the last line of the program to the end of its process, with a report in the queue: the server refuses
               connections, takes them and never answers, or answers
+instructions  those of `ready`, counted by valgrind: the same on a busy machine
 no            importing `deniable.cli` and asking whether anything is recorded, for somebody who said no
 syncs         waits for the disk by the first record of a new device, counted by strace
 p99.9         of `record`, of a metric with many reports a period, with the sending thread beside it
@@ -22,6 +23,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import statistics
@@ -110,6 +112,12 @@ def run(code: str, *before: str, folder: str = "") -> tuple[float, float, str, s
     return 1000 * cpu, 1000 * wall, done.stdout, done.stderr
 
 
+def count_instructions(kind: tuple[str, str]) -> int:
+    """Count the instructions of a program."""
+    counted = run("\n".join(kind), "valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")[3]
+    return int(re.findall(r"I +refs: +([\d,]+)", counted)[0].replace(",", ""))
+
+
 class Keeping(Sink):
     """Takes everything, and keeps the keys of the uploads."""
 
@@ -130,9 +138,9 @@ def second_runs(rounds: int) -> dict[float, int]:
         for seconds in WORK:
             with tempfile.TemporaryDirectory() as folder:
                 run(program, folder=folder)
-                (kept,) = Path(folder).rglob("*.json.gz")
+                (spooled,) = Path(folder).rglob("*.json.gz")
                 run(f"{program}\nimport time; time.sleep({seconds})", folder=folder)
-                arrived[seconds] += kept.name.split(".")[0] in Keeping.keys
+                arrived[seconds] += spooled.name.split(".")[0] in Keeping.keys
     server.shutdown()
     server.server_close()
     return arrived
@@ -162,6 +170,7 @@ def main() -> None:
         trace = ("strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,write")
         first = run(SYNCS.format(url=closed), *trace)[3] if shutil.which("strace") else ""
     arrived = second_runs(options.rounds)
+    instructions = count_instructions(kinds["ready"]) - count_instructions(kinds["bare"]) if shutil.which("valgrind") else 0
     print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores")
     for place, base, names in ((0, "bare", ("ready", "no")), (1, "end of a bare one", list(kinds)[4:])):
         bare = [each[place] for each in figures[base]]
@@ -169,6 +178,8 @@ def main() -> None:
             own = [each[place] for each in figures[name]]
             least, median = min(own) - min(bare), statistics.median(own) - statistics.median(bare)
             print(f"{name:<16} {least:6.1f} ms least, {median:6.1f} ms median, {'wall' if place else 'processor'} time")
+    if instructions:
+        print(f"instructions     {instructions / 1e6:.0f} million")
     if first:
         print(f"syncs            {first.partition('begun')[2].partition('ended')[0].count('sync(')}")
     print("record           p50 {:.4f}, p99 {:.4f}, p99.9 {:.4f} ms".format(*calls))

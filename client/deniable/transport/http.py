@@ -92,8 +92,8 @@ class Http:
                     content = answer.read(largest + 1)
                     if wire.ended or (len(content) <= largest and answer.length):  # for `http.client` both are the end
                         raise OSError("the answer was cut short")  # noqa: TRY301 - as if the connection had ended
-                    whole = content if len(content) <= largest else None
-                    return answer.status, cast("Mapping[str, str]", answer.headers), whole
+                    fields = cast("Mapping[str, str]", answer.headers)
+                    return answer.status, fields, content if len(content) <= largest else None
         except (OSError, HTTPException, ImportError, UnicodeError) as error:
             if not wire.begun:
                 raise UnreachedError(str(error)) from error

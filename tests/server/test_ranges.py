@@ -99,10 +99,10 @@ def test_a_long_range_is_drawn_in_longer_periods(client, query, unit, number):
     """At most a hundred are drawn; a note says of how many days. The periods of the picture are those of the table."""
     html = page(client, f"/m/used{query}")
     assert re.search(rf'aria-current="true">{unit}</a>', html)
-    drawn = html.count('class="hit"')
-    assert abs(drawn - number) <= 1
-    assert drawn == html.partition('class="periods"')[2].partition("</table>")[0].count('<th scope="row">')
-    note = "The last 100 of 120 days are drawn." if unit == "day" else f"120 days of the range are drawn as {drawn} {unit}s."
+    hits = html.count('class="hit"')
+    assert abs(hits - number) <= 1
+    assert hits == html.partition('class="periods"')[2].partition("</table>")[0].count('<th scope="row">')
+    note = "The last 100 of 120 days are drawn." if unit == "day" else f"120 days of the range are drawn as {hits} {unit}s."
     assert note in html
 
 

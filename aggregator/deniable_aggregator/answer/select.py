@@ -167,9 +167,9 @@ class Published:
     def within(self, cell: str, first: str, last: str) -> Selection:
         """Select the releases of a cell between two periods; raise `WithheldCell` if only other cells are published there."""
         selection = self.between(cell, first, last)
-        others = {each for each, releases in self.cells.items() if any(first <= name <= last for name in releases)}
-        if not selection.releases and others and not self.app.trial:
-            raise withheld(self.declared, self.breakdown, cell, others)
+        published = {each for each, releases in self.cells.items() if any(first <= name <= last for name in releases)}
+        if not selection.releases and published and not self.app.trial:
+            raise withheld(self.declared, self.breakdown, cell, published)
         return selection
 
     def overall(self, period: str | None = None) -> Selection:

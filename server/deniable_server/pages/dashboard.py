@@ -66,7 +66,7 @@ def metric(id_: str) -> BaseResponse:
     """Show one metric: over a ``range`` or a ``period``, of all reports or a ``segment``, in an ``order`` and a ``view``."""
     app = visitor.app_shown()
     only_parameters(*_METRIC, "from", "to", "by", "base", "order", "view", "page")
-    data = MetricData.asked(app, id_)
+    data = MetricData.of_request(app, id_)
     if request.args.get("from") or request.args.get("to"):  # a form has two fields, and an address one range
         question = {name: value for name, value in request.args.items() if value and name not in ("from", "to", "range")}
         address = url_for(".metric", id_=id_)
@@ -84,7 +84,7 @@ def chart_file(id_: str) -> Response:
     """Send the first picture of a metric over time."""
     app = visitor.app_shown()
     only_parameters(*_METRIC, "by")
-    data = MetricData.asked(app, id_)
+    data = MetricData.of_request(app, id_)
     over_time = data.over_time
     if not over_time or not over_time.pictures:
         raise Problem(404, "no_picture", "a picture needs two published periods")
@@ -159,7 +159,7 @@ def values_file(id_: str) -> Response:
     """Send the estimates that the page of a metric shows, of all values."""
     app = visitor.app_shown()
     only_parameters(*_METRIC)
-    return _file(app, f"{id_}-values", download.of_values(MetricData.asked(app, id_).measured))
+    return _file(app, f"{id_}-values", download.of_values(MetricData.of_request(app, id_).measured))
 
 
 @blueprint.get("/m/<id_>/series.csv")
@@ -167,7 +167,7 @@ def series_file(id_: str) -> Response:
     """Send a metric over time, in the periods that the page draws or ``by`` names."""
     app = visitor.app_shown()
     only_parameters("range", "segment", "level", "by", "app")
-    return _file(app, f"{id_}-series", download.of_series(MetricData.asked(app, id_).drawn))
+    return _file(app, f"{id_}-series", download.of_series(MetricData.of_request(app, id_).outline))
 
 
 @blueprint.get("/m/<id_>/segments.csv")
@@ -175,7 +175,7 @@ def segments_file(id_: str) -> Response:
     """Send all segments side by side."""
     app = visitor.app_shown()
     only_parameters("range", "period", "level", "base", "app")
-    data = MetricData.asked(app, id_)
+    data = MetricData.of_request(app, id_)
     return _file(app, f"{id_}-segments", download.of_segments(data.measured, data.segments))
 
 

@@ -137,10 +137,10 @@ def rows(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
     sources = {id_: _source(app, id_, known, today) for id_ in ids}
     with _lock:
         ready = dict(_rows.setdefault(app.store, {}))
-    current = {id_: made for id_, (source, made) in ready.items() if source == sources.get(id_)}
+    current = {id_: row_ for id_, (source, row_) in ready.items() if source == sources.get(id_)}
     new = _new(app, [id_ for id_ in ids if id_ not in current], known, today)
     with _lock:
-        _rows[app.store].update({id_: (sources[id_], made) for id_, made in new.items()})
+        _rows[app.store].update({id_: (sources[id_], row_) for id_, row_ in new.items()})
     return together([current.get(id_) or new[id_] for id_ in ids])
 
 

@@ -84,6 +84,7 @@ def page_of(
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
         levels=sorted({*LEVELS, facts.get("level", LEVEL)}),
         series=over_time,
+        yes_or_no=any(row.value is True for row in measured.estimates),
         unit=unit,
         units=units,
         segments=data.segments if data and measured.n else None,

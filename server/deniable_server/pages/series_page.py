@@ -68,11 +68,11 @@ class SeriesView:
 
 def view(
     series: Series,  # what is said
-    drawn: Series | None = None,  # the same in longer periods, which are drawn; None: what is drawn is what is said
+    outline: Series | None = None,  # the same in longer periods, which are drawn; None: what is drawn is what is said
     total: int | None = None,  # how many releases there are; None: those of the series
 ) -> SeriesView | None:
     """Describe what a page shows of a series; None if it has no estimates."""
-    course = drawn or series
+    course = outline or series
     lines, periods, length = _chosen(course), course.periods, course.period_length
     if not lines:
         return None

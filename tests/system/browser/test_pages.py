@@ -182,10 +182,10 @@ def test_login(windows, axe):
 
 
 def test_download(windows, reader):
-    """The link below a table gives it as a file."""
+    """A link at the end gives each table as a file."""
     visitor = windows(reader)
     visitor.go("/m/ui.theme?segment=platform%3Dmacos")
-    for link, name in (("These estimates as a file", "values"), ("This table as a file", "series")):
+    for link, name in (("Values (CSV)", "values"), ("Weeks (CSV)", "series")):
         with visitor.page.expect_download() as begun:
             visitor.page.get_by_role("link", name=link).click()
         assert begun.value.suggested_filename == f"shop-ui.theme-{name}.csv"
@@ -198,7 +198,7 @@ def test_a_link_restores_the_view(browser, windows, reader):
     """What a form chose stands in the address, and opens the same page elsewhere, after signing in."""
     visitor = windows(reader)
     visitor.go("/m/ui.theme")
-    visitor.page.get_by_label("Segment").select_option("platform=macos")
+    visitor.page.get_by_role("combobox", name="Segment").select_option("platform=macos")
     visitor.page.get_by_label("Confidence").select_option("99%")
     visitor.page.get_by_role("button", name="Show").click()
     visitor.page.get_by_role("link", name="As declared").click()
@@ -266,10 +266,10 @@ def test_values_over_time_by_pointer_and_by_key(windows, reader, axe):
     assert caption.inner_text() == ""
     picture.scroll_into_view_if_needed()
     box = picture.bounding_box()
-    for place in (0.5, 3.5, 7.5):  # of twelve weeks, of which one has no report
-        visitor.page.mouse.move(box["x"] + box["width"] * place / 12 + 2, box["y"] + 5)
+    for place in (0.5, 3.5, 8.5):  # of eleven weeks
+        visitor.page.mouse.move(box["x"] + box["width"] * place / 11 + 2, box["y"] + 5)
         assert re.fullmatch(r"week \d+ of \d{4}: \d\S*% \(\S+ to \S+%?\)", caption.inner_text())
-        assert float(picture.locator("line.at").get_attribute("x1").removesuffix("%")) == pytest.approx(100 * place / 12)
+        assert float(picture.locator("line.at").get_attribute("x1").removesuffix("%")) == pytest.approx(100 * place / 11)
     last = caption.inner_text()
     visitor.page.mouse.move(2, 2)
     assert caption.inner_text() == ""
@@ -411,7 +411,7 @@ def test_without_script(windows, reader):
         other.go(path)
         assert visitor.page.locator("main").inner_text() == other.page.locator("main").inner_text()
     visitor.go("/m/ui.theme")
-    visitor.page.get_by_label("Segment").select_option("platform=macos")
+    visitor.page.get_by_role("combobox", name="Segment").select_option("platform=macos")
     visitor.page.get_by_role("button", name="Show").click()
     assert "segment=platform%3Dmacos" in visitor.page.url
     assert visitor.complaints == []

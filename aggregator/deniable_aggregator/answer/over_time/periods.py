@@ -57,11 +57,11 @@ def join(by_last: Mapping[str, Selection], length: str, by: str) -> dict[str, Se
     """Join releases by the longer period in which their last period begins: of several versions those of the last one."""
     by_name: dict[str, Selection] = {}
     for last in sorted(by_last):
-        each, name = by_last[last], period.of(period.bounds(last, length)[0], by)
+        selection, name = by_last[last], period.of(period.bounds(last, length)[0], by)
         before = by_name.get(name)
-        if before and before.declared is each.declared:
-            each = each._replace(releases={**before.releases, **each.releases})
-        by_name[name] = each
+        if before and before.declared is selection.declared:
+            selection = selection._replace(releases={**before.releases, **selection.releases})
+        by_name[name] = selection
     return by_name
 
 

@@ -41,5 +41,5 @@ def recent(app: AppMetrics, versions: Sequence[Declared], known: Mapping[Definit
 
 def _names(version: Declared, last: str) -> list[str]:
     metric = version.metric
-    is_line = metric.estimate or metric.type == "boolean"  # of others the list draws the shape of one period
+    is_line = metric.estimate or any(value is True for value in metric.values)  # of others the list draws the shape of one period
     return list(islice(back(last, "", metric.period), (_LINE if is_line else _COMPARED)[metric.period]))

@@ -49,10 +49,12 @@ class MetricData:
     base: str
 
     @classmethod
-    def asked(cls, app: App, name: str) -> MetricData:
+    def of_request(cls, app: App, name: str) -> MetricData:
         """Read what the request asks of a metric. A form sends an empty parameter for all."""
         period, segment, by, base = (request.args.get(each) or None for each in ("period", "segment", "by", "base"))
-        return cls(app, name, published_of(app, name), level_asked(), period, segment, time_range.asked(), by or "", base or "")
+        return cls(
+            app, name, published_of(app, name), level_asked(), period, segment, time_range.of_request(), by or "", base or ""
+        )
 
     @cached_property
     def measured(self) -> Measurement:
@@ -82,7 +84,7 @@ class MetricData:
         return series(self.published, self.segment, self.level, dates=self.range.dates)
 
     @cached_property
-    def drawn(self) -> Series:
+    def outline(self) -> Series:
         """It over time, in the periods that are drawn."""
         unit, _ = self.units
         if unit == self.course.period_length:
@@ -92,7 +94,7 @@ class MetricData:
     @cached_property
     def over_time(self) -> SeriesView | None:
         """It over time, as the page shows it."""
-        return self._once("over time", (self.units[0],), lambda: series_page.view(self.course, self.drawn, len(self.spans)))
+        return self._once("over time", (self.units[0],), lambda: series_page.view(self.course, self.outline, len(self.spans)))
 
     @cached_property
     def segments(self) -> SegmentTable | None:
@@ -128,7 +130,7 @@ class MetricData:
             return begins.isoformat(), begins.isoformat()
         return str(begins.date()), str((ends - timedelta(microseconds=1)).date())
 
-    def _once(self, part: str, asked: tuple[object, ...], make: Callable[[], T]) -> T:
+    def _once(self, part: str, question: tuple[object, ...], make: Callable[[], T]) -> T:
         dates = self.range.dates and self.range.dates.names(self.version.length)
-        about = (part, self.name, state_of(self.app, self.published), dates, self.segment, self.level, *asked)
+        about = (part, self.name, state_of(self.app, self.published), dates, self.segment, self.level, *question)
         return memo.once(self.app.store, about, make)

@@ -215,18 +215,18 @@ def _change(series: Series) -> Change | None:
 
 def _spark(app: AppMetrics, measured: Latest, series: Series | None, change: Change | None) -> Spark | None:
     length = measured.period_length
-    if series and (measured.number or measured.type == "boolean"):
+    is_yes_or_no = any(row.value is True for row in measured.estimates)
+    if series and (measured.number or is_yes_or_no):
         lines = [line for line in series.lines if line.value is not False]
-        labels = {"median", *(line.label for line in lines[:1])}
-        best = [line for line in lines if line.label in labels]
-        for each in reversed(best):
-            at = None
-            if change and change.change.differs:
-                at = next(place for place, period in enumerate(series.periods) if period.period == change.change.last)
-            known = [place for place, point in enumerate(each.points) if point and not isnan(point.estimate)]
-            words = f"{plural(len(series.periods), length)} to {figures.brief(series.periods[-1].period, length)}"
-            if len(known) > len(best[0].points) // 2 and (drawn := spark.line(each, series.periods, words, change=at)):
-                return drawn
+        at = None
+        if change and change.change.differs:
+            at = next(place for place, period in enumerate(series.periods) if period.period == change.change.last)
+        words = f"{plural(len(series.periods), length)} to {figures.brief(series.periods[-1].period, length)}"
+        for line in reversed([line for line in lines if line is lines[0] or line.label == "median"]):
+            known = [point for point in line.points if point and not isnan(point.estimate)]
+            small = spark.line(line, series.periods, words, change=at)
+            if small and len(known) > len(line.points) // 2:
+                return small
     if measured.number:
         view = number_page.view(measured.number)
         return Spark(f"{view.first.name}: {view.first.value}", number=view) if view else None

@@ -130,7 +130,7 @@ def _answer(measured: Measurement) -> tuple[str, float, tuple[float, float]] | N
     listed = metric_page.estimated(measured)
     if not listed:
         return None
-    best = next((each for each in listed if each.value is True), None) or max(listed, key=lambda each: each.frequency)
+    best = next((each for each in listed if each.value is True), None) or max(listed, key=lambda row: row.frequency)
     return best.label, best.frequency, best.interval
 
 

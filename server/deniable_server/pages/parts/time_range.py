@@ -53,7 +53,7 @@ class TimeRange:
         return figures.brief_range(str(self.days[0]), str(self.days[1]), "day") if self.days else ""
 
 
-def asked() -> TimeRange:
+def of_request() -> TimeRange:
     """Read the parameter ``range``, or the days ``from`` and ``to`` of a form, which come before it."""
     text, first, last = (request.args.get(name, "") for name in ("range", "from", "to"))
     if first or last:
@@ -84,7 +84,7 @@ def unit(
         if text not in lengths:
             raise Problem(400, "by", f"by is one of {', '.join(lengths)}; this is {text[:_SHOWN]}")
         return text, lengths
-    is_one = declared.metric.estimate or declared.metric.type == "boolean"
+    is_one = declared.metric.estimate or any(value is True for value in declared.metric.values)
     most = min(most_periods(declared), _MOST if is_one else _MOST_OF_EACH)
     return next((each for each in lengths if _number(spans, length, each) <= most), lengths[-1]), lengths
 

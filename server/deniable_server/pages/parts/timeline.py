@@ -179,14 +179,14 @@ def _runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> li
     """Return the points that a line joins: those of one version, with no period without a release between them."""
     runs: list[list[tuple[int, Point]]] = []
     version, broken = None, True
-    for at, (point, each) in enumerate(zip(points, periods, strict=True)):
+    for at, (point, of) in enumerate(zip(points, periods, strict=True)):
         if point is None or isnan(point.estimate):
-            broken = broken or each.state != "joined"  # the reports of a joined period are in the next point
+            broken = broken or of.state != "joined"  # the reports of a joined period are in the next point
             continue
-        if broken or each.version != version:
+        if broken or of.version != version:
             runs.append([])
         runs[-1].append((at, point))
-        version, broken = each.version, False
+        version, broken = of.version, False
     return runs
 
 
@@ -217,11 +217,11 @@ def place(name: str, periods: Sequence[SeriesPeriod], length: str, by: str) -> f
     """Return where a period begins in a picture that may be drawn in longer ones; None if it lies before."""
     begins, _ = period.bounds(name, length)
     names = [each.period for each in periods]
-    drawn = period.of(begins, by)
-    if not names or drawn < names[0] or drawn > names[-1]:
+    bucket = period.of(begins, by)
+    if not names or not names[0] <= bucket <= names[-1]:
         return None
-    at = names.index(drawn)
-    first, end = period.bounds(drawn, by)
+    at = names.index(bucket)
+    first, end = period.bounds(bucket, by)
     portion = (begins - first) / (end - first)
     return round(100 * (at + portion) / len(periods), 2)
 

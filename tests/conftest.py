@@ -50,8 +50,8 @@ CAMPAIGN_CASES = 4
 SYSTEM = Path(__file__).parent / "system"
 OTHER_STORES = {"both_stores": "wheel", "cluster_too": "cluster", "divided_too": "divided"}
 """By mark, the store that a test runs on, too."""
-CPU_SECONDS = 4.0
-"""CPU seconds that a default test may take without the mark `slow`: one on a quiet machine, and a busy one counts more."""
+CPU_SECONDS = 8.0
+"""CPU seconds that a default test may take without `slow`: one on a quiet machine, and a busy one counts several times more."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what stands in tests/system, and leave to the night all but the first cases of campaigns and of tests marked `first_cases`."""
+    """Mark what stands in tests/system; leave all but the first cases of campaigns, and of `first_cases`, to the night."""
     if item.path.is_relative_to(SYSTEM):
         item.add_marker("system")
     few, campaign = item.get_closest_marker("first_cases"), item.get_closest_marker("campaign")

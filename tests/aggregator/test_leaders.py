@@ -108,7 +108,7 @@ def test_variances_are_those_of_the_exact_covariance_or_greater(name, repeats):
 
 def test_a_unit_is_one_report():
     estimate = drawn("grr", [50, 40, 10])
-    more = Supported(estimate.mechanism, estimate.n, estimate.support + [1, 0, 0])
+    more = Supported(estimate.mechanism, estimate.n, np.add(estimate.support, [1, 0, 0]))
     assert resolution(estimate)[0] == pytest.approx((more.frequency - estimate.frequency)[0])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
+from deniable.mechanisms import Mechanism
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.discovery import Discovery
 from deniable_aggregator.decode.options import OptionShares
@@ -31,8 +32,8 @@ def difference_variance(
     match estimate:
         case Panel():
             return difference_variance(estimate.independent, places) + _of_people(estimate, places)
-        case Supported(touched=None):
-            pairs = pair_support(estimate.mechanism)
+        case Supported(mechanism=Mechanism() as mechanism, touched=None):
+            pairs = pair_support(mechanism)
             return _score_variance(pairs, estimate.frequency, places) / (estimate.n * (pairs.p - pairs.q) ** 2)
         case Supported() | Partial():
             # Devices randomise what they say of each value apart from what they say of others, so what is left is that nobody

@@ -47,7 +47,7 @@ def test_forks_amid_records(host, server):
 
         def child():
             import signal
-            signal.alarm(20)
+            signal.alarm(120)
             status = sum(deniable.record("used", False) for _ in range(3))
             if any(lease is each for lease in client._session.ledger._leases.values() for each in parent_leases):
                 status = 98
@@ -55,7 +55,7 @@ def test_forks_amid_records(host, server):
                 status = 97
             began = time.monotonic()
             deniable.close(10)
-            os._exit(status if time.monotonic() - began < 10 else 99)
+            os._exit(status if time.monotonic() - began < 60 else 99)
 
         alive, ends = [], []
         for _ in range(100):
@@ -76,7 +76,7 @@ def test_forks_amid_records(host, server):
         assert stats["sent"] == stats["recorded"] == sum(recorded), stats
         print(sum(recorded), sum(ends), max(ends))
         """,
-        timeout=100,
+        timeout=600,
     )
     of_parent, of_children, most = map(int, printed.split())
     assert most == 3, "a child died, had to wait too long, or spent its parent's lease"

@@ -1132,4 +1132,4 @@ def test_the_largest_page_is_small(make):
     for path in ("/m/large", "/m/large?page=2", "/m/large/compare"):
         html = client.get(path).get_data()
         assert len(html) < 100_000, (path, len(html))  # some room for words
-    assert "370 days of the range are drawn as 53 weeks." in client.get("/m/large").get_data(as_text=True)
+    assert re.search("370 days of the range are drawn as 5[345] weeks", client.get("/m/large").get_data(as_text=True))

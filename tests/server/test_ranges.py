@@ -128,6 +128,15 @@ def test_the_form_of_dates_leads_to_a_range(client):
     assert client.get(f"/m/used?from={DAYS[0]}&range=30d").location.endswith(f"range={DAYS[0]}..{datetime.now(UTC).date()}")
 
 
+def test_a_range_is_logged(client):
+    """The audit log has its periods, as of a query."""
+    shop = client.application.extensions["deniable"].apps["shop"]
+    for path in ("/m/used", "/m/used/values.csv", "/m/used/chart.svg"):
+        page(client, f"{path}?range={DAYS[3]}..{DAYS[9]}")
+        entry = shop.audit.last()
+        assert entry.details["period"] == f"{DAYS[3]}/{DAYS[9]}"
+
+
 def test_relative_dates_are_named(client):
     """The page prints the days of a relative range in UTC, and links to these."""
     html = page(client, "/m/used?range=30d")

@@ -41,7 +41,7 @@ class Scale:
 
     def across(self, value: float) -> float:
         """Return the position of a value in percent from the left, clipped to the picture."""
-        return round(100 * self._portion(value), 2)
+        return round(100 * self._portion(value), 3)
 
     def down(self, value: float, digits: int = 2) -> float:
         """Return the position of a value in percent from the top, clipped to the picture."""

@@ -16,6 +16,7 @@ from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import level_asked, published_of
+from deniable_server.http.visit import visit
 from deniable_server.pages import series_page
 from deniable_server.pages.parts import memo, segments, time_range
 
@@ -52,9 +53,10 @@ class MetricData:
     def of_request(cls, app: App, name: str) -> MetricData:
         """Read what the request asks of a metric. A form sends an empty parameter for all."""
         period, segment, by, base = (request.args.get(each) or None for each in ("period", "segment", "by", "base"))
-        return cls(
-            app, name, published_of(app, name), level_asked(), period, segment, time_range.of_request(), by or "", base or ""
-        )
+        published, dates = published_of(app, name), time_range.of_request()
+        if dates.dates:  # as the audit log has the range of a query
+            visit().details["period"] = "/".join(dates.dates.names(published[0].length))
+        return cls(app, name, published, level_asked(), period, segment, dates, by or "", base or "")
 
     @cached_property
     def measured(self) -> Measurement:

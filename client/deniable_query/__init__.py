@@ -306,14 +306,7 @@ class Query:
         return listed
 
     def leading(self) -> dict[str, dict[str, Any] | None]:
-        """Ask of each metric named which value is the most frequent one, or which ones may be, of all its reports published.
-
-        Returns
-        -------
-        dict
-            By metric: ``says``, the finding in a sentence; ``leaders``, the values that may be first, one if it is found to be;
-            ``count``, how many may be first, ``of`` how many; ``ahead``, whether each is found to be above every other value.
-            None for a number, and without reports.
+        """Ask of each metric named which value is the most frequent one, or may be; None of a number, and without reports.
 
         Raises
         ------
@@ -322,10 +315,8 @@ class Query:
         """
         level = {"level": self._members["level"]} if "level" in self._members else {}
         with self._session() as session:
-            return {
-                name: self._sent(session, "GET", f"metrics/{quote(name, safe='@')}", "leading", params=level)["leading"]
-                for name in self._members.get("metrics", ())
-            }
+            paths = {name: f"metrics/{quote(name, safe='@')}" for name in self._members.get("metrics", ())}
+            return {name: self._sent(session, "GET", path, "leading", params=level)["leading"] for name, path in paths.items()}
 
     def answer(self) -> Answer:
         """Ask, and return the rows of all pages with what the columns mean.

@@ -79,7 +79,7 @@ def simulation(name: str, values: int, epsilon: float) -> Simulation:
     return Simulation(listed(name, values, epsilon))
 
 
-def whole(name: str, epsilon: float, shares: Floats, n: int, rng: np.random.Generator) -> tuple[Estimate, Floats]:
+def list_estimate(name: str, epsilon: float, shares: Floats, n: int, rng: np.random.Generator) -> tuple[Estimate, Floats]:
     """Estimate a list of answers."""
     base, pool, _ = name.partition("-pool")
     keys = rng.integers(0, 1 << 64, len(shares), np.uint64, endpoint=False).tolist() if pool else None
@@ -105,8 +105,8 @@ def permanent(name: str, epsilon: float, shares: Floats, n: int, rng: np.random.
     first, other = map(float, mechanism.permanent_support)
     if name == "l_osue":
         keep, lie = _second(float(mechanism.p), float(mechanism.q), first, other)
-        kept = rng.binomial(held, first) + rng.binomial(people - held, other)
-        counts = rng.binomial(VISITS * kept, keep) + rng.binomial(VISITS * (people - kept), lie)
+        responses = rng.binomial(held, first) + rng.binomial(people - held, other)
+        counts = rng.binomial(VISITS * responses, keep) + rng.binomial(VISITS * (people - responses), lie)
         counted = Tally(layout, counts[None, :], np.array([VISITS * people]))
     else:
         width = layout.width
@@ -159,12 +159,12 @@ def search(epsilon: float, shares: Floats, n: int, rng: np.random.Generator) -> 
     shifts = np.where(rng.random(len(held)) < float(mechanism.p), 0, rng.integers(1, mechanism.width, size=len(held)))
     numbers = rows * mechanism.width + (cells + shifts) % mechanism.width
     counted = tally.from_cells(mechanism.layout, np.bincount(numbers, minlength=mechanism.rows * mechanism.width))
-    found = discover(mechanism, counted)
+    discovery = discover(mechanism, counted)
     known = dict(zip(values, shares.tolist(), strict=True))
-    return found, np.array([known.get(value, 0.0) for value in found.values])
+    return discovery, np.array([known.get(value, 0.0) for value in discovery.values])
 
 
-def normal(unequal: str, shares: Floats, n: int, rng: np.random.Generator, *, whole_: bool) -> tuple[Estimate, Floats]:
+def normal(unequal: str, shares: Floats, n: int, rng: np.random.Generator, *, sums: bool) -> tuple[Estimate, Floats]:
     """Draw estimates as normal numbers."""
     d = len(shares)
     errors = np.ones(d)
@@ -173,7 +173,7 @@ def normal(unequal: str, shares: Floats, n: int, rng: np.random.Generator, *, wh
     elif unequal == "one unknown":  # of those tied
         errors = np.where(np.arange(d) == 1, 10.0, 1.0)
     correlation = np.eye(d)
-    if whole_:
+    if sums:
         correlation += (np.eye(d) - 1) / max(d - 1, 1) * 0.999
     covariance = correlation * np.outer(errors, errors) * 0.01 / n
     estimates = rng.multivariate_normal(shares, covariance, method="cholesky")
@@ -203,7 +203,7 @@ def lines() -> dict[str, tuple[Draw, bool]]:
     all_: dict[str, tuple[Draw, bool]] = {}
     for text, epsilon in EPSILONS.items():
         for name in (*ONE_STEP, *POOLS) if epsilon == 1 else SPARSE:
-            all_[f"{name}, epsilon {text}"] = partial(whole, name, epsilon), False
+            all_[f"{name}, epsilon {text}"] = partial(list_estimate, name, epsilon), False
         for name in ("grr", "oue", "local_hash"):
             all_[f"{name}, epsilon {text}, five reports each"] = partial(again, name, epsilon), False
         for name in PERMANENT:
@@ -214,8 +214,8 @@ def lines() -> dict[str, tuple[Draw, bool]]:
     all_["pem, epsilon 4, found"] = partial(search, 4.0), False
     for unequal in ("equal", "unequal", "one unknown"):
         for sum_ in (False, True):
-            all_[f"normal, {unequal}{', of a whole' if sum_ else ''}"] = partial(normal, unequal, whole_=sum_), False
-    all_["normal, one unknown, first against second"] = partial(normal, "one unknown", whole_=False), True
+            all_[f"normal, {unequal}{', of a whole' if sum_ else ''}"] = partial(normal, unequal, sums=sum_), False
+    all_["normal, one unknown, first against second"] = partial(normal, "one unknown", sums=False), True
     return all_
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from urllib.parse import quote
 
 import requests
 from requests.auth import AuthBase
@@ -303,6 +304,19 @@ class Query:
                 listed += page["metrics"]
                 after = page["next"]
         return listed
+
+    def leading(self) -> dict[str, dict[str, Any] | None]:
+        """Ask of each metric named which value is the most frequent one, or may be; None of a number, and without reports.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        level = {"level": self._members["level"]} if "level" in self._members else {}
+        with self._session() as session:
+            paths = {name: f"metrics/{quote(name, safe='@')}" for name in self._members.get("metrics", ())}
+            return {name: self._sent(session, "GET", path, "leading", params=level)["leading"] for name, path in paths.items()}
 
     def answer(self) -> Answer:
         """Ask, and return the rows of all pages with what the columns mean.

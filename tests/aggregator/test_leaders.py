@@ -29,7 +29,7 @@ import headlines
 FALSE, SURE = 0.05, 1e-4  # share of false headlines at most; chance that a test fails although the share is right
 
 
-def drawn(name, held, *, epsilon=2, seed=7):
+def estimate_of(name, held, *, epsilon=2, seed=7):
     """Estimate from reports of so many people for each value."""
     mechanism = mechanisms.make(name, domain_size=len(held), epsilon=epsilon)
     return decode.estimate(mechanism, Simulation(mechanism).draw(np.array(held), np.random.default_rng(seed)))
@@ -57,17 +57,17 @@ def by_the_book(estimate, level):
     "held", [(3000, 500, 500, 500), (900, 890, 880, 300, 20), (100, 100), (60, 50, 40, 30, 20, 10, 0)], ids=len
 )
 def test_leaders_are_those_of_all_pairs(name, held):
-    estimate = drawn(name, held)
+    estimate = estimate_of(name, held)
     assert Leaders(estimate, 0.95).places.tolist() == by_the_book(estimate, 0.95)
 
 
 def test_a_clear_winner_is_alone():
-    assert Leaders(drawn("grr", [500, 3000, 500, 500, 500]), 0.95).places.tolist() == [1]
+    assert Leaders(estimate_of("grr", [500, 3000, 500, 500, 500]), 0.95).places.tolist() == [1]
 
 
 def test_two_that_lead_are_ahead_of_all_others_or_only_of_the_first():
     """“The two most frequent” is more than “no pair puts them behind the first”."""
-    clear = Leaders(drawn("grr", [4000, 4000, 1000, 1000]), 0.95)
+    clear = Leaders(estimate_of("grr", [4000, 4000, 1000, 1000]), 0.95)
     assert (sorted(clear.places), clear.ahead) == ([0, 1], True)
     near = Leaders(Supported(mechanisms.make("grr", domain_size=4, epsilon=2), 2260, np.array([620, 590, 560, 490])), 0.95)
     assert near.places.tolist() == [0, 1, 2]
@@ -76,7 +76,7 @@ def test_two_that_lead_are_ahead_of_all_others_or_only_of_the_first():
 
 def test_many_values_are_tested_in_one_step(monkeypatch):
     """It names no more than steps do, and needs no table of all pairs."""
-    estimate = drawn("oue", [4000, 3900, 2000, *[100] * 20])
+    estimate = estimate_of("oue", [4000, 3900, 2000, *[100] * 20])
     steps = Leaders(estimate, 0.95).places.tolist()
     monkeypatch.setattr(leaders, "_MOST_COUNTED", 3)
     assert set(steps) <= set(Leaders(estimate, 0.95).places.tolist()) < set(range(23))
@@ -107,8 +107,8 @@ def test_variances_are_those_of_the_exact_covariance_or_greater(name, repeats):
 
 
 def test_a_unit_is_one_report():
-    estimate = drawn("grr", [50, 40, 10])
-    more = Supported(estimate.mechanism, estimate.n, np.add(estimate.support, [1, 0, 0]))
+    estimate = estimate_of("grr", [50, 40, 10])
+    more = Supported(estimate.mechanism, estimate.n, estimate.support + np.array([1, 0, 0]))
     assert resolution(estimate)[0] == pytest.approx((more.frequency - estimate.frequency)[0])
 
 
@@ -133,7 +133,7 @@ def test_to_look_at_the_second_alone_misleads():
     """Where errors differ, the second may be far below and well known, while a third that is tied is hardly known."""
     shares = np.array([0.5, 0.5, 0.49])
     figures = [
-        headlines.share(lambda f, n, rng: headlines.normal("one unknown", f, n, rng, whole_=False), second, shares, 2000, 200)
+        headlines.share(lambda f, n, rng: headlines.normal("one unknown", f, n, rng, sums=False), second, shares, 2000, 200)
         for second in (True, False)
     ]
     assert figures[0] > 0.2

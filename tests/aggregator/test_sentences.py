@@ -140,10 +140,10 @@ def test_what_is_said_where_nothing_is_detected(monkeypatch, limit, text):
 def test_what_is_said_of_changes(differs, ends, text):
     """The interval is repeated, not the estimate; where nothing is found, that there is no change is not said."""
     lines = []
-    for at, each in enumerate(differs):
+    for at, moved in enumerate(differs):
         size = sum(ends) / 2 / (at + 1)
         fields = dict.fromkeys(Differing.__struct_fields__, 0.0) | {"difference": size, "interval": ends, "simultaneous": ends}
-        change = PeriodChange(**(fields | {"differs": each}), since="2026-09", last="2026-10")
+        change = PeriodChange(**(fields | {"differs": moved}), since="2026-09", last="2026-10")
         lines.append(Line("share", "ab"[at], "ab"[at], [], change, None))
     fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "month", "unit": "", "scale": "linear"}
     assert change_in_words(Series(**(fields | {"lines": lines, "periods": []}))) == text

@@ -113,6 +113,15 @@ def test_all_metrics_are_listed(url, filled, monkeypatch):  # noqa: F811
         Query("http://127.0.0.1:9", READ).metrics()
 
 
+def test_which_value_leads_is_asked_of_each_metric(url, filled):  # noqa: F811
+    """It is what the page says; at the level asked for, and null of a number."""
+    answers = Query(url, READ).metric("theme", "wait").level(0.9).leading()
+    assert answers == {"theme": filled.get("/api/v1/metrics/theme?level=0.9").get_json()["leading"], "wait": None}
+    assert answers["theme"]["says"]
+    with pytest.raises(QueryError, match="metric"):
+        Query(url, READ).metric("no/such").leading()
+
+
 def test_a_frame_has_the_types_of_its_columns(url):
     """Both libraries get times, whole numbers and truths as such, and null where nothing is known."""
     query = Query(url, READ).metric("theme", "wait").by("time")

@@ -503,9 +503,9 @@ def test_a_comparison_as_a_file(filled):
     assert answer.headers["Content-Disposition"] == 'attachment; filename="shop-used-compare.csv"'
     rows, body = list(csv.DictReader(StringIO(answer.get_data(as_text=True)))), ask(filled, f"used/compare{query}")
     assert [row["value"] for row in rows] == [each["label"] for each in body["differences"]]
-    for row, each in zip(rows, body["differences"], strict=True):
-        assert float(row["difference"]) == each["difference"]
-        assert [float(row["diff_low_all"]), float(row["diff_high_all"])] == each["simultaneous"]
+    for row, value in zip(rows, body["differences"], strict=True):
+        assert float(row["difference"]) == value["difference"]
+        assert [float(row["diff_low_all"]), float(row["diff_high_all"])] == value["simultaneous"]
         assert (int(row["a_n"]), row["b"]) == (body["a"]["n"], "platform=macos")
     assert filled.http.get("/m/used/compare.csv?a=platform%3Dlinux&b=platform%3Dbeos").status_code == 403
 

@@ -38,7 +38,8 @@ def leading(
         return Leading(_undetected(limit), [], of, of, ahead=False)
     # What a search tried and could not confirm is not an answer that anybody is known to have given.
     named = [rows[place] for place in tests.places.tolist() if rows[place].detected or not metric.discover]
-    says = _of_yes(rows) if metric.type == "boolean" else _of_many(metric, named, tests)
+    yes = next((row for row in rows if row.value is True), None)
+    says = _of_yes(yes) if yes else _of_many(metric, named, tests)
     return Leading(says, [row.value for row in named], count, of, tests.ahead)
 
 
@@ -48,9 +49,8 @@ def _undetected(limit: float) -> str:
     return f"These reports detect no answer. They would detect one that {figures.share(limit, limit)} give half of the time."
 
 
-def _of_yes(rows: Sequence[ValueEstimate]) -> str:
+def _of_yes(yes: ValueEstimate) -> str:
     """Say how many answer yes: the share of no mirrors it."""
-    yes = next(row for row in rows if row.value is True)
     return f"{figures.share(yes.frequency, yes.stderr)} answer {figures.quoted('yes')} ({_between([yes])})."
 
 
@@ -59,14 +59,14 @@ def _of_many(metric: Metric, named: Sequence[ValueEstimate], tests: Leaders) -> 
     count, of = len(tests.places), len(tests.order)
     if of == 1:
         return f"{_share(named[0])} answer {figures.quoted(named[0].label)} ({_between(named)})."
-    found = " found" if metric.discover else ""
+    searched = " found" if metric.discover else ""
     if count == 1 and named:
-        return f"{figures.quoted(named[0].label)} is the most frequent {noun}{found}: {_share(named[0])} ({_between(named)})."
+        return f"{figures.quoted(named[0].label)} is the most frequent {noun}{searched}: {_share(named[0])} ({_between(named)})."
     if count == of or count > _MOST_NAMED or count > len(named):
         those = f"all {count:,}" if count == of else f"{count:,} of {of:,}"
-        return f"No clear leader: {those} {plural_noun(noun)}{found} may be first."
+        return f"No clear leader: {those} {plural_noun(noun)}{searched} may be first."
     names = figures.listed([figures.quoted(row.label) for row in named])
-    most = f"are the {count} most frequent {plural_noun(noun)}{found}" if tests.ahead else "lead"
+    most = f"are the {count} most frequent {plural_noun(noun)}{searched}" if tests.ahead else "lead"
     return f"{names} {most}: {_between(named)} each. Which is first cannot be told."
 
 

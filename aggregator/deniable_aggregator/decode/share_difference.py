@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
+from deniable.mechanisms.base import Mechanism
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.discovery import Discovery
 from deniable_aggregator.decode.options import OptionShares
@@ -32,6 +33,7 @@ def difference_variance(
         case Panel():
             return difference_variance(estimate.independent, places) + _of_people(estimate, places)
         case Supported(touched=None):
+            assert isinstance(estimate.mechanism, Mechanism)  # noqa: S101 - what devices ran is one
             pairs = pair_support(estimate.mechanism)
             return _score_variance(pairs, estimate.frequency, places) / (estimate.n * (pairs.p - pairs.q) ** 2)
         case Supported() | Partial():

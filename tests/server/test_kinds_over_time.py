@@ -95,7 +95,7 @@ def test_a_logarithmic_number_changes_by_factors(shop):
         assert answer.status_code == status
         assert status != 200 or [row["value"] for row in answer.get_json()["rows"]] == [value]
     html = page(shop, "wait")
-    assert "The geometric mean rose from " in html
+    assert "The geometric mean rose by a factor of " in html
     assert "a factor of " in html[html.index('class="changed"') :][:300]
 
 

@@ -203,7 +203,7 @@ def test_periods_are_pooled_with_the_error_of_people(serve, registry_file):
     page = served.http.get("/m/ui.theme").get_data(as_text=True)
     assert "All periods" in page
     assert "report it once a day" in page
-    assert "of all reports of an answer ε = 2" in page
+    assert "All reports of an answer together: ε = 2." in page
     many = "The same people may have answered in several periods"
     assert many in page
     page = served.http.get(f"/m/ui.theme?period={days[0]}").get_data(as_text=True)

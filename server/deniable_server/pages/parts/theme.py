@@ -28,7 +28,7 @@ def chosen() -> str:
 def choose(theme: str, page: str) -> Response:
     """Keep a theme in the browser, and lead back to the page that it was chosen on."""
     if theme not in THEMES:
-        raise Problem(400, "theme", f"to is one of {', '.join(THEMES)}")
+        raise Problem(400, "bad_theme", f"to is one of {', '.join(THEMES)}")
     response = redirect(_our_page(page), 303)
     if theme == THEMES[0]:
         response.delete_cookie(_COOKIE, httponly=True, samesite="Lax", secure=request.is_secure)

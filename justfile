@@ -37,9 +37,9 @@ test-system *arguments:
 campaigns *arguments:
     pytest -q -n auto --dist worksteal --every-store -m campaign tests {{arguments}}
 
-# Both at once, as CI has them: some wait while others compute
+# Both at once, as CI has them: some wait for a disk or a process while others compute, so there are three of them on two cores
 test-others *arguments:
-    pytest -q -n auto --dist worksteal --every-store -m 'system or other_store or campaign' tests {{arguments}}
+    pytest -q -n 3 --dist worksteal --every-store -m 'system or other_store or campaign' tests {{arguments}}
 
 # Campaigns with more cases and longer ones, as each night has them (half an hour)
 nightly *arguments:

@@ -22,7 +22,7 @@ from deniable_aggregator.inference import leaders
 from deniable_aggregator.inference.leaders import Leaders
 from deniable_aggregator.planning.simulation import Simulation
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # after tests/support, which has modules of the same names
 
 import headlines
 

@@ -39,7 +39,7 @@ def test_gunicorn_takes_its_port_from_the_environment():
     [
         ({"DENIABLE_DURABILITY": "always"}, "durability always cannot be seen in this store"),
         ({"DENIABLE_REDIS_URL": ""}, "DENIABLE_REDIS_URL is not set"),
-        ({"DENIABLE_REDIS_URL": "http://h"}, "DENIABLE_REDIS_URL, --redis-url: redis://"),
+        ({"DENIABLE_REDIS_URL": "http://h"}, "DENIABLE_REDIS_URL, --redis-url: write redis://"),
         ({"DENIABLE_REGISTRY": "gone.toml"}, "the registry is missing"),
     ],
 )

@@ -218,13 +218,12 @@ def test_fractions_and_whole_numbers_cost_little(client):
 )  # fmt: skip
 def test_a_long_text_costs_little(client, metric, answer):
     """It is one report, and is not read to its end: even its hash would take longer."""
-    same, other = "x" * LONG, "y" * LONG
     begun = time.thread_time()
-    hash(other)
+    hash("a" * LONG)
     to_hash = time.thread_time() - begun
-    reported, took = cost(client, metric, answer(same))
-    assert reported
-    assert took < to_hash / 2
+    costs = [cost(client, metric, answer(letter * LONG)) for letter in "bcd"]  # the first one imports what it needs
+    assert all(reported for reported, _ in costs)
+    assert min(took for _, took in costs) < to_hash / 2
 
 
 @pytest.mark.parametrize(

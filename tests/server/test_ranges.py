@@ -109,7 +109,7 @@ def test_a_long_range_is_drawn_in_longer_periods(client, query, unit, number):
 def test_a_week_is_the_estimate_of_its_days_together(client):
     """With an interval that allows for people who answered on several of its days, as the query has it."""
     rows = list(csv.DictReader(StringIO(page(client, "/m/used/series.csv?by=week"))))
-    monday = next(day for day in DAYS if day.weekday() == 0)
+    monday = next(day for day in DAYS[1:] if day.weekday() == 0)  # before the first one there may have been reports
     (week,) = [each for each in rows if each["from"] == str(monday) and each["value"] == "yes"]
     (row,) = ask(
         client, metrics=["used"], date_range=[str(monday), str(monday + timedelta(days=6))], filters=[["is", "value", ["yes"]]]

@@ -206,6 +206,22 @@ def test_each_person_agrees_by_themselves(people_of, store):
     assert people.stats()["sent"] == 2
 
 
+def test_reports_wait_on_disk_until_the_server_is_there(people_of, store, tmp_path):
+    """Also those of the first people of a new store: they have spent, so nothing of theirs may be lost."""
+    once = SenderSettings(max_tries=1)
+    people = people_of(store, Fake(*[503] * 9), settings=once, state=tmp_path / "queue" / "reports")
+    for number in range(5):
+        people.person(number).record("theme", "dark")
+    people.flush(60)
+    assert people.stats()["spooled"] == 5
+    people.close(60)
+    post = Fake()
+    later = people_of(store, post, settings=once, state=tmp_path / "queue" / "reports")
+    later.flush(60)
+    assert len(post.calls) >= 1
+    assert later.person(1).record("theme", "dark") is False  # it has answered in this period
+
+
 def test_a_person_is_forgotten(people_of, store):
     """Nothing of the person is left, and others stay."""
     people = people_of(store)

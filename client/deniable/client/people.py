@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +14,7 @@ from deniable.client.recorder import Recorder
 from deniable.device.ledger import Ledger
 from deniable.device.people import Key, PeopleFile, PeopleInRedis, PersonStates
 from deniable.device.permanent_responses import PermanentResponses
-from deniable.errors import ConfigurationError, ParameterError
+from deniable.errors import ConfigurationError, ParameterError, StateError
 from deniable.process.clock import now
 from deniable.source import OS
 from deniable.stopwatch import Stopwatch
@@ -117,6 +118,8 @@ class People:
         own_store = PeopleInRedis(store, app) if folder is None else PeopleFile(folder / f"{app}+people")
         self._states = PersonStates(own_store, own_key)
         self._counts.trouble = lambda: own_store.trouble
+        with suppress(StateError):  # a report that cannot wait there says so
+            self._client._session.state.begin(lambda _: None)  # the folder where reports wait, before any is sent
 
     def person(self, identifier: object) -> Person:
         """Return the person whom the app knows by an identifier: one that stays, such as the number of the account.

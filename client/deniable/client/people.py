@@ -135,7 +135,10 @@ class People:
 
     def close(self, timeout: float = 2.0) -> Arrival:
         """Stop for good; see `Client.close`."""
-        return self._client.close(timeout)
+        arrival = self._client.close(timeout)
+        if self._states:
+            self._states.store.close()
+        return arrival
 
     def stats(self) -> dict[str, Any]:
         """Return counts of what this process did; see `Client.stats`. What a person has spent, `Person.spent` says."""

@@ -53,15 +53,21 @@ class Entry:
 class Store(Protocol):
     """Where an app keeps people."""
 
-    desk: Connection  # in memory; whoever has an entry works on it
     trouble: str | None  # why it could not be used, when it was tried last
     retry: float  # until when it is not tried again (monotonic clock)
+
+    @property
+    def desk(self) -> Connection:
+        """The state in memory on which whoever has an entry works."""
 
     def entry(self, person: bytes) -> AbstractContextManager[Entry]:
         """Give what is kept of a person to nobody else in a block; at its end it is written, or nothing if the block raises."""
 
     def forget(self, person: bytes) -> None:
         """Delete what is kept of a person."""
+
+    def close(self) -> None:
+        """Close what is open, until it is used again; nothing if it is in use."""
 
 
 class PeopleFile(State):
@@ -77,17 +83,37 @@ class PeopleFile(State):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.desk = _desk()
+        self._desk: Connection | None = None
         self.retry = 0.0
         self._connection: tuple[tuple[int, int], Connection] | None = None
 
     def __del__(self) -> None:
         super().__del__()
-        self.desk.close()
+        self._drop()
+
+    @property
+    def desk(self) -> Connection:
+        """The state in memory on which whoever has an entry works."""
+        self._desk = self._desk or _desk()
+        return self._desk
+
+    def close(self) -> None:
+        """Close what is open, until it is used again; nothing if it is in use."""
+        if self._writing.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._writing.release()
+
+    def _drop(self) -> None:
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None
         if self._connection is not None and self._connection[0][0] == os.getpid():
             self._connection[1].close()
         elif self._connection is not None:
             _abandoned.append(self._connection[1])
+        self._connection = None
 
     @property
     def _patience(self) -> float:
@@ -156,12 +182,31 @@ class PeopleInRedis:
         self._redis = redis
         self._app = app
         self._lock = RLock()
-        self.desk = _desk()
+        self._desk: Connection | None = None
         self.trouble: str | None = None
         self.retry = 0.0
 
     def __del__(self) -> None:
-        self.desk.close()
+        self._drop()
+
+    @property
+    def desk(self) -> Connection:
+        """The state in memory on which whoever has an entry works."""
+        self._desk = self._desk or _desk()
+        return self._desk
+
+    def close(self) -> None:
+        """Close what is open, until it is used again; nothing if it is in use."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
+
+    def _drop(self) -> None:
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None
 
     @contextmanager
     def entry(self, person: bytes) -> Iterator[Entry]:

@@ -70,7 +70,35 @@ class Store(Protocol):
         """Close what is open, until it is used again; nothing if it is in use."""
 
 
-class PeopleFile(State):
+class Desk:
+    """The state in memory on which whoever has an entry of a store works. It is made when it is used."""
+
+    def __init__(self) -> None:
+        self._desk: Connection | None = None
+
+    @property
+    def desk(self) -> Connection:
+        """The state in memory on which whoever has an entry works."""
+        if self._desk is None:
+            self._desk = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            self._desk.executescript(SCHEMA)
+        return self._desk
+
+    def _clear(self, in_use: RLock) -> None:
+        """Close what is open, unless a thread has the lock."""
+        if in_use.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                in_use.release()
+
+    def _drop(self) -> None:
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None
+
+
+class PeopleFile(Desk, State):
     """A file with all people of an app, for all of its processes on a machine."""
 
     # A log of changes takes one sync for each, where a device's file takes several.
@@ -82,8 +110,8 @@ class PeopleFile(State):
     """
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._desk: Connection | None = None
+        Desk.__init__(self)
+        State.__init__(self, directory)
         self.retry = 0.0
         self._connection: tuple[tuple[int, int], Connection] | None = None
 
@@ -91,24 +119,12 @@ class PeopleFile(State):
         super().__del__()
         self._drop()
 
-    @property
-    def desk(self) -> Connection:
-        """The state in memory on which whoever has an entry works."""
-        self._desk = self._desk or _desk()
-        return self._desk
-
     def close(self) -> None:
         """Close what is open, until it is used again; nothing if it is in use."""
-        if self._writing.acquire(blocking=False):
-            try:
-                self._drop()
-            finally:
-                self._writing.release()
+        self._clear(self._writing)
 
     def _drop(self) -> None:
-        if self._desk is not None:
-            self._desk.close()
-            self._desk = None
+        super()._drop()
         if self._connection is not None and self._connection[0][0] == os.getpid():
             self._connection[1].close()
         elif self._connection is not None:
@@ -175,38 +191,23 @@ return 1
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
 
-class PeopleInRedis:
+class PeopleInRedis(Desk):
     """All people of an app in a Redis of the app, for all of its machines. It is as durable as that Redis."""
 
     def __init__(self, redis: Any, app: str) -> None:
+        super().__init__()
         self._redis = redis
         self._app = app
         self._lock = RLock()
-        self._desk: Connection | None = None
         self.trouble: str | None = None
         self.retry = 0.0
 
     def __del__(self) -> None:
         self._drop()
 
-    @property
-    def desk(self) -> Connection:
-        """The state in memory on which whoever has an entry works."""
-        self._desk = self._desk or _desk()
-        return self._desk
-
     def close(self) -> None:
         """Close what is open, until it is used again; nothing if it is in use."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._drop()
-            finally:
-                self._lock.release()
-
-    def _drop(self) -> None:
-        if self._desk is not None:
-            self._desk.close()
-            self._desk = None
+        self._clear(self._lock)
 
     @contextmanager
     def entry(self, person: bytes) -> Iterator[Entry]:
@@ -325,12 +326,6 @@ class PersonState(State):
         except StateError as error:
             store.trouble, store.retry = str(error), time.monotonic() + TROUBLE_PAUSE
             raise
-
-
-def _desk() -> Connection:
-    desk = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    desk.executescript(SCHEMA)
-    return desk
 
 
 def _lay(desk: Connection, content: bytes | None, secret: bytes) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.figures import distance
+from deniable_aggregator.answer.over_time.sentence import changes_of, largest, measure_of
 from deniable_server.pages import chart, metric_page, number_page
 from deniable_server.pages.parts import spark
 from deniable_server.pages.parts.spark import Spark
@@ -194,14 +195,14 @@ def _ends(expires: date | None, today: date) -> str:
 
 def _change(series: Series) -> Change | None:
     """Find the largest change; None if no two closed periods can be compared."""
-    pairs = [(line, line.change) for line in series.lines if line.change and line.value is not False]
+    pairs = changes_of(series)
     if not pairs:
         return None
     tests = 1 if series.lines[0].kind == "share" and len(series.lines) + series.left_out == 2 else len(pairs) + series.left_out  # noqa: PLR2004
     p_value = min(1.0, tests * min(change.p_value for _, change in pairs))
     moved = [pair for pair in pairs if pair[1].differs] or pairs
-    line, change = max(moved, key=lambda pair: abs(distance(pair[1].difference, series.scale)))
-    measure = Measure(line.kind == "share", series.unit, series.scale)
+    line, change = largest(moved, series.scale)
+    measure = measure_of(line, series)
     is_rise = distance(change.difference, series.scale) > 0
     ends = change.simultaneous if measure.is_share else change.interval
     low, high = ends if is_rise or series.scale == "log" else (-ends[1], -ends[0])

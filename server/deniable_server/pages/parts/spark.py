@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan
 from typing import TYPE_CHECKING
 
 from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
+from deniable_server.pages.parts.timeline import runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,8 @@ def line(
     change: int | None = None,  # the period with which the line changed, by its place
 ) -> Spark | None:
     """Draw a line over its periods; None if it has fewer than two points."""
-    points = [None if point is None or isnan(point.estimate) else point for point in of.points]
-    known = [(at, point) for at, point in enumerate(points) if point]
+    joined = runs(of.points, periods)
+    known = [pair for run in joined for pair in run]
     if len(known) < 2:  # noqa: PLR2004
         return None
     low = min(point.interval[0] for _, point in known)
@@ -55,25 +55,17 @@ def line(
     scale = Scale(low - margin, high + margin)
 
     def x(at: int) -> int:
-        return round(_SIDE * (at + 0.5) / len(points))
+        return round(_SIDE * (at + 0.5) / len(periods))
 
     def y(value: float) -> int:
         return round(_SIDE * scale.down(value, 4) / 100)
 
-    runs: list[list[int]] = []
-    for at, _ in known:
-        joined = runs and all(periods[place].state == "joined" for place in range(runs[-1][-1] + 1, at))
-        if joined and periods[runs[-1][-1]].version == periods[at].version:
-            runs[-1].append(at)
-        else:
-            runs.append([at])
     bands, curves = [], []
-    for run in runs:
-        listed = [(at, point) for at in run if (point := points[at])]
-        upper = [(x(at), y(point.interval[1])) for at, point in listed]
-        lower = [(x(at), y(point.interval[0])) for at, point in reversed(listed)]
+    for run in joined:
+        upper = [(x(at), y(point.interval[1])) for at, point in run]
+        lower = [(x(at), y(point.interval[0])) for at, point in reversed(run)]
         bands.append(chart.path([*upper, *lower], "d") + "Z")
-        curves.append(chart.path(((x(at), y(point.estimate)) for at, point in listed), "d"))
+        curves.append(chart.path(((x(at), y(point.estimate)) for at, point in run), "d"))
     at, point = known[-1]
     return Spark(
         label,
@@ -81,7 +73,7 @@ def line(
         tuple(curves),
         last=(x(at) / 10, y(point.estimate) / 10),
         hollow=not periods[at].closed,
-        change=None if change is None else round(100 * change / len(points), 1),
+        change=None if change is None else round(100 * change / len(periods), 1),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.messages.plural import plural
 from deniable.registry import period
 from deniable_aggregator.answer import figures
 from deniable_server.pages import chart
@@ -101,11 +102,10 @@ def picture(
     """Draw a line."""
     if measure.is_share:
         scale = chart.share_scale(max(ends))
-        ticks = tuple(Tick(round(100 - tick.at, 2), tick.label) for tick in scale.ticks)
     else:
         low, high = min(ends), max(ends)
         scale = chart.round_scale(low, high) if high > low else Scale(low - 1, high + 1)
-        ticks = tuple(Tick(round(100 - tick.at, 2), tick.label) for tick in scale.ticks)
+    ticks = tuple(Tick(round(100 - tick.at, 2), tick.label) for tick in scale.ticks)
 
     def x(at: int) -> float:
         return round(100 * (at + 0.5) / len(periods), 2)
@@ -118,21 +118,21 @@ def picture(
         low, high = ([(x(at), y(ends[side])) for (at, _), ends in zip(run, intervals, strict=True)] for side in (0, 1))
         return _path([*high, *reversed(low)]) + "Z"
 
-    runs = _runs(line.points, periods)
-    known = [(at, point) for run in runs for at, point in run]
+    joined = runs(line.points, periods)
+    known = [(at, point) for run in joined for at, point in run]
     marks = tuple(
         Mark(x(at), y(point.estimate), (y(point.interval[1]), y(point.interval[0])), not periods[at].closed, len(run) == 1)
-        for run in runs
+        for run in joined
         for at, point in run
     )
-    long = [run for run in runs if len(run) > 1]
+    long = [run for run in joined if len(run) > 1]
     width = 100 / len(periods)
     hits = (
         Hit(
             round(width * at, 2),
             round(width, 2),
             x(at),
-            f"{_begin(periods[at].period, length)}: {estimate(point, measure)}, {figures.count(point.n)} reports",
+            f"{_begin(periods[at].period, length)}: {estimate(point, measure)}, {plural(point.n, 'report')}",
         )
         for at, point in known
     )
@@ -175,19 +175,19 @@ def _begin(name: str, length: str) -> str:
     return figures.brief(name, length)
 
 
-def _runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> list[list[tuple[int, Point]]]:
+def runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> list[list[tuple[int, Point]]]:
     """Return the points that a line joins: those of one version, with no period without a release between them."""
-    runs: list[list[tuple[int, Point]]] = []
+    joined: list[list[tuple[int, Point]]] = []
     version, broken = None, True
     for at, (point, of) in enumerate(zip(points, periods, strict=True)):
         if point is None or isnan(point.estimate):
             broken = broken or of.state != "joined"  # the reports of a joined period are in the next point
             continue
         if broken or of.version != version:
-            runs.append([])
-        runs[-1].append((at, point))
+            joined.append([])
+        joined[-1].append((at, point))
         version, broken = of.version, False
-    return runs
+    return joined
 
 
 def time_ticks(periods: Sequence[SeriesPeriod], length: str) -> tuple[TimeTick, ...]:
@@ -229,5 +229,5 @@ def place(name: str, periods: Sequence[SeriesPeriod], length: str, by: str) -> f
 def report_ticks(most: int) -> tuple[int, str]:
     """Return a round number not below the most reports of a period, as a number and as text."""
     power = 10 ** max(len(str(most)) - 1, 0)
-    top = next(int(step * power) for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= most)
-    return max(top, 1), figures.count(max(top, 1))
+    top = max(next(int(step * power) for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= most), 1)
+    return top, figures.count(top)

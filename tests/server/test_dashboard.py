@@ -295,13 +295,20 @@ def test_a_refusal_ends_as_a_sentence(client):
 
 
 def test_an_empty_metric_says_what_to_do(client):
-    """A metric without reports has no table, but its possible answers and the next steps."""
+    """A metric without reports has no table, but conditions in order, the next step, and its possible answers."""
     html = client.get("/m/ui.choice").get_data(as_text=True)
-    assert "deniable.record(&#34;ui.choice&#34;" in html or 'deniable.record("ui.choice"' in html
-    needed, advice = (html.index(each) for each in ("<p>500 reports are needed, and the next release is due", "deniable.record("))
-    assert needed < advice
+    assert '<p class="headline">Nothing is shown yet: no upload of this app comes</p>' in html
+    parts = (
+        "It is collected",
+        "No upload has come",
+        "Nothing of it was refused",
+        "No worker runs",
+        "500 reports are needed. How many",
+        "due 2",
+    )
+    assert [html.index(each) for each in parts] == sorted(html.index(each) for each in parts)
+    assert "Record an answer in the app, with consent, and print what <code>deniable.flush(timeout=5)</code> returns" in html
     assert "; if there are fewer, they wait for those of the next day." in html
-    assert "Reports that have come wait for it, and before not even their number is shown." in html
     assert "The 5 possible answers" in html
     assert "<table" not in html
 
@@ -1006,7 +1013,7 @@ def test_pages_of_numbers_are_safe_html(request, make, page, filled):
     assert not re.search(r"<script|style=|<style|\son\w+=|https?:|src=|href=\"//", html)
     assert not re.search(r"\b(nan|inf|None)\b", html)
     assert html.count("<h1") == 1
-    assert "Nothing is published yet" not in html if filled else "Nothing is published yet" in html
+    assert ("Nothing is shown yet" in html) is not filled
 
 
 def test_a_distribution_in_words_and_picture(numbers):
@@ -1088,7 +1095,7 @@ def test_a_sentence_comes_first(numbers, page, words):
 
 def test_a_sentence_says_that_nothing_is_detected(app, client):
     """Without reports there is none. Where none of the answers is detected, it says which share would be."""
-    assert "headline" not in client.get("/m/ui.dark").get_data(as_text=True)
+    assert "Nothing was published, and collection has ended" in client.get("/m/ui.dark").get_data(as_text=True)
     fill(app, "usage.hour", [10] * 24)
     publish(app)
     html = client.get("/m/usage.hour").get_data(as_text=True)

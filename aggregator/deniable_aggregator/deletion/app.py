@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _STATE = (
     *(schema.REPORTS, schema.DEAD, schema.SEEN_SECRET, schema.ARCHIVE, schema.RECOUNTED, schema.WATCHED, schema.CAUGHT),
-    *(schema.REDO, schema.FAULTS, schema.REFUSALS, schema.KEYS, schema.KEYS_USED, schema.AUDIT_SERVED, schema.SIMULATED),
+    *(schema.REDO, schema.FAULTS, schema.LATEST, schema.KEYS, schema.KEYS_USED, schema.AUDIT_SERVED, schema.SIMULATED),
 )
 
 
@@ -50,7 +50,7 @@ class AppRemoval:
         declared: Iterable[str] = (),  # metrics that a registry declares; others are those that a worker's registry ever had
     ) -> None:
         self._store, self._declared = store, frozenset(declared)
-        self._day_tables = refused_reports.tables(store)
+        self._refused = refused_reports.stored(store)
 
     def find(self) -> AppPlan:
         """Find the data to delete, without changing anything."""
@@ -70,12 +70,12 @@ class AppRemoval:
             self._store.delete(keys)
         for metric in sorted(metrics):
             Removal(self._store, metric).sweep()
-        for table in self._day_tables:
+        for table in self._refused:
             table.drop(*table.names())
 
     def _metrics(self) -> set[str]:
         """Return the names of all metrics that the store has anything of."""
-        tables = [self._store.alarms, self._store.published, *self._day_tables, self._store.table(schema.REFUSALS)]
+        tables = [self._store.alarms, self._store.published, *self._refused]
         tables += [table for each in self._store.partitions for table in (each.expired, each.published)]
         named = {_metric(field) for table in tables for field in table.names()}
         return (named | self._store.metrics.all() | self._declared) - {""}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.sums.holdings import COUNTED, INDEXES, Holdings
-from deniable_aggregator.store.uploads import batch, refused_reports
+from deniable_aggregator.store.uploads import batch, latest_reports, refused_reports
 from deniable_aggregator.store.uploads.dead_letters import DeadLetters
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class Removal:
         # Fields of indexes go last, as the other data are found by them.
         for table, fields in self._fields(held):
             table.drop(*fields)
+        latest_reports.forget(self._store)
         if all(map(self._matches, held.strata(*COUNTED, schema.RELEASES))):
             self._store.metrics.drop(self._metric)
 
@@ -134,8 +135,7 @@ class Removal:
             self._store.alarms,
             self._store.published,
             self._store.definitions,
-            *refused_reports.tables(self._store),
-            self._store.table(schema.REFUSALS),
+            *refused_reports.stored(self._store),
         ]
         tables += [table for each in self._store.partitions for table in (each.expired, each.published)]
         # The only partition of an app has the app's summaries.

@@ -171,6 +171,15 @@ OPERATIONS = (
     ),
     Operation(
         "get",
+        "/api/v1/metrics/{id}/diagnosis",
+        "Say why nothing is published of a metric",
+        {200: "Diagnosis"},
+        key="read",
+        parameters=(_ID,),
+        codes=KEYED | {400: ("unknown_parameter",), 404: ("unknown_metric", "unknown_version")},
+    ),
+    Operation(
+        "get",
         "/api/v1/metrics/{id}/series",
         "Estimate a metric period by period, and what changed",
         {200: "Series", 304: None},

@@ -15,6 +15,8 @@ from flask import g
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from deniable_aggregator.store.uploads.latest_reports import LatestReport
+
 _NAME = "deniable.visit"  # in the WSGI environment
 
 
@@ -25,6 +27,7 @@ class Upload:
     outcome: str = "internal"  # "accepted" or "duplicate", unless there is a problem
     accepted: int = 0  # reports
     refused: Sequence[tuple[str, int, str, str, int]] = ()  # metric, version, fingerprint, code, reports
+    latest: Sequence[LatestReport] = ()  # in a trial: its last reports
 
 
 @dataclass(slots=True)

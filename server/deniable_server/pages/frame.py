@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, make_response, render_template, request, url_for
+from markupsafe import Markup, escape
 from werkzeug.exceptions import HTTPException
 
 from deniable.messages.plural import plural, plural_noun
@@ -113,6 +114,13 @@ def _hour(moment: datetime) -> str:
 @blueprint.app_template_filter("day")
 def _day(day: date) -> str:
     return f"{day.day} {day:%b %Y}"
+
+
+@blueprint.app_template_filter("code")
+def _code(text: str) -> Markup:
+    """Set what stands between backquotes as code."""
+    parts = [escape(part) for part in text.split("`")]
+    return Markup().join(Markup("<code>{}</code>").format(part) if place % 2 else part for place, part in enumerate(parts))
 
 
 blueprint.add_app_template_filter(figures.count, "thousands")

@@ -16,7 +16,7 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.refusal import withholding
 from deniable_server.http import paging
 from deniable_server.pages import chart, frame, number_page
-from deniable_server.pages.parts import time_range
+from deniable_server.pages.parts import diagnosis, time_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +106,7 @@ def page_of(
         influence=float(declared.mechanism.influence),
         page=number,
         absent=frame.sentence(facts.get("reason") or ""),
+        empty=None if data is None or measured.n or data.is_part else diagnosis.of(app, declared),
         nearest=nearest(period, facts["periods"]) if period else [],
         **parts,
     )

@@ -227,6 +227,16 @@ class Partition:
         """Count the batches that are not counted yet."""
         return self._client.xlen(self.stream)
 
+    def last_upload(self) -> int | None:
+        """Return the hour in which the last upload was accepted, in seconds since 1970; None if none was."""
+        try:
+            about = self._client.xinfo_stream(self.stream)
+        except redis.ResponseError as error:
+            if "no such key" in str(error):
+                return None
+            raise
+        return int(about["last-generated-id"].partition(b"-")[0]) // 1000 or None
+
     # Worker
 
     def has_room(self, room: Room, size: int = 0) -> bool:

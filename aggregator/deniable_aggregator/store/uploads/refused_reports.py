@@ -27,6 +27,8 @@ MOST = 50
 OTHERS = "others"
 """Stands for all definitions beyond `MOST`, and for what is none."""
 
+_DAY, _HOUR = 86_400, 3600
+
 _FINGERPRINT = re.compile("[0-9a-f]{16}")
 
 
@@ -44,6 +46,16 @@ class Refused(NamedTuple):
         return "|".join(map(str, self))
 
 
+class Hours(NamedTuple):
+    """When reports of a metric were refused for a reason, in seconds since 1970."""
+
+    metric: str  # its id; empty if no registry declares it
+    version: int
+    code: str  # the reason
+    first: int  # the hour in which it began
+    last: int  # the last hour
+
+
 def made_for(version: int, fingerprint: str) -> str:
     """Write the version and the definition that reports were made for, as a client says it."""
     return f"{version} {fingerprint}" if _FINGERPRINT.fullmatch(fingerprint) else OTHERS
@@ -58,7 +70,8 @@ def add(
     for of, number in reports.items():
         alike = of._replace(made_for=OTHERS) if of.made_for else of
         numbers += [of.field, alike.field, number]
-    store.script("refuse")([tables(store)[0].key], [MOST, DAYS * 86_400, *numbers])
+    keys = [tables(store)[0].key, store.table(schema.REFUSED_HOURS).key]
+    store.script("refuse")(keys, [MOST, DAYS * _DAY, *numbers])
 
 
 def numbers(store: Store, of: Sequence[Table]) -> dict[Refused, int]:
@@ -94,10 +107,32 @@ def copy(store: Store, to: Table) -> None:
     to.drop(*over)
 
 
+def hours(
+    store: Store,  # the app's
+    *,
+    trial: bool,  # whether everything is shown at once; else what happens in this hour is not
+) -> list[Hours]:
+    """Return when reports were refused in the last days, by metric and reason."""
+    now = int(store.now())
+    seen = now if trial else now - now % _HOUR - 1
+    listed = []
+    for field, between in store.table(schema.REFUSED_HOURS).all().items():
+        metric, version, code = field.decode().split("|")
+        first, last = map(int, between.split())
+        if first <= seen and now - last <= DAYS * _DAY:
+            listed.append(Hours(metric, int(version), code, first, min(last, seen - seen % _HOUR)))
+    return sorted(listed)
+
+
 def tables(store: Store) -> list[Table]:
     """Return the tables of all days, the latest first."""
     today = datetime.now(UTC).date()
     return [store.table(schema.REFUSED, str(today - timedelta(days=ago))) for ago in range(DAYS)]
+
+
+def stored(store: Store) -> list[Table]:
+    """Return all tables: those of the days, their copy, and that of the hours."""
+    return [*tables(store), store.table(schema.REFUSALS), store.table(schema.REFUSED_HOURS)]
 
 
 def visible(

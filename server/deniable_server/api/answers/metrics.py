@@ -9,13 +9,21 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from deniable_aggregator.answer import measurement
+from deniable_aggregator.answer.absence.diagnosis import diagnose
 from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.model.fields import Simulated, Trial
 from deniable_aggregator.answer.model.metric import Listed
 from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
-from deniable_server.api.answers.parameters import LONGEST_SHOWN, level_asked, only_parameters, published_of, versions_asked
+from deniable_server.api.answers.parameters import (
+    LONGEST_SHOWN,
+    find_metric,
+    level_asked,
+    only_parameters,
+    published_of,
+    versions_asked,
+)
 from deniable_server.api.audit_trail import log_query
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.http.etag import answered
@@ -108,6 +116,14 @@ def _strict_asked(app: App, name: str) -> bool:
         rule = "strict bands are of quantiles: of a number whose distribution is estimated, without permanent responses"
         raise Problem(400, "bands", rule)
     return True
+
+
+@blueprint.get("/api/v1/metrics/<id_>/diagnosis")
+def diagnosis(id_: str) -> Response:
+    """Say why nothing is published of a metric: what must hold, in order, and whether it does."""
+    app = app_by_read_key()
+    only_parameters()
+    return jsonify(diagnose(app, find_metric(app, id_)))
 
 
 @blueprint.get("/api/v1/metrics/<id_>/series")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from binascii import Error as Base64Error
 from binascii import a2b_base64
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -15,10 +16,13 @@ from deniable.upload_rules import Refused, place
 from deniable.wire import report
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store.uploads import batch
+from deniable_aggregator.store.uploads import batch, latest_reports
+from deniable_aggregator.store.uploads.latest_reports import LatestReport
 from deniable_server.service import Collected
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deniable_server.http.visit import Upload
     from deniable_server.service import App
     from deniable_server.settings import Settings
@@ -112,11 +116,34 @@ def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
         for rejection in rejections
         for group in (content.groups[rejection.group],)
     ]
+    upload.latest = _latest(app, content.groups, rejections, int(now))
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
     answer = {"accepted": accepted, "rejected": sum(rejection.count for rejection in rejections), "errors": errors}
     if not accepted:
         raise Refused(422, "all_rejected", "no report of the batch can be counted; do not send it again", **answer)
     return Checked(answer, batch.join(groups), growth)
+
+
+def _latest(app: App, groups: Sequence[Group], rejections: Sequence[_Rejection], now: int) -> list[LatestReport]:
+    """Return the last reports of a batch; none but in a trial. What no registry declares has no name and no payload."""
+    if not app.trial:
+        return []
+    refused = {rejection.group: rejection for rejection in rejections}
+    latest: list[LatestReport] = []
+    for index, group in enumerate(groups):
+        declared, rejection = app.versions.get((group.metric, group.version)), refused.get(index)
+        if declared is None:
+            latest.append(LatestReport(now, "", 0, rejection.code if rejection else "", b""))
+            continue
+        size = declared.layout.payload_size
+        with suppress(Base64Error, ValueError):
+            payloads = a2b_base64(group.payloads, strict_mode=True)
+            for start in range(max(0, len(payloads) - size * latest_reports.MOST), len(payloads) - size + 1, size):
+                payload = payloads[start : start + size]
+                alone = rejection is None or rejection.count < group.count  # others of the group are accepted
+                bad = rejection is not None and (not alone or tally.sift(declared.layout, payload)[1])
+                latest.append(LatestReport(now, *declared.definition[:2], rejection.code if rejection and bad else "", payload))
+    return latest[-latest_reports.MOST :]
 
 
 def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[Collected, bytes, tuple[str, int, str] | None]:

@@ -19,7 +19,7 @@ from deniable import upload_rules
 from deniable.upload_rules import Refused
 from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import NoRoom, StoreError, StoreFull, cause
-from deniable_aggregator.store.uploads import refused_reports
+from deniable_aggregator.store.uploads import latest_reports, refused_reports
 from deniable_aggregator.store.uploads.partition import Upload
 from deniable_aggregator.store.uploads.refused_reports import Refused as Refused_
 from deniable_server.api.auth import bearer, identify, note, upload_key
@@ -81,7 +81,7 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
         known.limits.take(limits)
         remembered = app.store.recall(key, known.settings.idempotency_ttl)  # it may have been accepted while its period was open
         if remembered is None:
-            _note_refused(app, visit)
+            _note(app, visit)
             raise
         return _repeated(visit, remembered, key, body, refusal.extra)
     upload = Prepared(app, key, body, checked, limits, _volumes(known, visit, app, key, checked))
@@ -113,7 +113,7 @@ def settle(known: Service, visit: Visit, upload: Prepared, appended: Appended) -
     """Return the answer to the device after the store's; raise Refused if the upload was not appended."""
     if appended.outcome == "appended":
         _note_paid(upload.app, upload.batch.growth)
-        _note_refused(upload.app, visit)
+        _note(upload.app, visit)
         return _answer(visit, upload.batch.answer, duplicate=False)
     if appended.excess:
         raise known.limits.problem([*upload.limits, *upload.volumes], appended.excess)
@@ -151,10 +151,17 @@ def _note_paid(app: App, growth: dict[bytes, int]) -> None:
     app.paid.update(growth)
 
 
-def _note_refused(app: App, visit: Visit) -> None:
-    """Count the refused reports of an upload for the owner. An error here does not fail the upload."""
-    if not visit.upload.refused:
-        return
+def _note(app: App, visit: Visit) -> None:
+    """Count the refused reports of an upload for the owner, and keep the last reports of a trial. No error fails the upload."""
+    try:
+        if visit.upload.refused:
+            refused_reports.add(app.store, _refused(app, visit))
+        latest_reports.add(app.store, visit.upload.latest)
+    except StoreError as error:
+        log.warning("refused reports could not be counted (%s)", cause(error))
+
+
+def _refused(app: App, visit: Visit) -> Counter[Refused_]:
     reports: Counter[Refused_] = Counter()
     for metric, version, fingerprint, code, number in visit.upload.refused:
         declared = app.versions.get((metric, version), app.highest.get(metric))
@@ -164,10 +171,7 @@ def _note_refused(app: App, visit: Visit) -> None:
         known = declared.definition == (metric, version, fingerprint)
         made_for = "" if known else refused_reports.made_for(version, fingerprint)
         reports[Refused_(metric, declared.metric.version, code, made_for)] += number
-    try:
-        refused_reports.add(app.store, reports)
-    except StoreError as error:
-        log.warning("refused reports could not be counted (%s)", cause(error))
+    return reports
 
 
 def record(key: str, body: bytes, answer: dict[str, Any]) -> bytes:

@@ -58,6 +58,11 @@ class MetricData:
             visit().details["period"] = "/".join(dates.dates.names(published[0].length))
         return cls(app, name, published, level_asked(), period, segment, dates, by or "", base or "")
 
+    @property
+    def is_part(self) -> bool:
+        """Whether only some periods or some reports are asked for."""
+        return bool(self.period or self.segment or self.range.text)
+
     @cached_property
     def measured(self) -> Measurement:
         """Its estimates."""

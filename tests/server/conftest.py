@@ -138,7 +138,7 @@ class Served:
     def state(self):
         """Everything in the store but what was remembered and counted of requests: a refused upload must not change it."""
         client = self.store._client
-        counters = (b":seen:", b":rate:", b":refused:", b":session:")
+        counters = (b":seen:", b":rate:", b":refused:", b":latest", b":session:")
         return {key: client.dump(key) for key in client.scan_iter() if not any(word in key for word in counters)}
 
 

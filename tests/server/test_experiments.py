@@ -177,3 +177,65 @@ def test_rows_compare_arms_for_all_looks(shop, metric):
             each["label"]: [each["difference"], *each["interval"], each["p_value"]] for each in answer["differences"]
         }
         assert (answer["experiment"] is None) == (segment == "platform")
+
+
+@pytest.fixture
+def course(serve):
+    """Serve an experiment of three weeks: more dark with the large arm, and a number without an effect."""
+    served = serve(REGISTRY)
+    position = served.app.registry.metrics["size"].position
+    for ago in (4, 3, 2):
+        for arm, dark in (("control", 200), ("large", 500)):
+            for platform in ("linux", "macos"):
+                send(served, "theme", [1] * dark + [0] * (800 - dark), week(ago), segment=f"platform={platform},arm={arm}")
+            send(served, "size", [position(20)] * 600, week(ago), segment=f"arm={arm}")
+    served.drain(days=40)
+    return served
+
+
+def test_a_difference_is_followed_as_reports_came_in(course):
+    """Each look has the reports up to a period; the last one is the comparison of all. Bands shrink, and hold together."""
+    answer = course.get("/api/v1/metrics/theme/experiment").get_json()
+    assert (answer["segment"], answer["base"], answer["planned"]) == ("arm", "control", 0.05)
+    (arm,) = answer["arms"]
+    assert arm["label"] in ("dark", "light")
+    assert [look["last"] for look in arm["looks"]] == [week(4), week(3), week(2)]
+    assert [look["first_n"] for look in arm["looks"]] == [1600, 3200, 4800]
+    widths = [look["simultaneous"][1] - look["simultaneous"][0] for look in arm["looks"]]
+    assert widths == sorted(widths, reverse=True)
+    together = course.get("/api/v1/metrics/theme/compare?a=arm=control&b=arm=large").get_json()
+    assert arm["comparison"] == together
+    row = next(row for row in together["differences"] if row["label"] == arm["label"])
+    assert arm["looks"][-1]["simultaneous"] == row["simultaneous"]
+    system = course.get("/api/v1/metrics/theme/experiment?value=system").get_json()
+    assert system["arms"][0]["label"] == "system"
+    assert course.get("/api/v1/metrics/theme/experiment?value=pink").get_json()["arms"] == []
+
+
+def test_the_page_of_an_experiment(course):
+    """It says whether an effect was found, and which effects are excluded; the file has every look."""
+    html = course.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)
+    assert re.search(r"“dark” is more frequent with “large” than with “control” \(\+\d\d\.\d to \+\d\d\.\d points\)\.", html)
+    assert re.search(r"Effects of <b>less than [\d.]+ points, and more than [\d.]+ points</b> are excluded\.", html)
+    assert "It was planned for 5 points." in html
+    assert "50%, declared 50%" in html
+    none = course.http.get("/m/size/experiment").get_data(as_text=True)
+    assert "No effect of “large” found so far (\N{MULTIPLICATION SIGN} 0." in none
+    assert re.search(r"more than a factor of 1\.\d+ either way</b> are excluded\. It was planned for a factor of 1\.41\.", none)
+    listed = course.http.get("/experiments").get_data(as_text=True)
+    assert listed.count("/experiment?segment=arm") == 2
+    assert "No effect of “large” found so far" in listed
+    table = course.http.get("/m/theme/experiment.csv").get_data(as_text=True).splitlines()
+    assert len(table) == 4
+    assert table[0].startswith("metric,version,a,b,level,value,until,a_n,b_n,difference")
+
+
+def test_a_metric_without_an_experiment_says_so(serve):
+    """A page with the reason. Without arms that are published the page says what it takes."""
+    empty = serve(REGISTRY)
+    answer = empty.get("/api/v1/metrics/theme/experiment?segment=platform")
+    assert (answer.status_code, answer.get_json()["code"]) == (400, "incomparable")
+    assert "theme has no experiment on platform: its experiments are on arm" in answer.get_json()["detail"]
+    page = empty.http.get("/m/theme/experiment")
+    assert page.status_code == 200
+    assert "No two arms can be compared yet." in page.get_data(as_text=True)

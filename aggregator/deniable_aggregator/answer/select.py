@@ -6,7 +6,7 @@ periods. `Published.between` finds the releases whose last period lies in a rang
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -145,6 +145,11 @@ class Published:
     def names(self) -> frozenset[str]:
         """The last periods of the releases of any cell."""
         return frozenset(last for releases in self.cells.values() for last in releases)
+
+    def until(self, last: str) -> Published:
+        """Return what was published up to a period."""
+        cells = {cell: {name: pair for name, pair in each.items() if name <= last} for cell, each in self.cells.items()}
+        return replace(self, cells={cell: each for cell, each in cells.items() if each}, earlier=())
 
     def cell(self, text: str | None) -> str:
         """Return a cell with its segments in the metric's order; without a text, the cell of all reports."""

@@ -214,6 +214,24 @@ OPERATIONS = (
         },
     ),
     Operation(
+        "get",
+        "/api/v1/metrics/{id}/experiment",
+        "Compare the arms of an experiment with its base, as reports came in",
+        {200: "ExperimentAnswer", 304: None},
+        key="read",
+        parameters=(
+            _ID,
+            _parameter("query", "segment", _TEXT, "Whose values are the arms; default: the metric's first experiment"),
+            _parameter("query", "value", _TEXT, "The answer to follow; default: the one that differs most clearly"),
+            _LEVEL,
+        ),
+        codes=KEYED
+        | {
+            400: ("incomparable", "level", "unknown_parameter"),
+            404: ("unknown_metric", "unknown_version"),
+        },
+    ),
+    Operation(
         "post",
         "/api/v1/query",
         "Ask about several metrics at once, for flat rows",

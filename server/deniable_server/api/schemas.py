@@ -166,6 +166,7 @@ def components() -> dict[str, Any]:
     # A server for uploads only answers none of these, so it does not import what decodes them.
     from deniable_aggregator.answer.model.comparison import Comparison  # noqa: PLC0415
     from deniable_aggregator.answer.model.diagnosis import Diagnosis  # noqa: PLC0415
+    from deniable_aggregator.answer.model.experiment import ExperimentAnswer  # noqa: PLC0415
     from deniable_aggregator.answer.model.live import Live, LiveMeasurement  # noqa: PLC0415
     from deniable_aggregator.answer.model.metric import Measurement  # noqa: PLC0415
     from deniable_aggregator.answer.model.query import Query  # noqa: PLC0415
@@ -174,7 +175,20 @@ def components() -> dict[str, Any]:
     from deniable_server.api.answers.metrics import Metrics  # noqa: PLC0415
     from deniable_server.api.answers.questions import Withheld  # noqa: PLC0415
 
-    structs = [Batch, Withheld, Metrics, Measurement, Diagnosis, Series, Comparison, Query, Rows, Live, LiveMeasurement]
+    structs = [
+        Batch,
+        Withheld,
+        Metrics,
+        Measurement,
+        Diagnosis,
+        Series,
+        Comparison,
+        ExperimentAnswer,
+        Query,
+        Rows,
+        Live,
+        LiveMeasurement,
+    ]
     _, described = msgspec.json.schema_components(structs, ref_template=_PREFIX + "{name}")
     return described | _ANSWERS
 

@@ -12,6 +12,7 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.figures import Measure, distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
+from deniable_aggregator.answer.over_time.looks import arm_pairs
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
@@ -137,17 +138,6 @@ def arms(
             sizes = comparison.experiment.sizes if comparison.experiment else None
             listed.append(Arm(_arm_sentence(comparison, published[0].length), a, b, sizes.says if sizes else ""))
     return listed
-
-
-def arm_pairs(version: Published) -> Iterator[tuple[str, str]]:
-    """Name the base and an arm, as segments: each arm of each experiment of a metric."""
-    registry = version.app.registry
-    for name in version.declared.metric.segments:
-        experiment = registry.experiments.get(name)
-        if experiment:
-            for value in registry.segments.get(name, ()):
-                if value != experiment.base:
-                    yield f"{name}={experiment.base}", f"{name}={value}"
 
 
 def view(

@@ -3,6 +3,8 @@
 * ``GET /``: the metrics of an app, by what happened to them; ``GET /overview.csv``: the same as a file
 * ``GET /m/<id>``: one metric, every value with its intervals
 * ``GET /m/<id>/compare``: two periods or two segments of it
+* ``GET /experiments``: all experiments of an app
+* ``GET /m/<id>/experiment``: one of a metric, as reports came in; ``GET /m/<id>/experiment.csv``: the same as a file
 * ``GET /m/<id>/values.csv``, ``series.csv``, ``segments.csv``, ``compare.csv``, ``chart.svg``: its tables and picture as files
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
@@ -21,15 +23,16 @@ from msgspec.structs import asdict
 
 from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.measurement import measure
+from deniable_aggregator.answer.over_time import looks
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_server.access.roles import why_unknown
 from deniable_server.api.answers import live
-from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of
+from deniable_server.api.answers.parameters import find_metric, level_asked, only_parameters, published_of
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
-from deniable_server.pages import comparison_page, download, list_page, live_page, metric_page, visitor
+from deniable_server.pages import comparison_page, download, experiment_page, list_page, live_page, metric_page, visitor
 from deniable_server.pages.frame import blueprint, page, sentence
 from deniable_server.pages.parts import theme
 from deniable_server.pages.parts.metric_data import MetricData
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from flask import Response
     from werkzeug.wrappers import Response as BaseResponse
 
+    from deniable_aggregator.answer.model.experiment import ExperimentAnswer
     from deniable_server.service import App
 
 _METRIC = ("range", "period", "segment", "level", "app")
@@ -108,7 +112,7 @@ def comparison(id_: str) -> Response:
     question = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
     level, published = level_asked(), published_of(app, id_)
     measured = measure(published, release.summaries(app.store))
-    pairs = comparison_page.arm_pairs(published[0])
+    pairs = looks.arm_pairs(published[0])
     arms = next((pair for pair in pairs if set(measured.segments).issuperset(pair)), None)
     default = arms or next(iter(comparison_page.pairs_of_segments(measured.segments)), None)
     if not question and (pair := arms or comparison_page.default_sides(measured)):
@@ -152,6 +156,46 @@ def comparison_file(id_: str) -> Response:
     a, b, period, segment = (request.args.get(name, "") for name in ("a", "b", "period", "segment"))
     compared = compare(published_of(app, id_), a, b, period=period or None, segment=segment or None, level=level_asked())
     return _file(app, f"{id_}-compare", download.of_comparison(compared))
+
+
+@blueprint.get("/experiments")
+def experiments() -> Response:
+    """List the experiments of an app."""
+    app = visitor.app_shown()
+    only_parameters("app")
+    return page("experiments.html", app=app, experiments=experiment_page.listed(app))
+
+
+@blueprint.get("/m/<id_>/experiment")
+def experiment(id_: str) -> Response:
+    """Show an experiment: of the ``segment`` whose values are its arms, the difference of one ``value`` as reports came in."""
+    app = visitor.app_shown()
+    only_parameters("segment", "value", "level", "app")
+    answer, declared = _experiment(app, id_), find_metric(app, id_)
+    return page(
+        "experiment.html",
+        app=app,
+        m=declared.metric,
+        metric=id_,
+        answer=answer,
+        arms=experiment_page.arm_views(answer, declared.metric),
+        planned=experiment_page.planned(answer, declared.metric),
+        epsilon=declared.mechanism.epsilon,
+        question={name: request.args[name] for name in ("segment", "value", "level") if request.args.get(name)},
+    )
+
+
+@blueprint.get("/m/<id_>/experiment.csv")
+def experiment_file(id_: str) -> Response:
+    """Send the differences as reports came in."""
+    app = visitor.app_shown()
+    only_parameters("segment", "value", "level", "app")
+    return _file(app, f"{id_}-experiment", download.of_experiment(_experiment(app, id_)))
+
+
+def _experiment(app: App, id_: str) -> ExperimentAnswer:
+    segment, value = (request.args.get(name) or None for name in ("segment", "value"))
+    return looks.experiment(published_of(app, id_), segment, value, level_asked())
 
 
 @blueprint.get("/m/<id_>/values.csv")

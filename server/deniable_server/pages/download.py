@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.answer.model.comparison import Comparison
+    from deniable_aggregator.answer.model.experiment import ExperimentAnswer
     from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.number import NumberEstimate
@@ -59,6 +60,10 @@ _COMPARED = (
         "p",
         "differs",
     ),
+)
+_LOOKS = (
+    *("metric", "version", "a", "b", "level", "value", "until", "a_n", "b_n"),
+    *("difference", "diff_low_all", "diff_high_all"),
 )
 _ALIKE = ("metric", "version", "segment", "from", "to", "level")
 
@@ -118,6 +123,21 @@ def of_comparison(comparison: Comparison) -> str:
                 row.differs,
             )
             for row in comparison.differences
+        ),
+    )
+
+
+def of_experiment(answer: ExperimentAnswer) -> str:
+    """Return the table of an experiment's looks."""
+    return _file(
+        _LOOKS,
+        (
+            (
+                *(answer.id, course.comparison.version, course.comparison.a.name, course.comparison.b.name, answer.level),
+                *(course.label, look.last, look.first_n, look.second_n, look.difference, *look.simultaneous),
+            )
+            for course in answer.arms
+            for look in course.looks
         ),
     )
 

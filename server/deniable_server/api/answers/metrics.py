@@ -13,7 +13,7 @@ from deniable_aggregator.answer.absence.diagnosis import diagnose
 from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.model.fields import Simulated, Trial
 from deniable_aggregator.answer.model.metric import Listed
-from deniable_aggregator.answer.over_time import series
+from deniable_aggregator.answer.over_time import looks, series
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import (
@@ -133,6 +133,16 @@ def series_of(id_: str) -> Response:
     only_parameters("segment", "level")
     level, versions = level_asked(), published_of(app, id_)
     return _answered(versions, lambda: jsonify(series(versions, request.args.get("segment"), level)))
+
+
+@blueprint.get("/api/v1/metrics/<id_>/experiment")
+def experiment(id_: str) -> Response:
+    """Compare the arms of an experiment with its base, as reports came in: the arms are values of a ``segment``."""
+    app = app_by_read_key()
+    only_parameters("segment", "value", "level")
+    level, versions = level_asked(), published_of(app, id_)
+    segment, value = request.args.get("segment"), request.args.get("value")
+    return _answered(versions, lambda: jsonify(looks.experiment(versions, segment, value, level)))
 
 
 @blueprint.get("/api/v1/metrics/<id_>/compare")

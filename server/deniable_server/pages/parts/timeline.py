@@ -116,7 +116,7 @@ def picture(
     def band(run: Sequence[tuple[int, Point]], intervals: Sequence[tuple[float, float]]) -> str:
         """Draw an area: along the upper ends of intervals, and back along the lower ones."""
         low, high = ([(x(at), y(ends[side])) for (at, _), ends in zip(run, intervals, strict=True)] for side in (0, 1))
-        return _path([*high, *reversed(low)]) + "Z"
+        return path([*high, *reversed(low)]) + "Z"
 
     joined = runs(line.points, periods)
     known = [(at, point) for run in joined for at, point in run]
@@ -144,7 +144,7 @@ def picture(
         is_share=measure.is_share,
         latest=measure.estimate(last.estimate, last.interval),
         marks=marks,
-        curves=tuple(_path((x(at), y(point.estimate)) for at, point in run) for run in long),
+        curves=tuple(path((x(at), y(point.estimate)) for at, point in run) for run in long),
         bands=tuple(band(run, [point.interval for _, point in run]) for run in long),
         wide=tuple(band(run, [point.simultaneous for _, point in run]) for run in long) if len(known) >= _FEWEST_TOGETHER else (),
         ticks=ticks,
@@ -163,7 +163,8 @@ def estimate(point: Point, measure: Measure) -> str:
     return f"{measure.estimate(point.estimate, point.interval)} ({ends})"
 
 
-def _path(points: Iterable[tuple[float, float]]) -> str:
+def path(points: Iterable[tuple[float, float]]) -> str:
+    """Return a path in a square of `_SIDE` units, through points in percent."""
     return chart.path(((round(_SIDE / 100 * x), round(_SIDE / 100 * y)) for x, y in points), "d")
 
 

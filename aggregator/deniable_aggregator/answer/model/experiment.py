@@ -1,0 +1,50 @@
+"""An experiment: how each arm differs from the base, at each look since it began."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from deniable_aggregator.answer.model.comparison import ArmSizes, Comparison
+from deniable_aggregator.answer.model.fields import Count, Interval, Number, Simulated, Trial
+
+
+class Look(Struct, frozen=True, forbid_unknown_fields=True):
+    """What reports up to a period say of one difference."""
+
+    last: Annotated[str, Meta(description="The last period that had come in")]
+    first_n: Annotated[Count, Meta(description="Reports of the base")]
+    second_n: Annotated[Count, Meta(description="Reports of the arm")]
+    difference: Annotated[Number, Meta(description="Arm less base; on a logarithmic scale the ratio, arm over base")]
+    simultaneous: Annotated[
+        Interval,
+        Meta(description="Interval that holds together with those of all other values, and however often anybody looks"),
+    ]
+
+
+class ArmCourse(Struct, frozen=True, forbid_unknown_fields=True):
+    """An arm against the base."""
+
+    comparison: Annotated[Comparison, Meta(description="The comparison of all reports")]
+    label: Annotated[str, Meta(description="The value whose difference `looks` follow: the one asked for, or the clearest")]
+    looks: Annotated[list[Look], Meta(description="The differences as reports came in, the latest last")]
+
+
+class ExperimentAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+    """An experiment on a metric."""
+
+    trial: Trial
+    simulated: Simulated
+    id: Annotated[str, Meta(description="Id of the metric")]
+    segment: Annotated[str, Meta(description="Whose values are the arms")]
+    base: Annotated[str, Meta(description="The arm that the others are compared with")]
+    planned: Annotated[
+        float,
+        Meta(description="The difference for which the experiment was planned; of a number, as a share of its range"),
+    ]
+    level: Annotated[float, Meta(description="Confidence of the intervals")]
+    sizes: Annotated[
+        ArmSizes | None, Meta(description="Whether all arms have as many reports as declared; null if that is not known")
+    ]
+    arms: Annotated[list[ArmCourse], Meta(description="Each arm that is published, against the base")]

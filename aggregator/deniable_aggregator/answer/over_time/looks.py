@@ -1,0 +1,103 @@
+"""Experiments over time: the difference of each arm as reports came in.
+
+The intervals hold together over all looks, so looking back costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer, Look
+from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.refusal import Incomparable, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
+    from deniable_aggregator.answer.select import Published
+
+_MOST_ARMS = 8  # of a metric
+_MOST_LOOKS = 24
+
+
+def arm_pairs(version: Published) -> Iterator[tuple[str, str]]:
+    """Name the base and an arm, as segments: each arm of each experiment of a metric."""
+    for name in experiments_of(version):
+        yield from _pairs(version, name)
+
+
+def experiments_of(version: Published) -> list[str]:
+    """Name the segments of a metric whose values are arms."""
+    return [name for name in version.declared.metric.segments if name in version.app.registry.experiments]
+
+
+def experiment(
+    published: Sequence[Published],  # the versions to try, the highest first
+    segment: str | None = None,  # whose values are the arms; None for the metric's first experiment
+    value: str | None = None,  # label of the answer to follow; None for the one whose difference is clearest
+    level: float = LEVEL,  # of the intervals
+) -> ExperimentAnswer:
+    """Compare the arms of an experiment with its base, at each look; raise `Incomparable` if there is no such experiment."""
+    version = published[0]
+    names = experiments_of(version)
+    if not names or segment not in (None, *names):
+        rule = f"its experiments are on {', '.join(names)}" if names else "it has no segment that [experiments] declares"
+        raise Incomparable(f"{version.declared.metric.id} has no experiment{f' on {segment}' if segment else ''}: {rule}")
+    name = segment or names[0]
+    declared = version.app.registry.experiments[name]
+    comparisons = list(_comparisons(published, name, level))
+    arms = [course for comparison in comparisons if (course := _course(published, comparison, value))]
+    sizes = next((comparison.experiment.sizes for comparison in comparisons if comparison.experiment), None)
+    return ExperimentAnswer(
+        trial=version.app.trial,
+        simulated=version.app.simulated,
+        id=version.declared.metric.id,
+        segment=name,
+        base=declared.base,
+        planned=float(declared.planned),
+        level=level,
+        sizes=sizes,
+        arms=arms,
+    )
+
+
+def _pairs(version: Published, name: str) -> Iterator[tuple[str, str]]:
+    base = version.app.registry.experiments[name].base
+    for value in version.app.registry.segments.get(name, ()):
+        if value != base:
+            yield f"{name}={base}", f"{name}={value}"
+
+
+def _comparisons(published: Sequence[Published], name: str, level: float) -> Iterator[Comparison]:
+    for a, b in list(_pairs(published[0], name))[:_MOST_ARMS]:
+        try:
+            comparison = compare(published, a, b, level=level)
+        except Refusal:  # an arm that is not published hides no other one
+            continue
+        if comparison.differences:
+            yield comparison
+
+
+def _course(published: Sequence[Published], comparison: Comparison, value: str | None) -> ArmCourse | None:
+    """Follow one difference of a comparison; None if it has no such value."""
+    rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
+    followed = min((row for row in rows if value in (None, row.label)), key=lambda row: row.p_value, default=None)
+    if followed is None:
+        return None
+    version = next(each for each in published if each.declared.metric.version == comparison.version)
+    a, b = comparison.a.name, comparison.b.name
+    names = sorted(version.cells.get(version.cell(a), {}).keys() & version.cells.get(version.cell(b), {}).keys())
+    every = -(-len(names) // _MOST_LOOKS)
+    looks = []
+    for name in names[::-1][::every][:0:-1]:
+        earlier = compare([version.until(name)], a, b, level=comparison.level)
+        row = next((row for row in earlier.differences if row.label == followed.label), None)
+        if row is not None:
+            looks.append(_look(name, earlier, row))
+    return ArmCourse(comparison, followed.label, [*looks, _look(names[-1], comparison, followed)])
+
+
+def _look(name: str, comparison: Comparison, row: ValueDiffering) -> Look:
+    return Look(name, comparison.a.n, comparison.b.n, row.difference, row.simultaneous)

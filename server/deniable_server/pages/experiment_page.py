@@ -1,0 +1,194 @@
+"""What a page shows of an experiment: whether each arm has an effect, which effects are excluded, and how that became known."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import exp, log
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.messages.plural import plural
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.over_time.looks import experiment, experiments_of
+from deniable_aggregator.answer.select import Published, state_of
+from deniable_server.pages import comparison_page
+from deniable_server.pages.parts import looks, memo
+
+if TYPE_CHECKING:
+    from deniable.registry import Metric
+    from deniable_aggregator.answer.model.comparison import ValueDiffering
+    from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer, Look
+    from deniable_server.pages.comparison_page import DifferenceRow
+    from deniable_server.pages.parts.looks import LooksPicture
+    from deniable_server.service import App
+
+
+class ArmRow(NamedTuple):
+    """An arm in the table."""
+
+    name: str
+    estimate: str
+    reports: str
+    share: str  # its part of all reports, and the declared one; empty where that is not known
+
+
+class ArmView(NamedTuple):
+    """An arm against the base, on the page."""
+
+    a: str
+    b: str
+    arm: str
+    sentence: str
+    detail: str  # what both arms answer, and what is excluded
+    subject: str  # whose difference is drawn
+    measure: str  # in which unit
+    picture: LooksPicture
+    rows: tuple[ArmRow, ...]
+    verdict: str
+    excluded: str
+    others: tuple[str, ...]  # labels of other values that can be followed
+
+
+class ListedExperiment(NamedTuple):
+    """An experiment in the list of all."""
+
+    metric: str
+    description: str
+    segment: str
+    sentences: tuple[str, ...]  # one for each arm
+
+
+def listed(app: App) -> list[ListedExperiment]:
+    """Describe the experiments of an app."""
+    rows = []
+    for id_, declared in app.highest.items():
+        published = Published.of_each(app, app.versions_of(id_))
+        for segment in experiments_of(published[0]):
+            about = ("experiment", id_, segment, state_of(app, published))
+            sentences = memo.once(app.store, about, partial(_sentences, published, segment))
+            rows.append(ListedExperiment(id_, declared.metric.description, segment, sentences))
+    return rows
+
+
+def _sentences(published: list[Published], segment: str) -> tuple[str, ...]:
+    answer = experiment(published, segment)
+    return tuple(view.sentence for view in arm_views(answer, published[0].declared.metric))
+
+
+def arm_views(answer: ExperimentAnswer, metric: Metric) -> list[ArmView]:
+    """Describe each arm."""
+    return [_arm(answer, course, metric) for course in answer.arms]
+
+
+def planned(answer: ExperimentAnswer, metric: Metric) -> str:
+    """Write the planned difference: in points, in the unit, or as a factor."""
+    place = _planned(answer, metric)
+    if metric.axis is None:
+        return f"{figures.percent(answer.planned, 4, '').rstrip('0').rstrip('.')} points"
+    if metric.scale == "log":
+        return f"a factor of {float(metric.axis.number(answer.planned)) / float(metric.axis.low):.3g}"
+    return figures.number(place, (0, place), metric.unit)
+
+
+def _planned(answer: ExperimentAnswer, metric: Metric) -> float:
+    """Return the place of the planned difference on the picture's axis."""
+    if metric.axis is None:
+        return 100 * answer.planned
+    low, high = float(metric.axis.low), float(metric.axis.high)
+    return answer.planned * (log(high / low) if metric.scale == "log" else high - low)
+
+
+def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView:
+    comparison = course.comparison
+    rows = dict(
+        zip((row.label for row in comparison.differences), comparison_page.view(comparison, metric.period).rows, strict=True)
+    )
+    row, text = next(row for row in comparison.differences if row.label == course.label), rows[course.label]
+    arm = comparison.b.name.partition("=")[2]
+    is_ratio = comparison.scale == "log"
+    unit = 100 if row.value is not None else 1
+
+    def place(difference: float) -> float:
+        return unit * distance(difference, comparison.scale)
+
+    def write(look: Look) -> str:
+        low, high = look.simultaneous
+        between = f"{_signed(low, row, metric)} to {_signed(high, row, metric)}"
+        up_to = f"up to {figures.moment(look.last, metric.period)}"
+        number = plural(look.first_n + look.second_n, "report")
+        return f"{up_to}: {_signed(look.difference, row, metric)} ({between}), {number}"
+
+    return ArmView(
+        a=comparison.a.name,
+        b=comparison.b.name,
+        arm=arm,
+        sentence=_sentence(arm, answer.base, row, text),
+        detail=_detail(arm, answer.base, text),
+        subject=figures.quoted(row.label) if row.value is not None else f"the {text.label}",
+        measure="points" if row.value is not None else "as a factor" if is_ratio else metric.unit,
+        picture=looks.picture(
+            course.looks,
+            _planned(answer, metric),
+            metric.period,
+            place,
+            write,
+            is_ratio=is_ratio,
+            unfinished=not (comparison.a.closed and comparison.b.closed),
+        ),
+        rows=tuple(_rows(answer, comparison.a.n, comparison.b.n, arm, text)),
+        verdict="found" if row.differs else "not found so far",
+        excluded=_excluded(row, metric),
+        others=tuple(other.label for other in comparison.differences if other.value is not False and other.label != row.label),
+    )
+
+
+def _sentence(arm: str, base: str, row: ValueDiffering, text: DifferenceRow) -> str:
+    unit = "" if row.value is None else " points"
+    if not row.differs:
+        return f"No effect of {figures.quoted(arm)} found so far ({text.between}{unit})."
+    up = text.at > 50  # noqa: PLR2004 - no difference is in the middle
+    subject = figures.quoted(row.label) if row.value is not None else f"The {text.label}"
+    how = ("more" if up else "less") + " frequent" if row.value is not None else "higher" if up else "lower"
+    return f"{subject} is {how} with {figures.quoted(arm)} than with {figures.quoted(base)} ({text.between}{unit})."
+
+
+def _detail(arm: str, base: str, text: DifferenceRow) -> str:
+    return f"{text.second} with {figures.quoted(arm)}, {text.first} with {figures.quoted(base)}."
+
+
+def _excluded(row: ValueDiffering, metric: Metric) -> str:
+    """Say which effects these reports exclude."""
+    scale = metric.scale if metric.axis is not None else "linear"
+    low, high = (distance(end, scale) for end in row.simultaneous)
+    least, most = (_size(size, row, metric) for size in sorted((abs(low), abs(high))))
+    if low <= 0 <= high:
+        return f"more than {most} either way"
+    return f"less than {least}, and more than {most}"
+
+
+def _size(size: float, row: ValueDiffering, metric: Metric) -> str:
+    """Write how large an effect is, without its sign."""
+    if metric.axis is not None and metric.scale == "log":
+        return f"a factor of {exp(size):.3g}"
+    return f"{_signed(size, row, metric).lstrip('+')}{'' if row.value is None else ' points'}"
+
+
+def _signed(value: float, row: ValueDiffering, metric: Metric) -> str:
+    """Write a difference with its sign, and as many digits as the last interval allows."""
+    if metric.axis is not None and metric.scale == "log":
+        return f"\N{MULTIPLICATION SIGN} {value:.3g}"
+    measure = Measure(row.value is not None, metric.unit if row.value is None else "")
+    text = measure.estimate(value, row.simultaneous).removesuffix("%")
+    return f"+{text}" if value > 0 else text
+
+
+def _rows(answer: ExperimentAnswer, first: int, second: int, arm: str, text: DifferenceRow) -> list[ArmRow]:
+    sizes = (
+        {size.arm: f"{100 * size.share:.4g}%, declared {100 * size.declared:.4g}%" for size in answer.sizes.arms}
+        if answer.sizes
+        else {}
+    )
+    return [
+        ArmRow(f"{answer.base}, the base", text.first, figures.count(first), sizes.get(answer.base, "")),
+        ArmRow(arm, text.second, figures.count(second), sizes.get(arm, "")),
+    ]

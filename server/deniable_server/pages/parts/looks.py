@@ -1,0 +1,90 @@
+"""The picture of an experiment: a difference as reports came in, with its band, no difference, and the planned one."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable_aggregator.answer import figures
+from deniable_server.pages import chart
+from deniable_server.pages.chart import Scale, Tick
+from deniable_server.pages.parts import timeline
+from deniable_server.pages.parts.timeline import Hit, Mark, TimeTick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deniable_aggregator.answer.model.experiment import Look
+
+_MOST_NAMES = 7
+_ROOM = 3  # times the last interval's length that the picture shows: early intervals may be very long
+
+
+class LooksPicture(NamedTuple):
+    """A difference as reports came in."""
+
+    marks: tuple[Mark, ...]
+    # curves, bands: paths in a square, as in `LinePicture`
+    curves: tuple[str, ...]
+    bands: tuple[str, ...]
+    ticks: tuple[Tick, ...]  # of the axis, in percent from the top
+    zero: float  # where no difference is, in percent from the top
+    planned: tuple[float, ...]  # where the planned difference is, to either side; none where it lies outside
+    names: tuple[TimeTick, ...]  # below the picture
+    hits: tuple[Hit, ...]
+    words: str
+
+
+def picture(
+    looks: Sequence[Look],
+    planned: float | None,  # the planned difference on the axis; None if it is not drawn
+    length: str,  # of a period
+    place: Callable[[float], float],  # of a difference on the axis
+    write: Callable[[Look], str],  # a look as text
+    *,
+    is_ratio: bool,  # whether places are logarithms of ratios
+    unfinished: bool,  # whether more may come for the last look
+) -> LooksPicture:
+    """Draw looks."""
+    ends = [tuple(map(place, look.simultaneous)) for look in looks]
+    last = ends[-1]
+    reach = _ROOM * (last[1] - last[0])
+    values = [place(look.difference) for look in looks]
+    low = max(min(end[0] for end in ends), min(0.0, *values, last[0]) - reach)
+    high = min(max(end[1] for end in ends), max(0.0, *values, last[1]) + reach)
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = chart.round_scale(low, high) if high > low else Scale(-1, 1)
+    pitch = 100 / len(looks)
+    middle = [round(pitch * (at + 0.5), 2) for at in range(len(looks))]
+    upper = [(x, scale.down(end[1])) for x, end in zip(middle, ends, strict=True)]
+    lower = [(x, scale.down(end[0])) for x, end in zip(middle, ends, strict=True)]
+    points = [(x, scale.down(value)) for x, value in zip(middle, values, strict=True)]
+    every = -(-len(looks) // _MOST_NAMES)
+    texts = [write(look) for look in looks]
+    return LooksPicture(
+        marks=tuple(
+            Mark(x, y, (up[1], down[1]), hollow=unfinished and look is looks[-1], alone=len(looks) == 1)
+            for look, (x, y), up, down in zip(looks, points, upper, lower, strict=True)
+        ),
+        curves=(timeline.path(points),) if len(looks) > 1 else (),
+        bands=(timeline.path([*upper, *reversed(lower)]) + "Z",) if len(looks) > 1 else (),
+        ticks=tuple(Tick(round(100 - tick.at, 2), _label(scale, tick, is_ratio=is_ratio)) for tick in scale.ticks),
+        zero=scale.down(0.0),
+        planned=tuple(scale.down(side) for side in (planned, -planned) if low < side < high) if planned else (),
+        names=tuple(
+            TimeTick(x, figures.brief(look.last, length), is_long=False)
+            for at, (x, look) in enumerate(zip(middle, looks, strict=True))
+            if (len(looks) - 1 - at) % every == 0
+        ),
+        hits=tuple(Hit(round(x - pitch / 2, 2), round(pitch, 2), x, text) for x, text in zip(middle, texts, strict=True)),
+        words=f"The difference as reports came in: {'; '.join((texts[0], texts[-1]) if len(texts) > 1 else texts)}.",
+    )
+
+
+def _label(scale: Scale, tick: Tick, *, is_ratio: bool) -> str:
+    """Write a difference beside the axis: with its sign, or as a factor."""
+    value = scale.low + tick.at / 100 * (scale.high - scale.low)
+    if is_ratio:
+        return f"\N{MULTIPLICATION SIGN} {exp(value):.3g}"
+    label = tick.label.replace("-", figures.MINUS)
+    return f"+{label}" if value > 1e-12 * scale.high else label

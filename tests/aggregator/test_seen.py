@@ -35,7 +35,7 @@ def append(store, key, ttl=3 * DAY):
 
 def only(client):
     """Return the day and the bucket under which the one upload is remembered."""
-    (name,) = [key.decode() for key in client.scan_iter() if b":seen:" in key and key != SECRET.encode()]
+    (name,) = [key.decode() for key in client.scan_iter() if b":seen:" in key and key.count(b":") > SECRET.count(":")]
     return int(name.split(":")[2]), name.split(":")[3]
 
 
@@ -133,7 +133,7 @@ class Full(Room):
 def remembered(client):
     """Return how many days ago the days were of which uploads are remembered."""
     today = int(time.time()) // DAY
-    names = [key.decode().split(":") for key in client.scan_iter() if b":seen:" in key]
+    names = [key.decode().split(":") for key in client.scan_iter() if b":seen:" in key and not key.endswith(b":hour")]
     return sorted((today - int(name[2]) for name in names if len(name) == 4), reverse=True)
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
 
 _STATE = (
-    *(schema.REPORTS, schema.DEAD, schema.SEEN_SECRET, schema.ARCHIVE, schema.RECOUNTED, schema.WATCHED, schema.CAUGHT),
+    *(schema.REPORTS, schema.DEAD, schema.SEEN_SECRET, schema.SEEN_HOUR),
+    *(schema.ARCHIVE, schema.RECOUNTED, schema.WATCHED, schema.CAUGHT),
     *(schema.REDO, schema.FAULTS, schema.LATEST, schema.KEYS, schema.KEYS_USED, schema.AUDIT_SERVED, schema.SIMULATED),
 )
 

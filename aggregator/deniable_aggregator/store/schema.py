@@ -57,6 +57,7 @@ DEAD = Key(
     "{tallies} days, or until an operator has them counted or purges them; at most some 10,000",
 )
 SEEN_SECRET = Key("{app}:seen:secret", "32 random bytes, the key of the digests of Idempotency-Keys", _FOR_GOOD)
+SEEN_HOUR = Key("{app}:seen:hour", "the last hour in which an upload was accepted", _FOR_GOOD)
 SEEN = Key(
     "{app}:seen:*",
     (

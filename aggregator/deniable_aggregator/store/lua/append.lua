@@ -29,6 +29,10 @@ if excess then
   return {'limited', excess}
 end
 enter(KEYS[1], now, {'d', ARGV[1]})
+local hour = string.format('%.0f', now - now % 3600)
+if redis.call('HGET', KEYS[2] .. 'hour', 'last') ~= hour then
+  redis.call('HSET', KEYS[2] .. 'hour', 'last', hour)
+end
 -- An expiry shows the day only.
 local hash = KEYS[2] .. today .. ':' .. ARGV[3]
 redis.call('HSET', hash, ARGV[4], ARGV[5])

@@ -7,6 +7,8 @@ Keys of the kind `schema.SEEN` end with
     Idempotency-Key, and a few bytes of record;
 ``secret``
     the digest's key: 32 random bytes, drawn once;
+``hour``
+    the last hour in which an upload was accepted;
 ``dropped``
     for a minute after a day was deleted early: the next day is deleted only once the effect shows.
 
@@ -61,11 +63,16 @@ class Seen:
         client: redis.Redis,
         app: str,  # the app's name
     ) -> None:
-        self.base = schema.SEEN.of(app, "")
+        self._client, self.base = client, schema.SEEN.of(app, "")
         self._secret = b"-"  # until the store returns its own
         self._recall = Script(client, "seen", "recall")
         self._drop = Script(client, "drop")
         self._fix = Script(client, "fix")
+
+    def hour(self) -> int | None:
+        """Return the last hour in which an upload was accepted, in seconds since 1970; None if none was."""
+        hour = self._client.hget(f"{self.base}hour", "last")
+        return None if hour is None else int(hour)
 
     def begin(self) -> None:
         """Draw the store's secret, unless it has one."""

@@ -334,8 +334,8 @@ class RegistryChange:
 def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
     """Compare a published registry with a proposed one."""
     # A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
-    # grace, delay, step, together and least_shift may change freely. So may the values of segments, what they generalise to, and
-    # experiments.
+    # grace, delay, step, together, least_shift and public may change freely. So may the values of segments, what they generalise
+    # to, and experiments.
     changes = []
     if published.app != proposed.app:
         changes.append(RegistryChange("-", f"app was {published.app}, is {proposed.app}: another app's counts", breaking=True))

@@ -99,6 +99,7 @@ def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
     from deniable_server.api.answers import live, metrics, questions, rows  # noqa: PLC0415
     from deniable_server.pages import dashboard  # noqa: PLC0415
     from deniable_server.privacy import about as public  # noqa: PLC0415
+    from deniable_server.results import page as results  # noqa: PLC0415
 
     reading = (
         health,
@@ -110,7 +111,8 @@ def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
         keys,
         openapi,
         dashboard,
-        *([public] if about == "public" else []),
+        *([public] if about != "off" else []),
+        *([results] if about == "results" else []),
     )
     return reading if serves == "query" else (ingest, *reading)
 

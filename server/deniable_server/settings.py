@@ -89,7 +89,7 @@ class Settings:
     dashboard: Literal["key", "open"] = "key"
     # `public`: the page `/about` tells everybody what is asked and how it is randomised; `off`: there is no such page. It shows
     # nothing that was collected.
-    about: Literal["off", "public"] = "off"
+    about: Literal["off", "public", "results"] = "off"
     # Names under which open pages are shown, beside those of loopback, separated by commas: `telemetry.lan,192.0.2.7`. Under
     # other names they are refused, because a foreign page could make the browser fetch them (DNS rebinding).
     hosts: str = ""

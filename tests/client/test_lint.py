@@ -340,6 +340,7 @@ FREE = [
     ({"together": 2.5}, "together was 1, is 2.5"),
     ({"step": "1"}, "step was None, is '1'"),
     ({"least_shift": "0.01"}, "least_shift was None, is '0.01'"),
+    ({"public": True}, "public was False, is True"),
 ]
 
 

@@ -244,6 +244,7 @@ REFUSED = [
     ([('owner = "o"', 'owner = "o"\ndelay = "3h"')], "theme: delay = "),
     ([('owner = "o"', 'owner = "o"\ntogether = 3')], "theme: together = "),
     ([('owner = "o"', 'owner = "o"\nleast_shift = 0.1')], "theme: least_shift = "),
+    ([('owner = "o"', 'owner = "o"\npublic = true')], "theme: public = "),
     # What may be turned down, turned up
     ([("sample = 0.5", "sample = 0.501")], "theme: sample = '0.501': write 0.5; devices keep"),
     ([("sample = 0.5", "")], "theme: sample = '1': write 0.5; devices keep"),

@@ -151,6 +151,11 @@ class Published:
         cells = {cell: {name: pair for name, pair in each.items() if name <= last} for cell, each in self.cells.items()}
         return replace(self, cells={cell: each for cell, each in cells.items() if each}, earlier=())
 
+    def sealed(self) -> Published:
+        """Return the releases for which nothing more will be published, of the definition that the registry has now."""
+        cells = {cell: {name: pair for name, pair in each.items() if pair[1].closed} for cell, each in self.cells.items()}
+        return replace(self, cells={cell: each for cell, each in cells.items() if each}, earlier=())
+
     def cell(self, text: str | None) -> str:
         """Return a cell with its segments in the metric's order; without a text, the cell of all reports."""
         return read_cell(self.breakdown, text or "")

@@ -100,21 +100,13 @@ ALARMS = Key(
     "alarms of made-up reports, by version of a metric: numbers to two digits",
     "{alarms} days after their period has closed",
 )
-REFUSED_HOURS = Key(
-    "{app}:refused:hours",
-    "the first and the last hour in which reports were refused, by metric and reason",
-    "7 days after the last",
-)
+REFUSED_HOURS = Key("{app}:refused:hours", "first and last hour of refusals, by metric and reason", "7 days after the last")
 REFUSED = Key(
     "{app}:refused:*",
     "how many reports were refused on a day, by metric, reason, and the version and definition that they were made for",
-    "7 days after the last of them",
+    "7 days after the last",
 )
-LATEST = Key(
-    "{app}:latest",
-    "in a trial only: the last ten reports (randomised), with the second in which each came and what became of it",
-    "an hour after the last of them",
-)
+LATEST = Key("{app}:latest", "in a trial: the last ten reports (randomised), and when each came", "an hour")
 REFUSALS = Key("{app}:refusals", "the same of all 7 days, as it was after the last full hour", "until the next hour")
 WATCHED = Key("{app}:watched", "when made-up reports were last looked for", "until the next look")
 STAGED = Key(

@@ -116,6 +116,8 @@ class Metric:
     least_shift
         The smallest shift of a share that matters, as written; of a number, as a share of its range. Shifts are looked for as
         periods close. None: they are not. Devices do not use this.
+    public
+        Whether what is published of it is shown to everybody, where the server shows results. Devices do not use this.
     """
 
     id: str
@@ -151,6 +153,7 @@ class Metric:
     answers_per_month: int = ANSWERS_PER_MONTH
     together: float = 1
     least_shift: str | None = None
+    public: bool = False
     step: str | None = None
     kind: Type = field(init=False, repr=False, compare=False)  # the type itself, which answers for what differs by type
     axis: Axis | None = field(init=False, repr=False, compare=False, default=None)  # of a number

@@ -291,6 +291,7 @@ def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
         yield f"period: write {_listed(period.LENGTHS)}", table["period"]
     yield from _shift_faults(table)
     yield from _group_faults(table)
+    yield from _public_faults(table)
     expires = table.get("expires")
     if expires is not None and (not isinstance(expires, date) or isinstance(expires, datetime)):
         yield "expires: write a date such as 2027-12-31, without quotes", expires
@@ -339,6 +340,14 @@ def _shift_faults(table: dict[str, Any]) -> Iterator[Broken]:
         yield "least_shift: remove it, or choose a period of a day or longer; at night people answer otherwise", least
     if table.get("discover") is True:
         yield "least_shift: remove it, or list the answers; what a search finds differs from period to period", least
+
+
+def _public_faults(table: dict[str, Any]) -> Iterator[Broken]:
+    public = table.get("public", False)
+    if not isinstance(public, bool):
+        yield "public: write true or false, without quotes", public
+    elif public and types.of(table["type"]).open:
+        yield "public: remove it, or list the answers; what a search finds may be a name", public
 
 
 def _segment_faults(table: dict[str, Any], segments: dict[str, Any]) -> Iterator[Broken]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 blueprint = Blueprint("about", __name__)
 
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
     ),
@@ -81,7 +81,7 @@ def about() -> Response:
         remembered={},
     )
     response = make_response(page)
-    response.headers.update(_HEADERS)
+    response.headers.update(HEADERS)
     return response
 
 

@@ -6,6 +6,7 @@ from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from deniable.messages.plural import plural_noun
 from deniable_aggregator.answer import figures
@@ -38,9 +39,24 @@ def leading(
         return Leading(_undetected(limit), [], of, of, ahead=False)
     # What a search tried and could not confirm is not an answer that anybody is known to have given.
     named = [rows[place] for place in tests.places.tolist() if rows[place].detected or not metric.discover]
+    lead = Leading("", [row.value for row in named], count, of, tests.ahead)
+    return replace(lead, says=in_words(metric, lead, rows, limit))
+
+
+def in_words(
+    metric: Metric,
+    lead: Leading,  # which values lead
+    rows: Sequence[ValueEstimate],  # what is estimated of each value; numbers in the sentence are theirs
+    limit: float,  # the share that is detected half of the time, nan if none is
+) -> str:
+    """Say which values lead, in a sentence."""
+    if not lead.leaders and lead.count == lead.of and not any(row.detected for row in rows):
+        return _undetected(limit)
     yes = next((row for row in rows if row.value is True), None)
-    says = _of_yes(yes) if yes else _of_many(metric, named, tests)
-    return Leading(says, [row.value for row in named], count, of, tests.ahead)
+    if yes:
+        return _of_yes(yes)
+    by_value = {row.value: row for row in rows}
+    return _of_many(metric, [by_value[value] for value in lead.leaders], lead)
 
 
 def _undetected(limit: float) -> str:
@@ -54,9 +70,9 @@ def _of_yes(yes: ValueEstimate) -> str:
     return f"{figures.share(yes.frequency, yes.stderr)} answer {figures.quoted('yes')} ({_between([yes])})."
 
 
-def _of_many(metric: Metric, named: Sequence[ValueEstimate], tests: Leaders) -> str:
+def _of_many(metric: Metric, named: Sequence[ValueEstimate], lead: Leading) -> str:
     noun = "option" if metric.kind.options else "answer"
-    count, of = len(tests.places), len(tests.order)
+    count, of = lead.count, lead.of
     if of == 1:
         return f"{_share(named[0])} answer {figures.quoted(named[0].label)} ({_between(named)})."
     searched = " found" if metric.discover else ""
@@ -66,7 +82,7 @@ def _of_many(metric: Metric, named: Sequence[ValueEstimate], tests: Leaders) -> 
         those = f"all {count:,}" if count == of else f"{count:,} of {of:,}"
         return f"No clear leader: {those} {plural_noun(noun)}{searched} may be first."
     names = figures.listed([figures.quoted(row.label) for row in named])
-    most = f"are the {count} most frequent {plural_noun(noun)}{searched}" if tests.ahead else "lead"
+    most = f"are the {count} most frequent {plural_noun(noun)}{searched}" if lead.ahead else "lead"
     return f"{names} {most}: {_between(named)} each. Which is first cannot be told."
 
 

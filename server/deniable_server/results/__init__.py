@@ -1,0 +1,1 @@
+"""Public results, for everybody: rounded, and of closed releases only."""

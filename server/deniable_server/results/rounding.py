@@ -1,0 +1,120 @@
+"""How public results are rounded: an exact number tells whoever knows all others whether one person took part."""
+
+from __future__ import annotations
+
+from math import floor, isnan, log10
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from deniable_aggregator.answer import figures
+
+if TYPE_CHECKING:
+    from deniable_aggregator.answer.model.number import NumberEstimate
+    from deniable_aggregator.answer.model.series import Line, Point, Series
+    from deniable_aggregator.answer.model.shares import ValueEstimate
+
+_PART = 10  # of a standard error: estimates are multiples of it
+
+
+def coarse_count(number: int) -> int:
+    """Round a number of reports to two digits.
+
+    Examples
+    --------
+    >>> coarse_count(12_345), coarse_count(987), coarse_count(7)
+    (12000, 990, 7)
+    """
+    if number < 100:  # noqa: PLR2004 - it has two digits
+        return number
+    unit = 10 ** (floor(log10(number)) - 1)
+    return int(round(number / unit) * unit)
+
+
+def step_of(stderr: float) -> float:
+    """Return the step of estimates with a standard error: 1, 2 or 5 times a power of ten, a tenth of the error or more.
+
+    Examples
+    --------
+    >>> step_of(0.0066), step_of(0.02)
+    (0.001, 0.002)
+    """
+    if not stderr > 0 or isnan(stderr):
+        return 0.0
+    power = 10.0 ** floor(log10(stderr / _PART) + 1e-9)
+    return next(power * times for times in (1, 2, 5, 10) if power * times >= stderr / _PART * (1 - 1e-9))
+
+
+def coarse(number: float, step: float) -> float:
+    """Round a number to a multiple of a step; leave it where there is none."""
+    return round(number / step) * step if step and not isnan(number) else number
+
+
+def _ends(interval: tuple[float, float], step: float) -> tuple[float, float]:
+    return coarse(interval[0], step), coarse(interval[1], step)
+
+
+def coarse_number(number: NumberEstimate) -> NumberEstimate:
+    """Round all that is estimated of a number, and leave out what is finer: parts of its range, and single values."""
+
+    def rounded(value: float, interval: tuple[float, float]) -> tuple[float, tuple[float, float]]:
+        step = step_of(figures.stderr(interval))
+        return coarse(value, step), _ends(interval, step)
+
+    mean, interval = rounded(number.mean, number.interval)
+    geometric = number.geometric_mean
+    if geometric:
+        value, between = rounded(geometric.value, geometric.interval)
+        geometric = replace(geometric, value=value, interval=between)
+    quantiles = []
+    for quantile in number.quantiles:
+        value, between = rounded(quantile.value, quantile.interval)
+        quantiles.append(replace(quantile, value=value, interval=between))
+    return replace(
+        number,
+        mean=mean,
+        interval=interval,
+        stderr=_PART * step_of(number.stderr),
+        geometric_mean=geometric,
+        quantiles=quantiles,
+        sum=None,
+        parts=[],
+        values=[],
+    )
+
+
+def coarse_series(series: Series) -> Series:
+    """Round a series, and leave out what is told of changes: it rests on numbers that are not rounded."""
+    periods = [replace(period, n=coarse_count(period.n)) for period in series.periods]
+    return replace(series, says="", periods=periods, lines=[_line(line) for line in series.lines])
+
+
+def _line(line: Line) -> Line:
+    points = [None if point is None else _point(point) for point in line.points]
+    return replace(line, points=points, change=None, trend=None, shifts=[], between=None)
+
+
+def _point(point: Point) -> Point:
+    step = step_of(figures.stderr(point.interval))
+    return replace(
+        point,
+        estimate=coarse(point.estimate, step),
+        interval=_ends(point.interval, step),
+        simultaneous=_ends(point.simultaneous, step),
+        n=coarse_count(point.n),
+    )
+
+
+def coarse_row(row: ValueEstimate) -> ValueEstimate:
+    """Round all that is estimated of a value."""
+    step = step_of(row.stderr)
+    return replace(
+        row,
+        n=coarse_count(row.n),
+        frequency=coarse(row.frequency, step),
+        stderr=_PART * step,  # so many digits as the step has are written
+        interval=_ends(row.interval, step),
+        simultaneous=_ends(row.simultaneous, step),
+        consistent=coarse(row.consistent, step),
+        count=float(coarse_count(round(abs(row.count)))) if not isnan(row.count) else row.count,
+    )

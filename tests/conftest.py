@@ -45,7 +45,7 @@ gc.disable()  # what is collected stays to the end: to look for garbage among it
 GARBAGE = 1 << 30  # bytes more in memory than after the last look, after which it is looked for all the same
 LEFT_OUT = pytest.StashKey[int]()
 CASES = pytest.StashKey[Counter[tuple[str, str | None, bool]]]()
-CAMPAIGN_CASES = 4
+CAMPAIGN_CASES = 2
 """Cases of a campaign that run for each change, unless `first_cases` says otherwise; at night all do."""
 SYSTEM = Path(__file__).parent / "system"
 OTHER_STORES = {"both_stores": "wheel", "cluster_too": "cluster", "divided_too": "divided"}

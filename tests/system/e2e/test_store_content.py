@@ -94,9 +94,10 @@ def places():
 SHOPS = [
     ("alone", "server"),
     ("cluster", "server"),
-    pytest.param(("alone", "wheel"), marks=pytest.mark.other_store),
-    # By day each difference is looked at alone.
-    pytest.param(("cluster", "wheel"), marks=[pytest.mark.other_store, pytest.mark.campaign, pytest.mark.nightly]),
+    *(
+        pytest.param((place, "wheel"), marks=[pytest.mark.other_store, pytest.mark.campaign, pytest.mark.nightly])
+        for place in ("alone", "cluster")
+    ),
 ]
 
 

@@ -153,6 +153,7 @@ def test_relative_dates_are_named(client):
         ("range=2026-02-02..2026-01-01", "write the earlier one first"),
         ("range=30d&period=2026-01-01", "not of both"),
         ("by=year", "by is one of day, week, month"),
+        ("by=hour", "his metric is daily: by is one of day, week, month"),
         ("from=yesterday", "is no day and no time"),
         ("ranges=30d", "there is no such parameter"),
     ],

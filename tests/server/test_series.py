@@ -445,7 +445,7 @@ def test_two_periods_in_words(filled):
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ("?a=platform%3Dlinux&b=platform%3Dlinux", 200, "nobody can be in both"),
+        ("?a=platform%3Dlinux&b=platform%3Dlinux", 200, "Both sides are the same, platform=linux: choose two."),
         ("?a=platform%3Dlinux&b=platform%3Dbeos", 403, "withheld"),
         ("?a=platform%3Dlinux&b=never", 200, "two periods"),
     ],

@@ -22,7 +22,7 @@ from deniable_aggregator.answer.readings import NumberReading, ShareReading, rea
 from deniable_aggregator.answer.readings.differing import between, differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.readings.numbers_differing import of_mean_and_median
-from deniable_aggregator.answer.refusal import Incomparable, overlap
+from deniable_aggregator.answer.refusal import Incomparable, overlap, same
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.decode.panel import repeats_of
@@ -126,6 +126,8 @@ def _unpublished(sides: _Sides, version: int, a: str, b: str) -> str:
 
 def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
     cells = version.cell(a), version.cell(b)
+    if cells[0] == cells[1]:
+        raise Incomparable(same(cells[0]))
     if all(set(one) & set(other) for one, other in zip(*map(version.breakdown.box, cells), strict=True)):
         raise Incomparable(overlap(*cells))
     first, second = (version.covering(cell, period) for cell in cells)
@@ -138,6 +140,8 @@ def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
 def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
     cell = version.cell(segment)
     first, second = (version.covering(cell, period) for period in (a, b))
+    if a == b:
+        raise Incomparable(same(a))
     if first.releases and first.releases == second.releases:
         raise Incomparable(f"one release covers both periods, {a} and {b}: choose two further apart")
     return _Sides(version, (cell, cell), first, second)

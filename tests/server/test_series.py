@@ -16,6 +16,7 @@ from registries import metric_toml, registry_toml
 from deniable.registry import period
 from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Trend
 from deniable_aggregator.answer.over_time.sentence import change_in_words
+from deniable_aggregator.answer.over_time.trend import trend_in_words
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.pages import comparison_page, series_page
 
@@ -341,8 +342,8 @@ def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
         lines=lines,
         left_out=0,
     )
-    assert series_page.view(answer).trend.startswith(words)
-    together = series_page.view(replace(answer, lines=lines * 2, level=0.9)).trend
+    assert trend_in_words(answer).startswith(words)
+    together = trend_in_words(replace(answer, lines=lines * 2, level=0.9))
     assert ("a day (90% interval, all values at once) from" in together) == together.startswith("On average")
 
 
@@ -421,6 +422,23 @@ def test_two_segments_in_words(filled):
     assert "more in the second" in html
     _, turned = compared(filled, "used", "?b=platform%3Dlinux&a=platform%3Dmacos")
     assert "“yes” is less frequent in platform = linux than in platform = macos" in headline(turned)
+
+
+def test_answers_say_what_pages_print(filled):
+    """The sentence with which a page begins, what changed, the trend, and what a comparison says: each is a member."""
+    for id_, begins in (("used", "“yes” "), ("wait", "The median ")):
+        html = unescape(page(filled, id_))
+        answer = filled.get(f"/api/v1/metrics/{id_}").get_json()
+        check("Measurement", answer)
+        assert f">{answer['says']}</p>" in html
+        series = ask(filled, f"{id_}/series")
+        assert series["says"].startswith(begins)
+        assert series["says"] in html
+        assert series["trend_says"] in html
+    assert re.search(r", the median is \d+\u202fms \(95% interval \d+ to \d+\u202fms\)\.$", answer["says"])
+    assert ask(filled, "used/series")["trend_says"].startswith(("On average “yes” ", "No trend beyond chance from "))
+    query = "?a=platform%3Dlinux&b=platform%3Dmacos"
+    assert ask(filled, f"used/compare{query}")["says"] == headline(compared(filled, "used", query)[1])
 
 
 def test_two_periods_in_words(filled):

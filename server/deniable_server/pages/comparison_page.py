@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.registry import period
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference import compare
-from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.difference.sentence import estimate, is_of_shares, measure_of, name_of, sides_in_words
+from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages import chart
@@ -155,17 +156,13 @@ def view(
     length: str,  # of the metric's periods
 ) -> ComparisonView:
     """Describe what a page shows of a comparison."""
-    sides = (comparison.a.name, comparison.b.name)
-    if comparison.kind == "periods":
-        a, b = (figures.moment(name, length) for name in sides)
-    else:
-        a, b = map(figures.segment, sides)
+    a, b = sides_in_words(comparison, length)
     rows = comparison.differences
     reach = max((abs(distance(end, comparison.scale)) for row in rows for end in row.simultaneous), default=0.0) or 1.0
-    if comparison.scale == "linear" and not comparison.unit and _is_of_shares(comparison):
+    if comparison.scale == "linear" and not comparison.unit and is_of_shares(comparison):
         reach = chart.share_scale(reach).high  # the labels of both ends are round
     return ComparisonView(
-        _sentence(comparison, a, b),
+        comparison.says,
         (a, b),
         tuple(_row(row, comparison, Scale(-reach, reach)) for row in rows),
         _ends(comparison, reach),
@@ -174,37 +171,6 @@ def view(
             name for name, side in zip((a, b), (comparison.a, comparison.b), strict=True) if side.n and not side.closed
         ),
     )
-
-
-def _is_of_shares(comparison: Comparison) -> bool:
-    return all(row.value is not None for row in comparison.differences)
-
-
-def _measure(row: ValueDiffering, comparison: Comparison) -> Measure:
-    return Measure(row.value is not None, comparison.unit, comparison.scale)
-
-
-def _sentence(comparison: Comparison, a: str, b: str) -> str:
-    scale = comparison.scale
-    rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
-    if not rows:
-        return f"{a} and {b} cannot be compared: {comparison.reason}."
-    moved = [row for row in rows if row.differs]
-    if not moved:
-        return f"No difference beyond chance between {a} and {b}."
-    most = max(moved, key=lambda row: abs(distance(row.difference, scale)))
-    up, of_shares = distance(most.difference, scale) > 0, _is_of_shares(comparison)
-    first, second, by = (
-        _estimate(most.first, most, comparison),
-        _estimate(most.second, most, comparison),
-        _measure(most, comparison).size(most.simultaneous, most.interval),
-    )
-    subject = figures.quoted(most.label) if of_shares else f"The {_name(most)}"
-    others = f" {len(moved) - 1} more {'differs' if len(moved) == 2 else 'differ'}." if len(moved) > 1 else ""  # noqa: PLR2004
-    if comparison.kind == "periods":
-        return f"{subject} {'rose' if up else 'fell'} from {first} in {a} to {second} in {b}, by {by}.{others}"
-    how = ("more" if up else "less") + " frequent" if of_shares else "higher" if up else "lower"
-    return f"{subject} is {how} in {b} than in {a}: {second} against {first}, by {by}.{others}"
 
 
 def _arm_sentence(comparison: Comparison, length: str) -> str:
@@ -229,11 +195,6 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
     return f"{sentence}{others}"
 
 
-def _name(row: ValueDiffering) -> str:
-    """Return what people call a value, or a mean."""
-    return row.label.replace("_", " ") if row.value is None else row.label
-
-
 def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> DifferenceRow:
     def at(difference: float) -> float:
         return scale.across(distance(difference, comparison.scale))
@@ -241,9 +202,9 @@ def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> Differenc
     words = ("rose", "fell") if comparison.kind == "periods" else ("more in the second", "less in the second")
     low, high = row.simultaneous
     return DifferenceRow(
-        label=_name(row),
-        first=_estimate(row.first, row, comparison),
-        second=_estimate(row.second, row, comparison),
+        label=name_of(row),
+        first=estimate(row.first, row, comparison),
+        second=estimate(row.second, row, comparison),
         difference=_signed(row.difference, row, comparison),
         between=f"{_signed(low, row, comparison)} to {_signed(high, row, comparison)}",
         verdict=words[0 if distance(row.difference, comparison.scale) > 0 else 1] if row.differs else _NONE,
@@ -254,17 +215,11 @@ def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> Differenc
     )
 
 
-def _estimate(value: float, row: ValueDiffering, comparison: Comparison) -> str:
-    low, high = row.interval
-    # The interval of a ratio times the value is one in the metric's unit.
-    return _measure(row, comparison).estimate(value, (value * low, value * high) if comparison.scale == "log" else (low, high))
-
-
 def _signed(value: float, row: ValueDiffering, comparison: Comparison) -> str:
     """Write a difference with its sign: in points, in the metric's unit, or as a factor."""
     if comparison.scale == "log":
         return f"\N{MULTIPLICATION SIGN} {value:.3g}"
-    measure = _measure(row, comparison)
+    measure = measure_of(row, comparison)
     text = measure.estimate(value, row.interval)
     text = text.removesuffix("%") if measure.is_share else text
     return f"+{text}" if value > 0 else text
@@ -273,5 +228,5 @@ def _signed(value: float, row: ValueDiffering, comparison: Comparison) -> str:
 def _ends(comparison: Comparison, reach: float) -> tuple[str, str]:
     if comparison.scale == "log":
         return f"\N{MULTIPLICATION SIGN} {exp(-reach):.3g}", f"\N{MULTIPLICATION SIGN} {exp(reach):.3g}"
-    text = f"{100 * reach:.6g}" if _is_of_shares(comparison) else figures.number(reach, (0, reach), comparison.unit)
+    text = f"{100 * reach:.6g}" if is_of_shares(comparison) else figures.number(reach, (0, reach), comparison.unit)
     return f"{figures.MINUS}{text}", f"+{text}"

@@ -3,6 +3,7 @@
 * ``GET /``: the metrics of an app, by what happened to them; ``GET /overview.csv``: the same as a file
 * ``GET /m/<id>``: one metric, every value with its intervals
 * ``GET /m/<id>/compare``: two periods or two segments of it
+* ``GET /m/<id>/query``: the same as a query, to copy
 * ``GET /m/<id>/values.csv``, ``series.csv``, ``segments.csv``, ``compare.csv``, ``chart.svg``: its tables and picture as files
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
@@ -29,7 +30,7 @@ from deniable_server.api.answers import live
 from deniable_server.api.answers.parameters import level_asked, only_parameters, published_of
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
-from deniable_server.pages import comparison_page, download, list_page, live_page, metric_page, visitor
+from deniable_server.pages import comparison_page, download, list_page, live_page, metric_page, query_page, visitor
 from deniable_server.pages.frame import blueprint, page, sentence
 from deniable_server.pages.parts import theme
 from deniable_server.pages.parts.metric_data import MetricData
@@ -77,6 +78,22 @@ def metric(id_: str) -> BaseResponse:
     facts["withheld"] = metric_page.withheld(data.published, measured.version, data.period)
     facts["earlier"] = [metric_page.before(each, data.level) for each in measured.earlier]
     return metric_page.page_of(app, measured, facts, data)
+
+
+@blueprint.get("/m/<id_>/query")
+def query(id_: str) -> Response:
+    """Write what the page of a metric shows as a query, for a shell and for Python."""
+    app = visitor.app_shown()
+    only_parameters("range", "period", "segment", "level", "app")
+    data = MetricData.of_request(app, id_)
+    return page(
+        "query.html",
+        app=app,
+        metric=data.name,
+        back_to=url_for(".metric", id_=id_, **visitor.remembered() | data.question),
+        python=query_page.of_python(data),
+        shell=query_page.of_shell(data),
+    )
 
 
 @blueprint.get("/m/<id_>/chart.svg")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.difference.sentence import sentence
 from deniable_aggregator.answer.model.comparison import (
     Arms,
     ArmSize,
@@ -94,7 +96,7 @@ def compare(
     first, second = read(sides[-2:])
     why = incomparable(metric) or _unpublished(sides, metric.version, a, b)
     differences, left_out, overall = ([], 0, None) if why else _differences(first, second, level, arms.planned if arms else None)
-    return Comparison(
+    answer = Comparison(
         trial=app.trial,
         simulated=app.simulated,
         earlier=earlier_in_words(published),
@@ -115,6 +117,7 @@ def compare(
         experiment=arms,
         reason=why or None,
     )
+    return replace(answer, says=sentence(answer, metric.period))
 
 
 def _unpublished(sides: _Sides, version: int, a: str, b: str) -> str:

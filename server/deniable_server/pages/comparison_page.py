@@ -13,6 +13,7 @@ from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.difference.sentence import estimate, is_of_shares, measure_of, name_of, sides_in_words
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
+from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _NONE = "no difference beyond chance"
 _MOST_ARMS = 8  # of a metric
+_MOST_TOGETHER = {"hour": 168, "day": 28, "week": 8, "month": 3}
+"""How many periods are compared together with as many before."""
 _MOST_PAIRS = 3  # that are offered where two sides cannot be compared
 
 
@@ -83,6 +86,29 @@ def default_periods(measured: Measurement) -> tuple[str, str] | None:
         alike = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
         return alike if alike in names else names[-2], names[-1]
     return None
+
+
+class LastRanges(NamedTuple):
+    """The last periods, and as many before them."""
+
+    number: int  # of either
+    # a, b: as sides of a comparison
+    a: str
+    b: str
+
+
+def last_ranges(
+    names: Sequence[str],  # of the periods published, in order
+    length: str,
+) -> LastRanges | None:
+    """Choose the last periods, half of those published at most, and as many before; None if there are fewer than four."""
+    number, cycle = min(_MOST_TOGETHER[length], len(names) // 2), period.CYCLES[length]
+    if number > cycle:
+        number -= number % cycle
+    if number < 2:  # noqa: PLR2004
+        return None
+    before, last = names[-2 * number : -number], names[-number:]
+    return LastRanges(number, *(JOINT.join((each[0], each[-1])) for each in (before, last)))
 
 
 def beside(

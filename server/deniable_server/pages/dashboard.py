@@ -119,7 +119,7 @@ def chart_file(id_: str) -> Response:
 
 @blueprint.get("/m/<id_>/compare")
 def comparison(id_: str) -> Response:
-    """Compare ``a`` and ``b``: two periods, of all or one ``segment``; or two segments, in all periods or one ``period``."""
+    """Compare ``a`` and ``b``: two periods or ranges, of all or one ``segment``; or two segments, in all or one ``period``."""
     app = visitor.app_shown()
     only_parameters("a", "b", "period", "segment", "level", "app")
     question = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
@@ -150,6 +150,7 @@ def comparison(id_: str) -> Response:
         metric=id_,
         segments=default,
         beside=comparison_page.beside(first, measured.segments) if first else [],
+        together=comparison_page.last_ranges([span.last for span in measured.periods], measured.period_length),
         alternatives=comparison_page.alternatives(measured, question.get("a", ""), question["b"]) if cannot else [],
         question=question,
         links=visitor.remembered() | question,

@@ -20,6 +20,7 @@ from deniable_aggregator.answer.model.comparison import (
     ValueDiffering,
 )
 from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
 from deniable_aggregator.answer.readings.differing import between, differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
@@ -69,7 +70,7 @@ class _Sides(NamedTuple):
 
 def compare(
     published: Sequence[Published],  # the versions to try, the highest first: the first answers of which both sides have reports
-    # a, b: two periods, or two cells of which none has people of the other
+    # a, b: two periods, or longer times as of `side_of`; or two cells of which none has people of the other
     a: str,
     b: str,
     *,
@@ -141,12 +142,12 @@ def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
 
 
 def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
-    cell = version.cell(segment)
-    first, second = (version.covering(cell, period) for period in (a, b))
-    if a == b:
+    cell, sides = version.cell(segment), [side_of(text, version.length) for text in (a, b)]
+    if sides[0].span == sides[1].span:
         raise Incomparable(same(a))
-    if first.releases and first.releases == second.releases:
-        raise Incomparable(f"one release covers both periods, {a} and {b}: choose two further apart")
+    first, second = (version.covering(cell, each.first) if each.is_one else version.within(cell, *each.span) for each in sides)
+    if first.releases.keys() & second.releases.keys():
+        raise Incomparable(f"one release is part of both sides, {a} and {b}: choose two further apart")
     return _Sides(version, (cell, cell), first, second)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.question.side import side_of
 
 if TYPE_CHECKING:
     from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
@@ -47,7 +48,7 @@ def sides_in_words(
     a, b = comparison.a.name, comparison.b.name
     if comparison.kind == "segments":
         return figures.segment(a), figures.segment(b)
-    return figures.moment(a, length), figures.moment(b, length)
+    return side_of(a, length).words, side_of(b, length).words
 
 
 def is_of_shares(comparison: Comparison) -> bool:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from deniable.registry.lookalike import alike, spelt
+from deniable.registry.lookalike import alike, nearest, spelt
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,22 @@ def test_invisible_texts_are_alike():
 def test_spelt(text, written):
     """What a message shows tells the difference: characters beyond printable ASCII are named."""
     assert spelt(text) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "near"),
+    [
+        ("windows", ["android", "ios"], None),
+        ("zzz", ["yes", "no"], None),
+        ("drak", ["light", "dark"], "dark"),
+        ("yse", ["no", "yes"], "yes"),
+        ("iOS", ["android", "ios"], "ios"),
+        ("2.5", ["2.4", "3.0"], "2.4"),
+    ],
+)
+def test_nearest(text, known, near):
+    """What nobody would mistype like this is not suggested."""
+    assert nearest(text, known) == near
 
 
 def test_many():

@@ -278,7 +278,7 @@ def test_a_silent_server_is_told():
 
 def test_the_last_days_may_be_written_as_the_server_writes_them(url):
     assert Query(url, READ).metric("theme").last("30d") == Query(url, READ).metric("theme").last(30)
-    with pytest.raises(QueryError, match="metrics names 1 to 10 metrics"):
+    with pytest.raises(QueryError, match=r"a query is about 1 to 10 metrics: add metric\(\.\.\.\)"):
         Query(url, READ).rows()
 
 

@@ -670,7 +670,7 @@ def test_without_the_store_the_page_says_so(client, redis, page):
     html = response.get_data(as_text=True)
     assert response.status_code == 503
     assert response.headers["Retry-After"] == "5"
-    assert "The store cannot be reached" in html
+    assert "The store cannot be used: " in html
     assert not re.search("Traceback|ConnectionError|redis://", html)
 
 

@@ -179,7 +179,8 @@ def test_strict_bands(numbers, answered):
     assert median == [declared.metric.axis.number(low), declared.metric.axis.number(high)]
     assert 1 < median[0] < 128
     assert 256 < median[1] < 60_000
-    assert strict | {"number": None} == usual | {"number": None}
+    assert strict["says"] != usual["says"]  # it has the interval
+    assert strict | {"number": None, "says": ""} == usual | {"number": None, "says": ""}
     assert answer_of(numbers, "start", "?level=0.95&bands=strict") == strict
     # With one period nobody can have reported twice.
     (period,) = {span["last"] for span in usual["included"]} - {usual["included"][0]["last"]}

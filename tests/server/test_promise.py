@@ -10,6 +10,8 @@ from deniable.errors import ConfigurationError
 from deniable_server import create_app
 from deniable_server.settings import Settings
 
+from .conftest import READ
+
 
 def test_a_server_refuses_a_store_that_keeps_less(settings):
     """With `always` a store that writes every second is refused at the start."""
@@ -77,3 +79,15 @@ def test_a_password_that_is_refused_is_told_once(settings, store_url, caplog, se
             "detail": "the store cannot be used: it refuses the user or the password; this server's log says what to do",
         },
     )
+
+
+def test_a_password_that_is_refused_is_told_on_pages_and_in_answers(settings, store_url):
+    """Whoever asks learns what /readyz says, too."""
+    url = store_url.replace("unix://", "unix://query:wrong-password@")
+    http = create_app(replace(settings, redis_url=url, serves="query", dashboard="open")).test_client()
+    answer = http.get("/api/v1/metrics", headers={"Authorization": f"Bearer {READ}"})
+    assert (answer.status_code, answer.get_json()["detail"]) == (
+        503,
+        "the store cannot be used: it refuses the user or the password; try again later",
+    )
+    assert "The store cannot be used: it refuses the user or the password. No report is lost." in http.get("/").text

@@ -48,6 +48,7 @@ def test_a_metric_before_any_report(served):
     assert body["n"] == 0
     assert body["estimates"][0]["frequency"] is None
     assert body["estimates"][0]["interval"] == [None, None]
+    assert {each["count"] for each in body["estimates"]} == {None}
 
 
 def test_estimates_are_the_decoders(served):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from io import StringIO
 from xml.etree import ElementTree as ET
 
@@ -17,6 +18,7 @@ from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
+from deniable_query import Query
 from deniable_server import create_app
 from deniable_server.settings import Settings
 
@@ -87,8 +89,29 @@ def test_a_range_is_of_the_whole_page(client):
     assert html.count('class="hit"') == 30
     assert 'name="from" value="' + str(first) in html
     (link,) = re.findall(r'href="([^"]+)">The same as a query', html)
-    answer = client.get(link.replace("&amp;", "&"), headers=HEAD).get_json()["rows"]
+    shell, python = snippets(page(client, unescape(link)))
+    answer = client.get(shell, headers=HEAD).get_json()["rows"]
     assert row["estimate"] in {each["estimate"] for each in answer}
+    assert python == Query("http://localhost", "rk_...").metric("used").between(str(first), str(last))
+
+
+def snippets(html):
+    """Return the address that a page has curl ask, and the query that it has Python ask."""
+    python, shell = (unescape(each) for each in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", html, re.DOTALL))
+    names = {}
+    exec(python.replace("    .frame()\n", "").replace("frame = ", "query = "), names)
+    return re.search(r'"http://localhost(/api/v1/query\?[^"]*)"$', shell)[1], names["query"]
+
+
+def test_a_query_to_copy_has_the_segment_and_the_level(client):
+    """Of the page that leads to it; in a page, not an address that asks for a key."""
+    segment = "platform=linux"
+    html = page(client, f"/m/used?segment={segment}&level=0.9")
+    (link,) = re.findall(r'href="([^"]+)">The same as a query', html)
+    shell, python = snippets(page(client, unescape(link)))
+    assert python == Query("http://localhost", "rk_...").metric("used").where(platform="linux").level(0.9)
+    asked = client.get(shell, headers=HEAD).get_json()["query"]
+    assert (asked["filters"], asked["level"]) == ([["is", "platform", ["linux"]]], 0.9)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +176,7 @@ def test_relative_dates_are_named(client):
         ("range=2026-02-02..2026-01-01", "write the earlier one first"),
         ("range=30d&period=2026-01-01", "not of both"),
         ("by=year", "by is one of day, week, month"),
+        ("by=hour", "his metric is daily: by is one of day, week, month"),
         ("from=yesterday", "is no day and no time"),
         ("ranges=30d", "there is no such parameter"),
     ],

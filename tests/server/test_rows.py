@@ -357,8 +357,13 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ({"dimensions": ["period"]}, "theme has no dimension 'period': its dimensions are time, value, platform, and"),
         ({"metrics": ["wait"], "filters": [["is", "value", ["median"]]]}, "; the median is 'p50'"),
         ({"level": "high"}, "level is a confidence between 0.5 and 0.999999; this is high"),
-        ({"metrics": None}, "metrics names 1 to 10 metrics; this is nothing"),
-        ({"metrics": []}, "metrics names 1 to 10 metrics; this is []"),
+        ({"metrics": None}, "a query is about 1 to 10 metrics: add metric(...), or the member metrics"),
+        ({"metrics": []}, "a query is about 1 to 10 metrics: add metric(...), or the member metrics"),
+        ({"metrics": ["theme"] * 11}, "or the member metrics; this is ['theme', 'theme', 'theme'"),
+        (
+            {"compare": {"date_range": "previous"}},
+            "compare_previous is with the time before a range: add between(...) or last(...), or the member date_range",
+        ),
         ({"date_range": "90000d"}, 'or 1 to 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90000d'),
         ({"date_range": "90dd"}, 'or 1 to 36,500 last days, such as "30d"; seven weeks are "49d"; this is 90dd'),
         ({"filters": [["is", "value", ["Dark"]]]}, "theme has no value 'Dark': its values are light, dark, =cmd()"),
@@ -374,6 +379,7 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ({"dimensions": ["platfrom"]}, "; did you mean 'platform'?"),
         ({"filters": [["is", "platform", ["linus"]]]}, "segment platform has no value 'linus': write one of linux, macos, beos"),
         ({"filters": [["is", "platform", ["linus"]]]}, "; did you mean 'linux'?"),
+        ({"filters": [["is", "platform", ["bills"]]]}, "write one of linux, macos, beos, (other)"),
         ({"filters": [["is", "value", ["drak"]]]}, "; did you mean 'dark'?"),
         (
             {"metrics": ["theme", "update"], "filters": [["is", "value", ["drak"]]]},
@@ -427,7 +433,8 @@ def test_the_level_of_the_address_is_told_alike(shop):
         ("theme?only=all", "only is detected, or not given; this is all"),
         ("theme/compare?a=platform=linux", "two periods, or two segments; b is missing"),
         ("theme/compare?a=platform=linux&b=2026-11-01", "these are 'platform=linux' and '2026-11-01'"),
-        ("theme/compare?a=platform=linux&b=platform=linux", "people of platform=linux may be in platform=linux: choose two"),
+        ("theme/compare?a=platform=linux&b=platform=linux", "both sides are the same, platform=linux: choose two"),
+        ("theme/compare?a=2026-11-01&b=2026-11-01", "both sides are the same, 2026-11-01: choose two"),
     ],
 )
 def test_a_refusal_about_one_metric_says_what_was_given(shop, address, words):

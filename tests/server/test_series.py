@@ -16,9 +16,13 @@ from registries import metric_toml, registry_toml
 from deniable.registry import period
 from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Trend
 from deniable_aggregator.answer.over_time.sentence import change_in_words
+from deniable_aggregator.answer.over_time.trend import trend_in_words
+from deniable_aggregator.answer.question.side import side_of
+from deniable_aggregator.answer.refusal import UnknownPeriod
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.pages import comparison_page, series_page
 
+from .conftest import READ
 from .test_openapi import check
 
 REGISTRY = registry_toml(
@@ -196,6 +200,10 @@ def test_segments_are_compared_over_the_same_periods(shop):
         ("a=platform=linux&b=platform=macos&segment=platform=linux", 400, "incomparable"),
         ("a=2026-01-01&b=2026-01-02&period=2026-01-01", 400, "incomparable"),
         ("a=2026-01-01&b=yesterday", 400, "period"),
+        ("a=2026-01-01..2026-01-07&b=2026-01-08..", 400, "period"),
+        ("a=2026-01-01..2026-01-07&b=2026-01-08..2026-01-09..2026-01-10", 400, "period"),
+        ("a=2026-01-07..2026-01-01&b=2026-01-08", 400, "period"),
+        ("a=2026-01-01..2026-01-31&b=2026-01", 400, "incomparable"),
         ("a=platform=linux&b=platform=amiga", 400, "segment"),
         ("a=platform=linux&b=platform=macos&period=now", 400, "period"),
         ("a=2026-01-01&b=2026-01-02&level=2", 400, "level"),
@@ -341,8 +349,8 @@ def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
         lines=lines,
         left_out=0,
     )
-    assert series_page.view(answer).trend.startswith(words)
-    together = series_page.view(replace(answer, lines=lines * 2, level=0.9)).trend
+    assert trend_in_words(answer).startswith(words)
+    together = trend_in_words(replace(answer, lines=lines * 2, level=0.9))
     assert ("a day (90% interval, all values at once) from" in together) == together.startswith("On average")
 
 
@@ -423,6 +431,93 @@ def test_two_segments_in_words(filled):
     assert "“yes” is less frequent in platform = linux than in platform = macos" in headline(turned)
 
 
+def test_ranges_are_compared_as_rows_are(filled):
+    """Four days with the four before: the releases, differences and p-values of the query that compares with the range before."""
+    a, b = (f"{day(first)}..{day(last)}" for first, last in ((9, 6), (5, 2)))
+    body = ask(filled, f"used/compare?a={a}&b={b}")
+    assert [len(body[side]["included"]) for side in "ab"] == [4, 4]
+    query = {"metrics": ["used"], "date_range": [day(5), day(2)], "compare": {"date_range": "previous"}}
+    table = filled.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"}).get_json()["rows"]
+    for row, one in zip(table, body["differences"], strict=True):
+        assert (row["estimate"], row["difference"], row["p"]) == (one["second"], one["difference"], one["p_value"])
+        assert [row["diff_low"], row["diff_high"]] == one["interval"]
+        assert (row["base_from"], row["to"]) == (body["a"]["days"]["from"] or row["base_from"], body["b"]["days"]["to"])
+    assert re.match(r"“yes” rose from [\d.]+% in \d+ .*to \d+ .* to [\d.]+% in \d+ .*to ", body["says"])
+    segment = ask(filled, f"used/compare?a={a}&b={b}&segment=platform=linux")
+    assert segment["a"]["n"] < body["a"]["n"]
+    status, html = compared(filled, "used", f"?a={a}&b={b}")
+    assert (status, headline(html)) == (200, body["says"])
+    assert f"{day(9)}..{day(6)}" in page(filled, f"used/compare.csv?a={a}&b={b}")
+
+
+def test_the_last_periods_are_compared_with_as_many_before(filled):
+    """By one link of the page. Of days they are whole weeks where there are any: people do other things on Sundays."""
+    _, html = compared(filled, "used")
+    (link,) = re.findall(r'<a href="([^"]*)">The last 6 days against the 6 before</a>', html)
+    answer = compared(filled, "used", unescape(link).partition("compare")[2])
+    assert answer[0] == 200
+    assert re.match(r"“yes” rose from ", headline(answer[1]))
+    assert "against the" not in compared(filled, "wait")[1]  # of two weeks one is compared with one
+
+
+@pytest.mark.parametrize(
+    ("length", "published", "number"),
+    [("day", 3, 0), ("day", 10, 5), ("day", 20, 7), ("day", 100, 28), ("week", 7, 3), ("week", 40, 8), ("month", 30, 3)],
+)
+def test_how_many_periods_are_compared_with_as_many_before(length, published, number):
+    names = [period.of(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=at), "day") for at in range(published)]
+    ranges = comparison_page.last_ranges(names, length)
+    assert (ranges.number if ranges else 0) == number
+    if ranges:
+        assert ranges.b == f"{names[-number]}..{names[-1]}"
+        assert ranges.a == f"{names[-2 * number]}..{names[-number - 1]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "span"),
+    [
+        ("2026-10-05", "day", ("2026-10-05", "2026-10-05")),
+        ("2026-10", "month", ("2026-10", "2026-10")),
+        ("2026-10", "day", ("2026-10-01", "2026-10-31")),
+        ("2026-10", "week", ("2026-W41", "2026-W43")),
+        ("2026-10-05..2026-11-01", "week", ("2026-W41", "2026-W44")),
+        ("2026-W41..2026-W44", "week", ("2026-W41", "2026-W44")),
+        ("2026-W41", "day", ("2026-10-05", "2026-10-11")),
+        ("2026-08..2026-10", "month", ("2026-08", "2026-10")),
+        ("2026-10-01..2026-11-15", "month", ("2026-10", "2026-10")),
+        ("2026-10-05", "hour", ("2026-10-05T00", "2026-10-05T23")),
+        ("2026-10-06..2026-10-12", "week", None),
+        ("2026-10-05", "week", None),
+        ("2026-10-05..", "day", None),
+        ("", "day", None),
+    ],
+)
+def test_a_side_is_the_whole_periods_in_it(text, length, span):
+    """A period that lies in it only in part is left out, so that no two sides side by side share one."""
+    if span is None:
+        with pytest.raises(UnknownPeriod):
+            side_of(text, length)
+    else:
+        assert side_of(text, length).span == span
+
+
+def test_answers_say_what_pages_print(filled):
+    """The sentence with which a page begins, what changed, the trend, and what a comparison says: each is a member."""
+    for id_, begins in (("used", "“yes” "), ("wait", "The median ")):
+        html = unescape(page(filled, id_))
+        answer = filled.get(f"/api/v1/metrics/{id_}").get_json()
+        check("Measurement", answer)
+        assert f">{answer['says']}</p>" in html
+        series = ask(filled, f"{id_}/series")
+        assert series["says"].startswith(begins)
+        assert series["says"] in html
+        assert series["trend_says"] in html
+    assert re.search(r", the median is \d+\u202fms \(95% interval \d+ to \d+\u202fms\)\.$", answer["says"])
+    assert ask(filled, "used/series")["trend_says"].startswith(("On average “yes” ", "No trend beyond chance from "))
+    query = "?a=platform%3Dlinux&b=platform%3Dmacos"
+    assert ask(filled, f"used/compare{query}")["says"] == headline(compared(filled, "used", query)[1])
+
+
 def test_two_periods_in_words(filled):
     """Without a choice the last day is compared with the same weekday before; a mean with its unit; any two if asked."""
     _, html = compared(filled, "used")
@@ -445,7 +540,7 @@ def test_two_periods_in_words(filled):
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ("?a=platform%3Dlinux&b=platform%3Dlinux", 200, "nobody can be in both"),
+        ("?a=platform%3Dlinux&b=platform%3Dlinux", 200, "Both sides are the same, platform=linux: choose two."),
         ("?a=platform%3Dlinux&b=platform%3Dbeos", 403, "withheld"),
         ("?a=platform%3Dlinux&b=never", 200, "two periods"),
     ],

@@ -208,7 +208,7 @@ def test_a_page_that_cannot_be_logged_is_not_shown(settings, served, monkeypatch
     answer = opened.http.get(path)
     opened.store._client.close()
     assert answer.status_code == 503
-    assert "The store cannot be reached" in answer.text
+    assert "The store cannot be used: it does not answer." in answer.text
     assert "Which theme" not in answer.text
     assert "style-src 'self'" in answer.headers["Content-Security-Policy"]
     assert not queries(served.store._client)

@@ -121,6 +121,11 @@ def read_cell(breakdown: Breakdown, cell: str) -> str:
         raise UnknownCell(error.rule) from None
 
 
+def same(one: str) -> str:
+    """Say that both sides of a comparison are one."""
+    return f"both sides are the same, {one or 'all segments'}: choose two"
+
+
 def overlap(one: str, other: str) -> str:
     """Say that two segments share people."""
     rule = "segments are compared if nobody can be in both at the same time"

@@ -114,8 +114,8 @@ class Estimate(ABC):
 
     @property
     def count(self) -> NDArray[np.float64]:
-        """Unbiased number of respondents with each value; 0 where there are no reports."""
-        return self.n * self.frequency if self.n else np.zeros(len(self.frequency))
+        """Unbiased number of respondents with each value; nan where there are no reports."""
+        return self.n * self.frequency
 
     @property
     def p_value(self) -> NDArray[np.float64]:

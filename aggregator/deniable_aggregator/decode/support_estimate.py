@@ -49,10 +49,10 @@ class Supported(Estimate):
 
     @property
     def count(self) -> NDArray[np.float64]:
-        """Unbiased number of respondents with each value; 0 where there are no reports."""
+        """Unbiased number of respondents with each value; nan where there are no reports."""
         p, q = self.mechanism.p, self.mechanism.q
         # n q is exact as a fraction, so rounding q loses nothing.
-        return np.asarray((self.support - float(self.n * q)) / float(p - q), np.float64)
+        return np.asarray((self.support - float(self.n * q)) / (float(p - q) if self.n else np.nan), np.float64)
 
     @property
     def stderr(self) -> NDArray[np.float64]:

@@ -102,6 +102,11 @@ def cause(error: Exception) -> str:
     return f"{REASONS[key]}: {type(error).__name__}" if key == "refused" else REASONS[key]
 
 
+def unusable(error: Exception) -> str:
+    """Say to anybody that the store cannot be used, and why."""
+    return f"the store cannot be used: {REASONS[reason(error)]}"
+
+
 def user(url: str) -> str:
     """Name the store's user of a URL, in words."""
     parts = urlsplit(url)

@@ -31,6 +31,7 @@ _DRAWN_LIKE = (
 _TABLE = {ord(other): latin for others, latins in _DRAWN_LIKE for other, latin in zip(others, latins, strict=True)}
 _UNSEEN = frozenset(map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10))))
 """Invisible characters that Unicode counts among letters and marks. Others are known by their category."""
+_LEAST_LIKE = 0.65  # of two texts: twice their common letters, as a share of all letters
 _LONGEST = 100  # characters that are looked at of a text that is not known
 _VARIATIONS = range(0xE0100, 0xE01F0)
 
@@ -55,7 +56,7 @@ def nearest(text: object, known: Iterable[str]) -> str | None:
         return None
     mistaken, texts = text[:_LONGEST], list(known)
     looks = (earlier for earlier, later in alike([*texts, mistaken]) if later == mistaken)
-    return next(looks, None) or next(iter(get_close_matches(mistaken, texts, 1)), None)
+    return next(looks, None) or next(iter(get_close_matches(mistaken, texts, 1, _LEAST_LIKE)), None)
 
 
 def did_you_mean(text: object, known: Iterable[str]) -> str:

@@ -76,7 +76,7 @@ def _details(app: App, here: Visit) -> dict[str, str | int]:
         details["segment"] = cell
     for side in ("a", "b"):  # of a comparison
         named = parameters.get(side, "")
-        if side_text := named if _is_period(named, declared) else _cell(app, named, declared):
+        if side_text := named if _is_side(named, declared) else _cell(app, named, declared):
             details[side] = side_text
     with suppress(KeyError, ValueError):
         details["level"] = str(float(parameters["level"]))
@@ -99,6 +99,18 @@ def _is_period(text: str, declared: Declared) -> bool:
     try:
         period.bounds(text, declared.metric.period)
     except ParameterError:
+        return False
+    return True
+
+
+def _is_side(text: str, declared: Declared) -> bool:
+    # A server for uploads only has none.
+    from deniable_aggregator.answer.question.side import side_of  # noqa: PLC0415
+    from deniable_aggregator.answer.refusal import UnknownPeriod  # noqa: PLC0415
+
+    try:
+        side_of(text, declared.metric.period)
+    except UnknownPeriod:
         return False
     return True
 

@@ -200,7 +200,13 @@ OPERATIONS = (
         key="read",
         parameters=(
             _ID,
-            _parameter("query", "a", _TEXT, "A period or a segment", required=True),
+            _parameter(
+                "query",
+                "a",
+                _TEXT,
+                "A period, a longer time such as `2026-10` or `2026-10-01..2026-10-31`, or a segment",
+                required=True,
+            ),
             _parameter("query", "b", _TEXT, "What to compare it with: another one", required=True),
             _parameter("query", "period", _TEXT, "Of two segments: the collection window; default: all that were published"),
             _parameter("query", "segment", _TEXT, "Of two periods: the cell; default: all reports"),

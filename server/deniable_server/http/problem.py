@@ -12,7 +12,7 @@ from deniable.upload_rules import Refused
 from deniable.wire import addresses
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import StoreError, unusable
 from deniable_server.http import trace
 from deniable_server.http.visit import visit
 
@@ -106,7 +106,7 @@ def register(
     @app.errorhandler(StoreError)
     def on_store(error: StoreError) -> Response:
         outage.failed("", error)
-        detail = "the store cannot be used; try again later"
+        detail = f"{unusable(error)}; try again later"
         return written(Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS))
 
     @app.errorhandler(Exception)

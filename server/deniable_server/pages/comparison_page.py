@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.registry import period
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference import compare
-from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.difference.sentence import estimate, is_of_shares, measure_of, name_of, sides_in_words
+from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.over_time.looks import arm_pairs
+from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _NONE = "no difference beyond chance"
 _MOST_ARMS = 8  # of a metric
+_MOST_TOGETHER = {"hour": 168, "day": 28, "week": 8, "month": 3}
+"""How many periods are compared together with as many before."""
 _MOST_PAIRS = 3  # that are offered where two sides cannot be compared
 
 
@@ -83,6 +87,29 @@ def default_periods(measured: Measurement) -> tuple[str, str] | None:
         alike = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
         return alike if alike in names else names[-2], names[-1]
     return None
+
+
+class LastRanges(NamedTuple):
+    """The last periods, and as many before them."""
+
+    number: int  # of either
+    # a, b: as sides of a comparison
+    a: str
+    b: str
+
+
+def last_ranges(
+    names: Sequence[str],  # of the periods published, in order
+    length: str,
+) -> LastRanges | None:
+    """Choose the last periods, half of those published at most, and as many before; None if there are fewer than four."""
+    number, cycle = min(_MOST_TOGETHER[length], len(names) // 2), period.CYCLES[length]
+    if number > cycle:
+        number -= number % cycle
+    if number < 2:  # noqa: PLR2004
+        return None
+    before, last = names[-2 * number : -number], names[-number:]
+    return LastRanges(number, *(JOINT.join((each[0], each[-1])) for each in (before, last)))
 
 
 def beside(
@@ -145,17 +172,13 @@ def view(
     length: str,  # of the metric's periods
 ) -> ComparisonView:
     """Describe what a page shows of a comparison."""
-    sides = (comparison.a.name, comparison.b.name)
-    if comparison.kind == "periods":
-        a, b = (figures.moment(name, length) for name in sides)
-    else:
-        a, b = map(figures.segment, sides)
+    a, b = sides_in_words(comparison, length)
     rows = comparison.differences
     reach = max((abs(distance(end, comparison.scale)) for row in rows for end in row.simultaneous), default=0.0) or 1.0
-    if comparison.scale == "linear" and not comparison.unit and _is_of_shares(comparison):
+    if comparison.scale == "linear" and not comparison.unit and is_of_shares(comparison):
         reach = chart.share_scale(reach).high  # the labels of both ends are round
     return ComparisonView(
-        _sentence(comparison, a, b),
+        comparison.says,
         (a, b),
         tuple(_row(row, comparison, Scale(-reach, reach)) for row in rows),
         _ends(comparison, reach),
@@ -164,37 +187,6 @@ def view(
             name for name, side in zip((a, b), (comparison.a, comparison.b), strict=True) if side.n and not side.closed
         ),
     )
-
-
-def _is_of_shares(comparison: Comparison) -> bool:
-    return all(row.value is not None for row in comparison.differences)
-
-
-def _measure(row: ValueDiffering, comparison: Comparison) -> Measure:
-    return Measure(row.value is not None, comparison.unit, comparison.scale)
-
-
-def _sentence(comparison: Comparison, a: str, b: str) -> str:
-    scale = comparison.scale
-    rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
-    if not rows:
-        return f"{a} and {b} cannot be compared: {comparison.reason}."
-    moved = [row for row in rows if row.differs]
-    if not moved:
-        return f"No difference beyond chance between {a} and {b}."
-    most = max(moved, key=lambda row: abs(distance(row.difference, scale)))
-    up, of_shares = distance(most.difference, scale) > 0, _is_of_shares(comparison)
-    first, second, by = (
-        _estimate(most.first, most, comparison),
-        _estimate(most.second, most, comparison),
-        _measure(most, comparison).size(most.simultaneous, most.interval),
-    )
-    subject = figures.quoted(most.label) if of_shares else f"The {_name(most)}"
-    others = f" {len(moved) - 1} more {'differs' if len(moved) == 2 else 'differ'}." if len(moved) > 1 else ""  # noqa: PLR2004
-    if comparison.kind == "periods":
-        return f"{subject} {'rose' if up else 'fell'} from {first} in {a} to {second} in {b}, by {by}.{others}"
-    how = ("more" if up else "less") + " frequent" if of_shares else "higher" if up else "lower"
-    return f"{subject} is {how} in {b} than in {a}: {second} against {first}, by {by}.{others}"
 
 
 def _arm_sentence(comparison: Comparison, length: str) -> str:
@@ -219,11 +211,6 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
     return f"{sentence}{others}"
 
 
-def _name(row: ValueDiffering) -> str:
-    """Return what people call a value, or a mean."""
-    return row.label.replace("_", " ") if row.value is None else row.label
-
-
 def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> DifferenceRow:
     def at(difference: float) -> float:
         return scale.across(distance(difference, comparison.scale))
@@ -231,9 +218,9 @@ def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> Differenc
     words = ("rose", "fell") if comparison.kind == "periods" else ("more in the second", "less in the second")
     low, high = row.simultaneous
     return DifferenceRow(
-        label=_name(row),
-        first=_estimate(row.first, row, comparison),
-        second=_estimate(row.second, row, comparison),
+        label=name_of(row),
+        first=estimate(row.first, row, comparison),
+        second=estimate(row.second, row, comparison),
         difference=_signed(row.difference, row, comparison),
         between=f"{_signed(low, row, comparison)} to {_signed(high, row, comparison)}",
         verdict=words[0 if distance(row.difference, comparison.scale) > 0 else 1] if row.differs else _NONE,
@@ -244,17 +231,11 @@ def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> Differenc
     )
 
 
-def _estimate(value: float, row: ValueDiffering, comparison: Comparison) -> str:
-    low, high = row.interval
-    # The interval of a ratio times the value is one in the metric's unit.
-    return _measure(row, comparison).estimate(value, (value * low, value * high) if comparison.scale == "log" else (low, high))
-
-
 def _signed(value: float, row: ValueDiffering, comparison: Comparison) -> str:
     """Write a difference with its sign: in points, in the metric's unit, or as a factor."""
     if comparison.scale == "log":
         return f"\N{MULTIPLICATION SIGN} {value:.3g}"
-    measure = _measure(row, comparison)
+    measure = measure_of(row, comparison)
     text = measure.estimate(value, row.interval)
     text = text.removesuffix("%") if measure.is_share else text
     return f"+{text}" if value > 0 else text
@@ -263,5 +244,5 @@ def _signed(value: float, row: ValueDiffering, comparison: Comparison) -> str:
 def _ends(comparison: Comparison, reach: float) -> tuple[str, str]:
     if comparison.scale == "log":
         return f"\N{MULTIPLICATION SIGN} {exp(-reach):.3g}", f"\N{MULTIPLICATION SIGN} {exp(reach):.3g}"
-    text = f"{100 * reach:.6g}" if _is_of_shares(comparison) else figures.number(reach, (0, reach), comparison.unit)
+    text = f"{100 * reach:.6g}" if is_of_shares(comparison) else figures.number(reach, (0, reach), comparison.unit)
     return f"{figures.MINUS}{text}", f"+{text}"

@@ -5,6 +5,7 @@
 * ``GET /m/<id>/compare``: two periods or two segments of it
 * ``GET /experiments``: all experiments of an app
 * ``GET /m/<id>/experiment``: one of a metric, as reports came in; ``GET /m/<id>/experiment.csv``: the same as a file
+* ``GET /m/<id>/query``: the same as a query, to copy
 * ``GET /m/<id>/values.csv``, ``series.csv``, ``segments.csv``, ``compare.csv``, ``chart.svg``: its tables and picture as files
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
@@ -32,7 +33,16 @@ from deniable_server.api.answers import live
 from deniable_server.api.answers.parameters import find_metric, level_asked, only_parameters, published_of
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
-from deniable_server.pages import comparison_page, download, experiment_page, list_page, live_page, metric_page, visitor
+from deniable_server.pages import (
+    comparison_page,
+    download,
+    experiment_page,
+    list_page,
+    live_page,
+    metric_page,
+    query_page,
+    visitor,
+)
 from deniable_server.pages.frame import blueprint, page, sentence
 from deniable_server.pages.parts import theme
 from deniable_server.pages.parts.metric_data import MetricData
@@ -83,6 +93,22 @@ def metric(id_: str) -> BaseResponse:
     return metric_page.page_of(app, measured, facts, data)
 
 
+@blueprint.get("/m/<id_>/query")
+def query(id_: str) -> Response:
+    """Write what the page of a metric shows as a query, for a shell and for Python."""
+    app = visitor.app_shown()
+    only_parameters("range", "period", "segment", "level", "app")
+    data = MetricData.of_request(app, id_)
+    return page(
+        "query.html",
+        app=app,
+        metric=data.name,
+        back_to=url_for(".metric", id_=id_, **visitor.remembered() | data.question),
+        python=query_page.of_python(data),
+        shell=query_page.of_shell(data),
+    )
+
+
 @blueprint.get("/m/<id_>/chart.svg")
 def chart_file(id_: str) -> Response:
     """Send the first picture of a metric over time."""
@@ -106,7 +132,7 @@ def chart_file(id_: str) -> Response:
 
 @blueprint.get("/m/<id_>/compare")
 def comparison(id_: str) -> Response:
-    """Compare ``a`` and ``b``: two periods, of all or one ``segment``; or two segments, in all periods or one ``period``."""
+    """Compare ``a`` and ``b``: two periods or ranges, of all or one ``segment``; or two segments, in all or one ``period``."""
     app = visitor.app_shown()
     only_parameters("a", "b", "period", "segment", "level", "app")
     question = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
@@ -137,6 +163,7 @@ def comparison(id_: str) -> Response:
         metric=id_,
         segments=default,
         beside=comparison_page.beside(first, measured.segments) if first else [],
+        together=comparison_page.last_ranges([span.last for span in measured.periods], measured.period_length),
         alternatives=comparison_page.alternatives(measured, question.get("a", ""), question["b"]) if cannot else [],
         question=question,
         links=visitor.remembered() | question,

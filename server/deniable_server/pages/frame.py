@@ -13,7 +13,7 @@ from deniable.messages.plural import plural, plural_noun
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
-from deniable_aggregator.store.errors import CommandForbidden, StoreError
+from deniable_aggregator.store.errors import CommandForbidden, StoreError, unusable
 from deniable_server.agreement import Agreement
 from deniable_server.api.audit_trail import log_query
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
@@ -164,7 +164,7 @@ def _on_withheld(refusal: WithheldCell) -> Response:
 @blueprint.errorhandler(StoreError)
 def _on_store(error: StoreError) -> Response:
     service().outage.failed("", error)
-    response = _failure(503, "The store cannot be reached. No report is lost. Reload this page in a moment.")
+    response = _failure(503, f"{sentence(unusable(error))} No report is lost. Reload this page in a moment.")
     response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response
 

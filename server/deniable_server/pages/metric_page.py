@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
+from deniable_aggregator.answer.headline import headline
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.refusal import withholding
 from deniable_server.http import paging
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric
     from deniable_aggregator.answer.app import AppMetrics
-    from deniable_aggregator.answer.model.fields import Days, Span
+    from deniable_aggregator.answer.model.fields import Span
     from deniable_aggregator.answer.model.metric import Earlier, Estimates, Merged
     from deniable_aggregator.answer.model.shares import FactorShare, ValueEstimate
     from deniable_aggregator.answer.select import Published
@@ -110,30 +111,6 @@ def page_of(
         nearest=nearest(period, facts["periods"]) if period else [],
         **parts,
     )
-
-
-def headline(
-    measured: Estimates,
-    days: Days | None,  # that it covers
-    level: float,  # of the intervals
-) -> str:
-    """Say what reports of some days say of a metric; nothing where they tell nothing."""
-    sentence = _sentence(measured, level)
-    if not sentence or days is None:
-        return sentence
-    return f"{figures.days(days)}, {figures.within(sentence)}"
-
-
-def _sentence(measured: Estimates, level: float) -> str:
-    if measured.number is not None:
-        view = number_page.view(measured.number)
-        return "" if view is None else _of_number(view.first, figures.interval(level), positions=not measured.number.unit)
-    return measured.leading.says if measured.leading else ""
-
-
-def _of_number(first: number_page.Figure, interval: str, *, positions: bool) -> str:
-    place = "position " if positions else ""
-    return f"The {first.name.lower()} is {place}{first.value} ({interval} {first.low} to {first.high})."
 
 
 def _basis(

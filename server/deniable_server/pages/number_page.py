@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isnan
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.headline import figures_of
 from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
 
@@ -71,8 +71,8 @@ def view(
     kind: str = VIEWS[0],  # of picture: one of `VIEWS`
 ) -> NumberView | None:
     """Describe what a page shows of a number; None without an estimate."""
-    geometric = number.geometric_mean
-    if isnan(geometric.value if geometric else number.mean):
+    figures_listed = figures_of(number)
+    if not figures_listed:
         return None
     low, high = number.range
     scale = chart.number_scale(low, high, is_log=number.scale == "log")
@@ -88,15 +88,7 @@ def view(
             (value, *interval),
         )
 
-    listed = [figure("Geometric mean", geometric.value, geometric.interval)] if geometric else []
-    if not isnan(number.mean):
-        listed.append(figure("Mean", number.mean, number.interval))
-    for quantile in number.quantiles:
-        if quantile.share == 0.5:  # noqa: PLR2004
-            listed.insert(0, figure("Median", quantile.value, quantile.interval))
-    if number.sum is not None:
-        total, ends = number.sum
-        listed.append(figure("Sum over the answers", total, ends))
+    listed = [figure(*each) for each in figures_listed]
     measure = figures.Measure(is_share=False, unit=number.unit)
     table = tuple(
         Quantile(

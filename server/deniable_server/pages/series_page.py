@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import expm1, isnan
+from math import isnan
 from typing import TYPE_CHECKING
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.figures import distance, moment
+from deniable_aggregator.answer.figures import moment
 from deniable_aggregator.answer.over_time.sentence import NAMES, measure_of
 from deniable_server.pages.parts import timeline
 from deniable_server.pages.parts.timeline import Pin
@@ -85,7 +85,7 @@ def view(
     own = {line.label: line for line in series.lines}
     return SeriesView(
         sentence=series.says,
-        trend=_trend(series),
+        trend=series.trend_says,
         pictures=tuple(
             timeline.picture(
                 line,
@@ -159,28 +159,6 @@ def _latest(line: Line) -> float:
 
 
 # Words
-
-
-def _trend(series: Series) -> str:
-    """Say of the straight lines which is steepest, if any rises or falls beyond chance."""
-    trends = [(line, line.trend) for line in series.lines if line.trend and line.value is not False]
-    if not trends:
-        return ""
-    is_log = series.scale == "log"
-    since, last = (moment(name, series.period_length) for name in (trends[0][1].since, trends[0][1].last))
-    steep = [pair for pair in trends if pair[1].simultaneous[0] > is_log or pair[1].simultaneous[1] < is_log]
-    if not steep:
-        return f"No trend beyond chance from {since} to {last}."
-    line, trend = max(steep, key=lambda pair: abs(distance(pair[1].slope, series.scale)))
-    ends = [distance(end, series.scale) for end in trend.simultaneous]
-    low, high = sorted(map(abs, ends))
-    measure = measure_of(line, series)
-    by = f"{100 * expm1(low):.2g} to {100 * expm1(high):.2g}%" if is_log else measure.difference((low, high), (low, high))
-    subject = figures.quoted(line.label) if measure.is_share else f"the {NAMES[line.kind].lower()}"
-    others = f" {len(steep) - 1} more {'has' if len(steep) == 2 else 'have'} a trend." if len(steep) > 1 else ""  # noqa: PLR2004
-    verb = "rose" if ends[0] > 0 else "fell"
-    interval = figures.interval(series.level, together=len(trends) > 1)
-    return f"On average {subject} {verb} by {by} a {series.period_length} ({interval}) from {since} to {last}.{others}"
 
 
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:

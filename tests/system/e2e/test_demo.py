@@ -172,7 +172,7 @@ def test_a_column_of_strings(tmp_path):
         (["--column", "a"], "--input"),
         (["--input", "/no/such.csv", "--column", "a"], "not a readable CSV"),
         (["--input", "/dev/null", "--column", "a"], "there is no a"),
-        (["--redis-url", "redis://127.0.0.1:1", "--devices", "10"], "the store cannot be reached"),
+        (["--redis-url", "redis://127.0.0.1:1", "--devices", "10"], "the store cannot be used"),
     ],
 )
 def test_bad_arguments_are_explained(arguments, message, own):

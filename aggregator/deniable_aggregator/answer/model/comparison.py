@@ -154,3 +154,7 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
         str | None,
         Meta(description="Why there are no differences, in words; null if there are any"),
     ] = None
+    says: Annotated[
+        str,
+        Meta(description="What differs most, if anything differs beyond chance, as pages print it; or that nothing is compared"),
+    ] = ""

@@ -196,6 +196,13 @@ class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
             "other estimates. Empty where a segment is asked for."
         ),
     ]
+    says: Annotated[
+        str,
+        Meta(
+            description="The sentence with which pages begin: of these days, which value leads, or of a number its median or "
+            "mean. Empty without reports."
+        ),
+    ]
     reason: Annotated[
         str | None, Meta(description="Why there are no reports, and where some are, in words; null if there are any")
     ]

@@ -16,7 +16,7 @@ LEVELS = (0.5, 0.999999)
 """The least and the greatest confidence."""
 RULES = {
     "level": f"level is a confidence between {LEVELS[0]:g} and {LEVELS[1]}",
-    "metrics": f"metrics names 1 to {_MOST_METRICS} metrics",
+    "metrics": f"a query is about 1 to {_MOST_METRICS} metrics: add metric(...), or the member metrics",
 }
 """What members of a query are, in words."""
 

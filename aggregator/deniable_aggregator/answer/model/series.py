@@ -183,3 +183,10 @@ class Series(Struct, frozen=True, forbid_unknown_fields=True):
             "values together; a day is compared with that of the week before. Empty if fewer than two are published."
         ),
     ] = ""
+    trend_says: Annotated[
+        str,
+        Meta(
+            description="Which line rises or falls most, if any does beyond chance, as pages print it. Empty where too few "
+            "periods are closed."
+        ),
+    ] = ""

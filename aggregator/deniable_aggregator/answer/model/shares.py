@@ -50,7 +50,7 @@ class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
 class Leading(Struct, frozen=True, forbid_unknown_fields=True):
     """Which value is the most frequent one, or which ones may be: at the level, of all values together."""
 
-    says: Annotated[str, Meta(description="The finding in a sentence, as pages print it")]
+    says: Annotated[str, Meta(description="The finding in a sentence")]
     leaders: Annotated[
         list[Value],
         Meta(

@@ -12,6 +12,7 @@ from deniable_aggregator.answer.over_time.numbers import number_lines
 from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, join, last_periods, period_state
 from deniable_aggregator.answer.over_time.sentence import change_in_words
 from deniable_aggregator.answer.over_time.shares import share_lines
+from deniable_aggregator.answer.over_time.trend import trend_in_words
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 
@@ -73,4 +74,4 @@ def series(
         left_out=left_out,
         least_shift=None if metric.least_shift is None else float(metric.least_shift),
     )
-    return replace(answer, says=change_in_words(answer))
+    return replace(answer, says=change_in_words(answer), trend_says=trend_in_words(answer))

@@ -34,7 +34,7 @@ class DateRange(NamedTuple):
     def before(self, length: str, *, weekday: bool) -> Earlier:
         """Return how far the range of the same length before it is away."""
         if self.first is None or self.end is None:
-            raise IncompatibleMembers("the previous range is that before a date_range: name one")
+            raise IncompatibleMembers(_NO_RANGE)
         if weekday and length not in _OF_A_WEEK:
             raise IncompatibleMembers(
                 f"weekdays are matched of hours and days; a period of this metric is a {length}: leave match out"
@@ -61,6 +61,7 @@ class Earlier(NamedTuple):
 
 
 _LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+_NO_RANGE = "compare_previous is with the time before a range: add between(...) or last(...), or the member date_range"
 _OF_A_WEEK = {"hour": 168, "day": 7}
 _SOON, _LATE = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 

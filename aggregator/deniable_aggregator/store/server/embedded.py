@@ -81,7 +81,7 @@ class StoreServer:
             with closing(connect(self.url, timeout=5)) as client:
                 about.ping(client)
         except (RedisError, ValueError) as error:
-            raise ConfigurationError(f"the store cannot be reached ({self.origin}): {cause(error)}") from None
+            raise ConfigurationError(f"the store cannot be used ({self.origin}): {cause(error)}") from None
 
     def stop(self) -> None:
         """Stop the server and remove its folder, if they were made here. A second call does nothing."""

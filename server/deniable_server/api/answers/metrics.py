@@ -147,7 +147,7 @@ def experiment(id_: str) -> Response:
 
 @blueprint.get("/api/v1/metrics/<id_>/compare")
 def comparison(id_: str) -> Response:
-    """Compare ``a`` and ``b``: two periods, within one ``segment`` if named; or two segments, within one ``period`` if named."""
+    """Compare ``a`` and ``b``: two periods or ranges, within one ``segment`` if named; or two segments, within one ``period``."""
     app = app_by_read_key()
     only_parameters("a", "b", "period", "segment", "level")
     a, b = (request.args.get(name, "") for name in ("a", "b"))

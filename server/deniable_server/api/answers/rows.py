@@ -109,8 +109,8 @@ def _broken(members: Any, error: str) -> str:
     for name, rule in RULES.items():
         if f"`$.{name}" in error or error.endswith(f"required field `{name}`"):
             value = members.get(name)
-            text = "nothing" if value is None else str(value)[:LONGEST_SHOWN]
-            return f"{rule}; this is {text}{meant_level(text) if name == 'level' else ''}"
+            text = str(value)[:LONGEST_SHOWN]
+            return f"{rule}; this is {text}{meant_level(text) if name == 'level' else ''}" if value else rule
     return f"a query has the documented members, each of its kind: {error}"
 
 

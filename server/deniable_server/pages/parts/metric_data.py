@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 
 from flask import request, url_for
 
 from deniable.registry import period
 from deniable_aggregator.answer.measurement import measure
+from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
@@ -113,18 +114,26 @@ class MetricData:
         )
 
     @property
+    def question(self) -> dict[str, str]:
+        """The parameters that say what is asked of it."""
+        asked = {"range": self.range.text, "period": self.period, "segment": self.segment}
+        level = {} if self.level == LEVEL else {"level": f"{self.level:g}"}
+        return {name: value for name, value in asked.items() if value} | level
+
+    @property
     def query_address(self) -> str:
-        """The same as a query, without a key."""
-        days, filters = self._days(), []
+        """The page that writes the same as a query."""
+        return f"{url_for('dashboard.query', id_=self.name)}?{urlencode(self.question)}".rstrip("?")
+
+    @property
+    def query(self) -> dict[str, Any]:
+        """The members of the same query."""
+        query: dict[str, Any] = {"metrics": [self.name]}
         if self.segment:
-            filters = [["is", *part.split("=", 1)] for part in self.segment.split(",")]
-        return url_for(
-            "rows.get",
-            metrics=self.name,
-            date_range=",".join(days) if days else None,
-            filters=json.dumps([[op, name, [value]] for op, name, value in filters]) if filters else None,
-            level=None if self.level == 0.95 else f"{self.level:g}",  # noqa: PLR2004
-        )
+            query["filters"] = [["is", name, [value]] for name, value in (part.split("=", 1) for part in self.segment.split(","))]
+        if days := self._days():
+            query["date_range"] = list(days)
+        return query if self.level == LEVEL else query | {"level": self.level}
 
     def _days(self) -> tuple[str, str] | None:
         """Return the first and the last day or time of the range or period; None: all."""

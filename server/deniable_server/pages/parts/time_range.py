@@ -82,11 +82,22 @@ def unit(
     lengths = list(period.LENGTHS[period.LENGTHS.index(length) :])
     if text:
         if text not in lengths:
-            raise Problem(400, "by", f"by is one of {', '.join(lengths)}; this is {text[:_SHOWN]}")
+            raise Problem(400, "by", _no_length(text, lengths))
         return text, lengths
     is_one = declared.metric.estimate or any(value is True for value in declared.metric.values)
     most = min(most_periods(declared), _MOST if is_one else _MOST_OF_EACH)
     return next((each for each in lengths if _number(spans, length, each) <= most), lengths[-1]), lengths
+
+
+def _no_length(text: str, lengths: Sequence[str]) -> str:
+    """Say which lengths of periods a metric can be drawn in."""
+    possible = f"by is {'' if len(lengths) == 1 else 'one of '}{', '.join(lengths)}"
+    if text in period.LENGTHS:
+        return f"this metric is {_ADVERBS[lengths[0]]}: {possible}"
+    return f"{possible}; this is {text[:_SHOWN]}"
+
+
+_ADVERBS = {"hour": "hourly", "day": "daily", "week": "weekly", "month": "monthly"}
 
 
 def _number(spans: Sequence[Span], length: str, by: str) -> int:

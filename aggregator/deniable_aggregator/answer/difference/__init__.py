@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.difference.sentence import sentence
 from deniable_aggregator.answer.model.comparison import (
     Arms,
     ArmSize,
@@ -18,11 +20,12 @@ from deniable_aggregator.answer.model.comparison import (
     ValueDiffering,
 )
 from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
 from deniable_aggregator.answer.readings.differing import between, differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.readings.numbers_differing import of_mean_and_median
-from deniable_aggregator.answer.refusal import Incomparable, overlap
+from deniable_aggregator.answer.refusal import Incomparable, overlap, same
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.decode.panel import repeats_of
@@ -67,7 +70,7 @@ class _Sides(NamedTuple):
 
 def compare(
     published: Sequence[Published],  # the versions to try, the highest first: the first answers of which both sides have reports
-    # a, b: two periods, or two cells of which none has people of the other
+    # a, b: two periods, or longer times as of `side_of`; or two cells of which none has people of the other
     a: str,
     b: str,
     *,
@@ -94,7 +97,7 @@ def compare(
     first, second = read(sides[-2:])
     why = incomparable(metric) or _unpublished(sides, metric.version, a, b)
     differences, left_out, overall = ([], 0, None) if why else _differences(first, second, level, arms.planned if arms else None)
-    return Comparison(
+    answer = Comparison(
         trial=app.trial,
         simulated=app.simulated,
         earlier=earlier_in_words(published),
@@ -115,6 +118,7 @@ def compare(
         experiment=arms,
         reason=why or None,
     )
+    return replace(answer, says=sentence(answer, metric.period))
 
 
 def _unpublished(sides: _Sides, version: int, a: str, b: str) -> str:
@@ -126,6 +130,8 @@ def _unpublished(sides: _Sides, version: int, a: str, b: str) -> str:
 
 def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
     cells = version.cell(a), version.cell(b)
+    if cells[0] == cells[1]:
+        raise Incomparable(same(cells[0]))
     if all(set(one) & set(other) for one, other in zip(*map(version.breakdown.box, cells), strict=True)):
         raise Incomparable(overlap(*cells))
     first, second = (version.covering(cell, period) for cell in cells)
@@ -136,10 +142,12 @@ def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
 
 
 def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
-    cell = version.cell(segment)
-    first, second = (version.covering(cell, period) for period in (a, b))
-    if first.releases and first.releases == second.releases:
-        raise Incomparable(f"one release covers both periods, {a} and {b}: choose two further apart")
+    cell, sides = version.cell(segment), [side_of(text, version.length) for text in (a, b)]
+    if sides[0].span == sides[1].span:
+        raise Incomparable(same(a))
+    first, second = (version.covering(cell, each.first) if each.is_one else version.within(cell, *each.span) for each in sides)
+    if first.releases.keys() & second.releases.keys():
+        raise Incomparable(f"one release is part of both sides, {a} and {b}: choose two further apart")
     return _Sides(version, (cell, cell), first, second)
 
 

@@ -1,0 +1,59 @@
+"""What is said first of a metric: of shares which value leads, of a number its median or its mean."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable_aggregator.answer import figures
+
+if TYPE_CHECKING:
+    from deniable_aggregator.answer.model.fields import Days
+    from deniable_aggregator.answer.model.metric import Estimates
+    from deniable_aggregator.answer.model.number import NumberEstimate
+
+
+class Figure(NamedTuple):
+    """A figure of a number."""
+
+    name: str  # what it is, such as `Median`
+    value: float
+    interval: tuple[float, float]
+
+
+def headline(
+    measured: Estimates,
+    days: Days | None,  # that it covers
+    level: float,  # of the intervals
+) -> str:
+    """Say what reports of some days say of a metric; nothing where they tell nothing."""
+    says = _sentence(measured, level)
+    return f"{figures.days(days)}, {figures.within(says)}" if says and days else says
+
+
+def _sentence(measured: Estimates, level: float) -> str:
+    number = measured.number
+    if number is None:
+        return measured.leading.says if measured.leading else ""
+    listed = figures_of(number)
+    if not listed:
+        return ""
+    name, value, ends = listed[0]
+    place = "" if number.unit else "position "
+    low, high = figures.number(ends[0], ends), figures.number(ends[1], ends, number.unit)
+    return f"The {name.lower()} is {place}{figures.number(value, ends, number.unit)} ({figures.interval(level)} {low} to {high})."
+
+
+def figures_of(number: NumberEstimate) -> list[Figure]:
+    """Return the figures of a number, the one that stands first first: the median if it is estimated. None without reports."""
+    geometric = number.geometric_mean
+    if isnan(geometric.value if geometric else number.mean):
+        return []
+    listed = [Figure("Median", each.value, each.interval) for each in number.quantiles if each.share == 0.5]  # noqa: PLR2004
+    if geometric:
+        listed.append(Figure("Geometric mean", geometric.value, geometric.interval))
+    if not isnan(number.mean):
+        listed.append(Figure("Mean", number.mean, number.interval))
+    if number.sum is not None:
+        listed.append(Figure("Sum over the answers", *number.sum))
+    return listed

@@ -1,0 +1,79 @@
+"""A side of a comparison over time: one period, or the whole periods within a longer time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from deniable.errors import ParameterError
+from deniable.registry import period
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.refusal import UnknownPeriod
+
+JOINT = ".."
+"""What stands between the ends of a range."""
+_SHOWN = 40  # characters of what was asked for
+_RANGE = "2026-10-01..2026-10-31"
+
+
+class Side(NamedTuple):
+    """The periods of a side, from the first to the last. Of one period both are the same."""
+
+    first: str
+    last: str
+    words: str  # as people write it
+
+    @property
+    def span(self) -> tuple[str, str]:
+        """The first and the last."""
+        return self.first, self.last
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is a single period."""
+        return self.first == self.last
+
+
+def side_of(
+    text: str,  # a period of any length, or two joined by `..`
+    length: str,  # of the metric's periods
+) -> Side:
+    """Read a side; raise `UnknownPeriod` if it is none, or has no whole period of the metric."""
+    ends = text.split(JOINT)
+    lengths = [_length(end) for end in ends]
+    if len(ends) > 2 or "" in lengths:  # noqa: PLR2004
+        example = period.of(datetime.now(UTC), length)
+        rule = f"write a side like {example}, of length {length}, or as a longer time, such as {_RANGE}"
+        raise UnknownPeriod(f"{rule}; this is {text[:_SHOWN]!r}")
+    begins, ends_at = period.bounds(ends[0], lengths[0])[0], period.bounds(ends[-1], lengths[-1])[1]
+    if begins >= ends_at:
+        raise UnknownPeriod(f"{ends[0]} is after {ends[-1]}: write the earlier one first")
+    first, last = _whole(begins, ends_at, length)
+    if first > last:
+        raise UnknownPeriod(f"no whole {length} lies in {text[:_SHOWN]}")
+    if len(ends) == 1:
+        return Side(first, last, figures.moment(text, lengths[0]))
+    words = figures.moment(first, length) if first == last else figures.brief_range(first, last, length)
+    return Side(first, last, words)
+
+
+def _length(text: str) -> str:
+    """Return the length of a period; empty if this is none."""
+    for length in period.LENGTHS:
+        try:
+            period.bounds(text, length)
+        except ParameterError:
+            continue
+        return length
+    return ""
+
+
+def _whole(begins: datetime, ends: datetime, length: str) -> tuple[str, str]:
+    """Return the first and the last period that lie within some time as a whole."""
+    first = period.of(begins, length)
+    if period.bounds(first, length)[0] < begins:
+        first = period.of(period.bounds(first, length)[1], length)
+    last = period.of(ends - timedelta(microseconds=1), length)
+    if period.bounds(last, length)[1] > ends:
+        last = period.of(period.bounds(last, length)[0] - timedelta(microseconds=1), length)
+    return first, last

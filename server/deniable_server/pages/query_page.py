@@ -1,0 +1,47 @@
+"""The page that writes what a metric's page shows as a query: for a shell, and for Python. No key is in it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from flask import request, url_for
+
+if TYPE_CHECKING:
+    from deniable_server.pages.parts.metric_data import MetricData
+
+_KEY = "rk_..."
+
+
+def of_shell(data: MetricData) -> str:
+    """Write the query for curl."""
+    members = {
+        name: json.dumps(value) if name == "filters" else ",".join(value) if isinstance(value, list) else value
+        for name, value in data.query.items()
+    }
+    # Whatever a shell would read is encoded.
+    address = f"{_server()}{url_for('rows.get')}?{urlencode(members, safe=',:')}"
+    return f'curl -H "Authorization: Bearer {_KEY}" \\\n  "{address}"'
+
+
+def of_python(data: MetricData) -> str:
+    """Write the query for `deniable_query`."""
+    query = data.query
+    steps = [f".metric({_listed(query['metrics'])})"]
+    if filters := query.get("filters"):
+        steps.append(f".where(**{json.dumps({name: values[0] for _, name, values in filters})})")
+    if days := query.get("date_range"):
+        steps.append(f".between({_listed(days)})")
+    if level := query.get("level"):
+        steps.append(f".level({level:g})")
+    asked = "\n    ".join([f"Query({_listed([_server(), _KEY])})", *steps, ".frame()"])
+    return f"from deniable_query import Query\n\nframe = (\n    {asked}\n)"
+
+
+def _listed(texts: list[str]) -> str:
+    return ", ".join(map(json.dumps, texts))
+
+
+def _server() -> str:
+    return f"{request.scheme}://{request.host}"

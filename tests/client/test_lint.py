@@ -8,7 +8,8 @@ from datetime import date
 
 import pytest
 
-from deniable.lint import Note, RegistryChange, diff, lint
+from deniable.comparison import RegistryChange, diff
+from deniable.lint import Note, lint
 from deniable.registry import Metric, Registry
 from deniable.registry.tables import Experiment
 
@@ -55,10 +56,10 @@ def test_a_sound_file(linted):
     )
     assert findings.exposed == ""
     assert findings.spending == (
-        ("metric", "asked", "a month", "share", "ever", ""),
-        ("a", "1 a week", "5", "16%", "50", "lasts 10 months"),
-        ("b", "2 x 1.099 a month", "2.197", "7%", "21.97", "lasts 10 months"),
-        ("all", "", "7.197 of 32", "22%", "71.97 of 320", ""),
+        ("metric", "asked", "a month", "share", "ever", "right guess in a year", ""),
+        ("a", "1 a week", "5", "16%", "50", "100%", "lasts 10 months"),
+        ("b", "2 x 1.099 a month", "2.197", "7%", "21.97", "99.7%", "lasts 10 months"),
+        ("all", "", "7.197 of 32", "22%", "71.97 of 320", "", ""),
     )
 
 
@@ -516,8 +517,8 @@ def test_what_a_lifetime_may_cost(tmp_path, linted):
     findings = lint(tmp_path / "metrics.toml")
     chosen, hashed, text = (note.facts for note in findings.notes)
     assert chosen["mechanism"].startswith("l_grr: standard error ")
-    holds = "between histories that change, and return to an earlier answer, at the same times"
-    few = f"at most 2 a month, 2 nats for all reports of one together ({holds})"
+    change = "That an answer changed, or returned to an earlier one, shows as well, and is not counted"
+    few = f"at most 2 a month; all reports of one answer give away 2 nats together. {change}"
     assert chosen["answers kept"] == hashed["answers kept"] == few
     two = "2 a kept answer, 2 a month", "4"
     assert [row[1:3] for row in findings.spending[1:4]] == [two, two, ("2 a kept answer, 3 a month", "6")]

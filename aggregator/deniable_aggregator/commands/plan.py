@@ -11,6 +11,7 @@ from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
 from deniable.forecast.precision import length
+from deniable.messages.percent import percent
 from deniable.registry import Metric
 from deniable.registry.answers.axis import read_number
 from deniable.registry.answers.domain import MAX_OPTIONS, MAX_VALUES
@@ -186,6 +187,10 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
         most = budget.budget.per_month
         of = "" if most is None else f" of {most:g}"
         print(f"Budget: {budget.reserved_month:.4g}{of} nats are reserved in a calendar month; the registry {fits}.")
+        guesses = {row.metric.id: row.guess for row in rows}
+        figures = ", ".join(f"{id_} {percent(guess)}" for id_, guess in guesses.items() if guess is not None)
+        if figures:
+            print(f"Right guess in a year, from all reports of one answer, at most: {figures}; 50% is luck.")
 
 
 def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:

@@ -9,8 +9,10 @@ from math import ceil, floor, prod
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.forecast.precision import resolved_from
+from deniable.limits.guess import in_year
 from deniable.mechanisms import auto
 from deniable.registry.tables import Publication
 from deniable_aggregator import checks
@@ -151,6 +153,11 @@ class Outlook:
         return first_release(self.metric, self.mechanism, self.publication, rate / self.parts)
 
     @property
+    def guess(self) -> float | None:
+        """How often the best guess between two answers is right at most, from a year's reports of one answer."""
+        return in_year(Declared.of(self.metric)) if self.mechanism else None
+
+    @property
     def _precision(self) -> Precision | None:
         return precision(self.metric, self.mechanism, self.values) if self.mechanism else None
 
@@ -176,6 +183,7 @@ class Outlook:
             "overall": self.overall,
             "arm": self.arm,
             "quantiles": self.resolved,
+            "right_guess_in_year": self.guess,
             "first_release_seconds": wait.total_seconds() if wait is not None else None,
         }
 

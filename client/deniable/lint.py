@@ -294,7 +294,9 @@ def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
         return
     low, high = metric.axis.low, metric.axis.high
     if metric.step is not None and not metric.step_values:
-        yield f"step: it has no effect, since it makes more than {MOST_STEP_VALUES} values; remove it", metric.step
+        # Both are one to a metric, so the line is that of the key that is written.
+        key = "whole = true, or step = 1," if metric.step == "1" else f"step = {metric.step}"
+        yield f"{key} has no effect, since the range then has more than {MOST_STEP_VALUES} values; remove it", ...
     integers = low.denominator == high.denominator == 1
     if metric.step is None and integers and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
         yield "if answers are whole numbers, write whole = true: quantiles then are exact values", ...

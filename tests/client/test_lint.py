@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -665,3 +666,15 @@ def test_doubtful_numbers(linted):
     ]
     _, doubts = note_of(linted, f'{NUMBER}range = [0, 600]\nestimate = "mean"\nnone = 0\nepsilon = 1\n')
     assert doubts == ["range ends at 600, and ms are often more: write a wider range, which costs little on a logarithmic scale"]
+
+
+@pytest.mark.parametrize(
+    ("key", "rule"), [("whole = true", "whole = true, or step = 1, has no effect"), ("step = 0.5", "step = 0.5 has no effect")]
+)
+def test_equal_steps_of_a_wide_range(linted, key, rule):
+    """The warning names what is written, and its line."""
+    text = f'[metrics.a]\ntype = "number"\nrange = [0, 1000]\nunit = "photos"\nestimate = "distribution"\n{key}\nepsilon = 1\n'
+    findings = linted(f"{text}expires = 2999-01-01\n{BODY}")
+    (warning,) = findings.warnings
+    assert warning.rule == f"{rule}, since the range then has more than 128 values; remove it"
+    assert Path(warning.file).read_text("utf-8").splitlines()[warning.line - 1] == key

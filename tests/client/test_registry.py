@@ -380,7 +380,25 @@ FAULTS = [
     (HEAD + number(range="[2, 1]"), "m", "range: write the least and the greatest number, such as [1, 60000]", [2, 1]),
     (HEAD + number(range='[1, "x"]'), "m", "range: write the least and the greatest number, such as [1, 60000]", [1, "x"]),
     (HEAD + number(range="[1, inf]"), "m", "range: write the least and the greatest number, such as [1, 60000]", [1, inf]),
-    (HEAD + number(range="[0, 1]", scale='"log"'), "m", "the least above 0 on a logarithmic scale", [0, 1]),
+    (
+        HEAD + number(range="[0, 1]", scale='"log"'),
+        "m",
+        "the least above 0 on a logarithmic scale, such as [1, 60000]; 0 is then reported as the least",
+        [0, 1],
+    ),
+    (
+        HEAD + number(unit=None, estimate=None),
+        "m",
+        'unit and estimate are missing: write what is counted and estimated, such as unit = "ms" and estimate = "mean"',
+        None,
+    ),
+    (
+        HEAD + number(range=None, unit=None, estimate=None),
+        "m",
+        "range, unit and estimate are missing: write what is counted and estimated, "
+        'such as range = [1, 60000], unit = "ms" and estimate = "mean"',
+        None,
+    ),
     (HEAD + number(scale='"ln"'), "m", "scale: write linear or log", "ln"),
     (HEAD + number(unit=None), "m", "unit: write a word that says what the number counts, such as ms, bytes or flights", None),
     (
@@ -514,16 +532,26 @@ FAULTS = [
     (HEAD + metric(sample="0"), "m", "sample: write a share above 0 and at most 1, such as 0.1", 0),
     (HEAD + metric(sample="1.1"), "m", "sample: write a share above 0 and at most 1, such as 0.1", 1.1),
     (HEAD + metric(sample="true"), "m", "sample: write a share above 0 and at most 1, such as 0.1", True),
-    (HEAD + metric(none='"z"'), "m", "none: write one of the values; it is reported for None", "z"),
-    (HEAD + metric(none="3"), "m", "none: write one of the values; it is reported for None", 3),
+    (HEAD + metric(none='"z"'), "m", "none: write one of the values, or add it to values; it is reported for None", "z"),
+    (HEAD + metric(none="3"), "m", "none: write one of the values, or add it to values; it is reported for None", 3),
     (
         HEAD + metric(none='"a"', type='"boolean"', values=None),
         "m",
         "none: remove it; only a metric of type categorical or ordinal or number or string has it",
         "a",
     ),
-    (HEAD + metric(other='"z"'), "m", "other: write one of the values; it is reported for every answer that is not listed", "z"),
-    (HEAD + metric(other="3"), "m", "other: write one of the values; it is reported for every answer that is not listed", 3),
+    (
+        HEAD + metric(other='"z"'),
+        "m",
+        "other: write one of the values, or add it to values; it is reported for every answer that is not listed",
+        "z",
+    ),
+    (
+        HEAD + metric(other="3"),
+        "m",
+        "other: write one of the values, or add it to values; it is reported for every answer that is not listed",
+        3,
+    ),
     (
         HEAD + metric(other="false", type='"boolean"', values=None),
         "m",

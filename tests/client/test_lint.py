@@ -590,7 +590,7 @@ def test_the_error_of_a_mean(linted):
     facts, doubts = note_of(linted, f'{NUMBER}range = [0, 60000]\nestimate = "mean"\nepsilon = 1\n')
     assert facts["mechanism"] == "window: epsilon 1, 1 byte a report"
     assert facts["answers"] == "0 to 60000 ms; beyond, the nearer end"
-    assert facts["error"] == "of the mean of 10,000 reports at most 672 ms"
+    assert facts["standard error"] == "of the mean of 10,000 reports at most 672 ms"
     assert {"distribution", "quantiles"}.isdisjoint(facts)
     assert doubts == []
 
@@ -618,7 +618,7 @@ def test_the_error_on_a_logarithmic_scale(linted):
     """There it is a factor."""
     facts, _ = note_of(linted, f'{NUMBER}range = [1, 60000]\nscale = "log"\nestimate = "distribution"\nepsilon = 1\n')
     assert facts["answers"] == "1 to 60000 ms, on a logarithmic scale; beyond, the nearer end"
-    assert facts["error"] == "of the geometric mean of 10,000 reports at most a factor of 1.14"
+    assert facts["standard error"] == "of the geometric mean of 10,000 reports at most a factor of 1.14"
     assert facts["distribution"] == "quantiles of 10,000 reports are off by about a factor of 1.17, on average over all of them"
     assert facts["median"].startswith("its 95% band reaches about a factor of 2.31 to each side ")
 
@@ -627,10 +627,10 @@ def test_the_error_of_kept_numbers(linted):
     """Of a mean it is that of one bit, with a floor; of a distribution, that of one of its parts."""
     permanent = f"{NUMBER}range = [0, 60000]\nepsilon = 1\nepsilon_permanent = 2\n"
     facts, _ = note_of(linted, f'{permanent}estimate = "mean"\n')
-    assert facts["error"] == "of the mean of 10,000 reports at most 649 ms"
+    assert facts["standard error"] == "of the mean of 10,000 reports at most 649 ms"
     assert facts["averages"].endswith("so the error of an average over many periods has a floor")
     facts, _ = note_of(linted, f'{permanent}estimate = "distribution"\n')
-    assert facts["error"] == "of one of 16 equal parts, of 10,000 reports 1.9 points"
+    assert facts["standard error"] == "of one of 16 equal parts, of 10,000 reports 1.9 points"
 
 
 @pytest.mark.parametrize(
@@ -642,7 +642,7 @@ def test_the_error_of_a_set(linted, joint, error):
     """It grows with the number of options, or of their pairs."""
     text = f'type = "set"\nvalues = ["a", "b", "c", "d"]\njoint = {joint}\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n'
     facts, doubts = note_of(linted, text + BODY)
-    assert (facts["answers"], facts["error"]) == ("any of 4 options", error)
+    assert (facts["answers"], facts["standard error"]) == ("any of 4 options", error)
     (doubt,) = doubts
     assert doubt.startswith("other is missing: write the option for options that are not listed, which is one of the values: ")
 
@@ -652,7 +652,7 @@ def test_the_error_of_a_mean_position(linted):
     text = 'type = "ordinal"\nvalues = ["bad", "fair", "good"]\nestimate = "mean"\nepsilon = 1\n'
     text += 'expires = 2999-01-01\nperiod = "month"\n'
     facts, doubts = note_of(linted, text + BODY)
-    assert facts["error"] == "of the mean of 10,000 reports at most 0.022 positions"
+    assert facts["standard error"] == "of the mean of 10,000 reports at most 0.022 positions"
     assert doubts == []
 
 

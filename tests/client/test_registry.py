@@ -395,7 +395,6 @@ FAULTS = [
     (
         HEAD + number(range=None, unit=None, estimate=None),
         "m",
-        "range, unit and estimate are missing: write what is counted and estimated, "
         'such as range = [1, 60000], unit = "ms" and estimate = "mean"',
         None,
     ),

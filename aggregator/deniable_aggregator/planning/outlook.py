@@ -65,6 +65,15 @@ class Terms:
             checks.positive("reports a day", self.per_day)
 
 
+@dataclass(frozen=True, slots=True)
+class Few:
+    """Reports that are too few for a wanted error, whatever the epsilon."""
+
+    share: float  # how many of them are about what is estimated, such as one option of a set
+    about: int  # so many are
+    needed: int  # reports that would be enough, at the epsilon that the metric declares
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
     """How exact the estimates of one cell of a metric will be with one mechanism."""
@@ -128,6 +137,20 @@ class Outlook:
         if not self._precision or self.terms.difference is None:
             return None
         return self._precision.arm(self.terms.difference, self.terms.share, self.terms.level)
+
+    @property
+    def too_few(self) -> Few | None:
+        """Why no epsilon is enough for the wanted error; None where one is, or if it is not known."""
+        if self.mechanism or self.terms.within is None or not self.reports:
+            return None
+        try:
+            how = precision(self.metric, mechanisms.of(self.metric), self.values)
+        except ParameterError:
+            return None
+        if how is None:
+            return None
+        needed = how.users(self.terms.within, self.terms.share, self.terms.level)
+        return Few(how.share_about, floor(self.reports * how.share_about), needed)
 
     @property
     def of(self) -> str:
@@ -226,9 +249,10 @@ def _ahead(
     *,
     epsilon_needed: bool,
 ) -> Iterator[Outlook]:
-    """Look ahead for each cell of a metric. What is needed is needed by the cell of all reports."""
+    """Look ahead for each cell of a metric. So many users are needed by the cell itself, and such an epsilon by all reports."""
     values = candidates if metric.open else metric.kind.estimated(metric)
     n = None if terms.users is None else floor(terms.users * Fraction(metric.sample))
+    needed: int | None = None  # reports of a cell
     mechanism: Mechanism | None = None
     if not epsilon_needed:
         mechanism = mechanisms.of(metric)
@@ -237,7 +261,7 @@ def _ahead(
         metric, mechanism = (enough, mechanisms.of(enough)) if enough else (metric, None)
     how = precision(metric, mechanism, values) if mechanism else None
     if n is None and how and terms.within is not None:
-        n = how.users(terms.within, terms.share, terms.level)
+        needed = how.users(terms.within, terms.share, terms.level)
     for cell, parts in cells.items():
         yield Outlook(
             metric=metric,
@@ -245,7 +269,7 @@ def _ahead(
             values=values,
             cell=cell,
             parts=parts,
-            reports=n,
+            reports=n if needed is None else needed * parts,
             terms=terms,
             publication=publication,
         )

@@ -23,6 +23,9 @@ MAX_OPTIONS = 1024
 _SCALES = ("linear", "log")
 _NUMBER = {"range": "[1, 60000]", "unit": '"ms"', "estimate": '"mean"'}
 """Keys that each number has, with an example."""
+_RANGE, _SUCH = "range: write the least and the greatest number", "such as [1, 60000]"
+_RANGES = f"{_RANGE}, {_SUCH}", f"{_RANGE}, the least above 0 on a logarithmic scale, {_SUCH}; 0 is then reported as the least"
+"""What a range must be, on a linear and on a logarithmic scale."""
 
 Broken = tuple[str, object]  # rule, value
 
@@ -67,22 +70,17 @@ def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
     if len(missing) > 1:
         such = _and([f"{key} = {_NUMBER[key]}" for key in missing])
         yield f"{_and(missing)} are missing: write what is counted and estimated, such as {such}", ...
-    else:
-        missing = []
-    if "unit" not in missing and (not isinstance(unit, str) or not WORD.fullmatch(unit)):
+        return
+    if not isinstance(unit, str) or not WORD.fullmatch(unit):
         yield "unit: write a word that says what the number counts, such as ms, bytes or flights", unit
-    if "estimate" not in missing and estimate not in ("mean", "distribution"):
+    if estimate not in ("mean", "distribution"):
         yield "estimate: write 'mean', or 'distribution' for quantiles and the mean", estimate
     try:
         low, high = map(read_number, ends if isinstance(ends, list) else ())
     except ValueError:  # ParameterError is one
         low = high = Fraction(0)
     if not low < high or (scale == "log" and low <= 0):
-        above, zero = "", ""
-        if scale == "log":
-            above, zero = ", the least above 0 on a logarithmic scale", "; 0 is then reported as the least"
-        if "range" not in missing:
-            yield f"range: write the least and the greatest number{above}, such as [1, 60000]{zero}", ends
+        yield _RANGES[scale == "log"], ends
     else:
         yield from _step_faults(table, high - low)
     if "none" in table:
